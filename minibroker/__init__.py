@@ -1,0 +1,3 @@
+"""minibroker: a broker in one process that speaks the Apache Kafka wire protocol."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The server: sockets, connections, the cluster's state, and a handler for each API."""
