@@ -1,0 +1,223 @@
+"""Record batches of format 2 (magic 2, Kafka 0.11 and newer): the header, its checksum, and patching it in place.
+
+Records inside a batch are not looked at here: `record.py` reads, `building.py` writes and `validation.py` checks them.
+
+    byte  size  field
+       0     8  base_offset             offset of the first record           set by the broker
+       8     4  batch_length            bytes after this field
+      12     4  partition_leader_epoch                                       set by the broker
+      16     1  magic                   2
+      17     4  crc                     CRC-32C of all that follows this field
+      21     2  attributes              bits 0-2 compression: none, gzip, snappy, lz4, zstd
+                                        bit  3   timestamp type: 0 create time, 1 log append time
+                                        bit  4   transactional
+                                        bit  5   control batch
+                                        bit  6   base_timestamp holds the delete horizon (KIP-534)
+      23     4  last_offset_delta       last offset - base_offset
+      27     8  base_timestamp          ms since 1970, of the first record
+      35     8  max_timestamp           ms since 1970, the largest, or the log append time
+      43     8  producer_id             -1: none
+      51     2  producer_epoch          -1: none
+      53     4  base_sequence           -1: none
+      57     4  record_count
+      61        records, compressed together if the attributes say so
+
+The two fields that every append sets lie before the checksum's reach, so that setting them costs no new checksum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.crc import crc32c
+
+Bytes = bytes | bytearray | memoryview
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+LOG_OVERHEAD_BYTES = 12  # base_offset and batch_length, which batch_length does not count
+MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
+MAGIC = 2
+
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+
+COMPRESSION_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+KNOWN_ATTRIBUTES = 0x7F
+
+_MAGIC_POSITION = 16
+_CRC_POSITION = 17
+_CRC_START = 21
+_MAX_TIMESTAMP_POSITION = 35
+_INT64 = Struct(">q")
+_INT32 = Struct(">i")
+_CRC = Struct(">I")
+_ATTRIBUTES = Struct(">h")
+_MAX_SEQUENCE = 0x7FFFFFFF
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes before the records, as they are on the wire; the properties say what they mean."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, header included."""
+        return self.batch_length + LOG_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record that the batch ever had: compaction may have removed that record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The producer's sequence of the last record, -1 if it has none; sequences wrap from 2^31-1 to 0."""
+        return -1 if self.base_sequence == -1 else (self.base_sequence + self.last_offset_delta) & _MAX_SEQUENCE
+
+    @property
+    def compression(self) -> int:
+        """The number of the codec, 0-7: a `Compression`, or 5-7 which nobody knows."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """`CREATE_TIME` or `LOG_APPEND_TIME`."""
+        return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction."""
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds control records, which consumers skip."""
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the batch's tombstones (KIP-534); None while compaction has not said."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+
+def read_header(data: Bytes, position: int = 0) -> BatchHeader:
+    """The header at `position`, as it stands: nothing but its presence is checked.
+
+    Raises `CorruptBatch` if fewer than 61 bytes are left.
+    """
+    if len(data) - position < HEADER_BYTES:
+        raise CorruptBatch(
+            f"{len(data) - position} bytes are left, fewer than a batch header's {HEADER_BYTES}", position
+        )
+    return BatchHeader._make(HEADER.unpack_from(data, position))
+
+
+def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
+    """The header of the batch at `position`, once the batch is known to be whole and sound.
+
+    Raises `CorruptBatch` for missing bytes, a magic other than 2, an impossible length or a wrong checksum.
+    """
+    header = _bounded_header(data, position)
+    end = position + header.batch_length + LOG_OVERHEAD_BYTES
+    if end > len(data):
+        raise CorruptBatch(
+            f"the batch has {header.size_bytes} bytes, of which {len(data) - position} are here", position
+        )
+    computed = crc32c(memoryview(data)[position + _CRC_START : end])
+    if computed != header.crc:
+        raise CorruptBatch(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})", position)
+    return header
+
+
+def batches(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each whole batch in `data`, whose checksum is left unread.
+
+    A batch that `data` ends in is not given: Fetch answers and log files may be cut anywhere. Raises `CorruptBatch` for
+    a magic other than 2 or an impossible length, because what follows cannot be found then.
+    """
+    position = 0
+    while len(data) - position >= HEADER_BYTES:
+        header = _bounded_header(data, position)
+        if header.batch_length > len(data) - position - LOG_OVERHEAD_BYTES:
+            return
+        yield position, header
+        position += header.batch_length + LOG_OVERHEAD_BYTES
+
+
+def assign(data: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Put the batch at `base_offset`, in place; the checksum does not cover these fields and stays valid."""
+    _INT64.pack_into(data, position, base_offset)
+    _INT32.pack_into(data, position + LOG_OVERHEAD_BYTES, leader_epoch)
+
+
+def set_log_append_time(data: bytearray | memoryview, position: int, timestamp_ms: int) -> None:
+    """Stamp the batch with the time it was appended at, in place: timestamp type, largest timestamp, new checksum.
+
+    The records keep their own timestamps as deltas; readers of such a batch give every record `timestamp_ms`.
+    """
+    set_max_timestamp(data, position, LOG_APPEND_TIME, timestamp_ms)
+
+
+def set_max_timestamp(data: bytearray | memoryview, position: int, timestamp_type: int, timestamp_ms: int) -> None:
+    """Set timestamp type and largest timestamp, in place, with a new checksum.
+
+    As in Kafka, attribute bits without a meaning are cleared by this.
+    """
+    header = read_header(data, position)
+    type_bit = TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0
+    _ATTRIBUTES.pack_into(
+        data, position + _CRC_START, header.attributes & KNOWN_ATTRIBUTES & ~TIMESTAMP_TYPE_BIT | type_bit
+    )
+    _INT64.pack_into(data, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    seal(data, position, header.size_bytes)
+
+
+def seal(data: bytearray | memoryview, position: int, size_bytes: int) -> None:
+    """Compute the checksum of the batch of `size_bytes` at `position` anew and store it."""
+    crc = crc32c(memoryview(data)[position + _CRC_START : position + size_bytes])
+    _CRC.pack_into(data, position + _CRC_POSITION, crc)
+
+
+def _bounded_header(data: Bytes, position: int) -> BatchHeader:
+    """The header, with a magic and a length that can be. Magic first: messages of formats 0 and 1 may be shorter."""
+    if len(data) - position > _MAGIC_POSITION and data[position + _MAGIC_POSITION] != MAGIC:
+        raise CorruptBatch(_magic_message(data[position + _MAGIC_POSITION]), position)
+    header = read_header(data, position)
+    if header.batch_length < MIN_BATCH_LENGTH:
+        raise CorruptBatch(
+            f"Record batch is corrupt (the size {header.size_bytes} is smaller than the minimum {HEADER_BYTES})",
+            position,
+        )
+    return header
+
+
+def _magic_message(magic: int) -> str:
+    if magic < MAGIC:
+        return f"Message format {magic} is not supported, only format {MAGIC}"
+    return f"Invalid magic found in record: {magic}"

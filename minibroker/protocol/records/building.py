@@ -1,0 +1,124 @@
+"""Writing record batches of format 2, byte for byte as Kafka's producers write them.
+
+What goes into a control batch's records is in `control.py`; changing a written batch in place is in `batch.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minibroker.protocol.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Bytes,
+    seal,
+)
+from minibroker.protocol.records.compression import Compression, compress
+from minibroker.protocol.records.record import Record, payload_of
+from minibroker.protocol.records.varints import zigzag_bytes
+
+_NULL = zigzag_bytes(-1)
+_NO_ATTRIBUTES = b"\0"
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    compression: int = Compression.NONE,
+    level: int | None = None,
+    timestamp_type: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = -1,
+    keep_offsets: bool = False,
+) -> bytearray:
+    """A batch of `records` with its checksum.
+
+    The records get the offsets from `base_offset` on, one after the other, whatever theirs are; with `keep_offsets`
+    they keep their own, which must rise from `base_offset` on. `timestamp_type` 1 is log append time: then the largest
+    timestamp of the records stands for all of them. Raises `ValueError` for no records.
+    """
+    kept = list(records)
+    if not kept:
+        raise ValueError("a batch holds at least one record")
+    deltas = [record.offset - base_offset for record in kept] if keep_offsets else range(len(kept))
+    base_timestamp = kept[0].timestamp
+    payload = b"".join(
+        encode_record(record, delta, record.timestamp - base_timestamp)
+        for record, delta in zip(kept, deltas, strict=True)
+    )
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=_attributes(compression, timestamp_type, transactional, control),
+        last_offset_delta=deltas[-1],
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp for record in kept),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(kept),
+    )
+    return assemble(header, compress(compression, payload, level))
+
+
+def recompress(batch: Bytes, position: int, header: BatchHeader, codec: int, level: int | None = None) -> bytearray:
+    """The batch at `position` with the same records under another codec (a topic's own `compression.type`).
+
+    The records are not parsed; the rest of the header stays. Raises what `decompress` raises.
+    """
+    payload = compress(codec, payload_of(batch, position, header), level)
+    return assemble(header._replace(attributes=header.attributes & ~COMPRESSION_MASK | codec), payload)
+
+
+def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
+    """The batch of `header` and `payload` (records, compressed as the attributes say), its length and checksum set."""
+    batch = bytearray(HEADER_BYTES + len(payload))
+    HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD_BYTES))
+    batch[HEADER_BYTES:] = payload
+    seal(batch, 0, len(batch))
+    return batch
+
+
+def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
+    """One record as it lies in a batch, its length first."""
+    parts = [_NO_ATTRIBUTES, zigzag_bytes(timestamp_delta), zigzag_bytes(offset_delta)]
+    _put(parts, record.key)
+    _put(parts, record.value)
+    parts.append(zigzag_bytes(len(record.headers)))
+    for key, value in record.headers:
+        _put(parts, key.encode())
+        _put(parts, value)
+    body = b"".join(parts)
+    return zigzag_bytes(len(body)) + body
+
+
+def _put(parts: list[bytes], value: bytes | None) -> None:
+    if value is None:
+        parts.append(_NULL)
+    else:
+        parts += (zigzag_bytes(len(value)), value)
+
+
+def _attributes(compression: int, timestamp_type: int, transactional: bool, control: bool) -> int:
+    return (
+        compression
+        | (TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+    )

@@ -1,0 +1,45 @@
+"""CRC-32C (Castagnoli), the checksum of record batches.
+
+What a checksum covers is not decided here: batches say that in `batch.py`, snapshot files in the storage layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.machinery import ExtensionFileLoader, PathFinder
+
+Crc32c = Callable[..., int]
+
+
+def _load_extension() -> Crc32c | None:
+    """The C function of the package crc32c, without running the package's `__init__`; None if it is not found.
+
+    That `__init__` imports importlib.metadata (and with it email and zipfile) only to learn its own version, which
+    costs more start-up time than all modules of the protocol together.
+    """
+    package = PathFinder.find_spec("crc32c")
+    if package is None or package.submodule_search_locations is None:
+        return None
+    spec = PathFinder.find_spec("_crc32c", list(package.submodule_search_locations))
+    if spec is None or not isinstance(spec.loader, ExtensionFileLoader):
+        return None
+    module = spec.loader.create_module(spec)
+    spec.loader.exec_module(module)
+    function: Crc32c | None = getattr(module, "crc32c", None)
+    return function
+
+
+def _load() -> Crc32c:
+    extension = _load_extension()
+    if extension is not None:
+        return extension
+    import crc32c as package
+
+    return package.crc32c
+
+
+crc32c: Crc32c = _load()
+"""`crc32c(data, seed=0) -> int`: the CRC-32C of any contiguous bytes-like object, without copying it.
+
+`seed` is the checksum of what came before, so that `crc32c(b, crc32c(a)) == crc32c(a + b)`.
+"""

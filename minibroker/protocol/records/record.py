@@ -1,0 +1,119 @@
+"""Records of format 2: the strict reader, which makes an object of each record.
+
+The broker's own check of a produced batch makes no objects and lives in `validation.py`; both give the same verdict.
+
+    length            varint   bytes after this field
+    attributes        int8     no bit has a meaning
+    timestamp_delta   varlong  timestamp - base_timestamp
+    offset_delta      varint   offset - base_offset
+    key_length        varint   -1: null
+    key
+    value_length      varint   -1: null
+    value
+    headers_count     varint
+    headers           of each: key_length varint, key (UTF-8), value_length varint (-1: null), value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Bytes, read_header
+from minibroker.protocol.records.compression import decompress
+from minibroker.protocol.records.varints import MalformedVarint, read_varint, read_varlong
+
+MAX_UNCOMPRESSED_BYTES = 100 * 1024 * 1024
+"""What the records of one batch may decompress to: as much as socket.request.max.bytes lets in uncompressed."""
+
+
+class Header(NamedTuple):
+    """A record's header. Keys may repeat, and are never null."""
+
+    key: str
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    """A record as an application knows it. Null (None) and empty are different things, for keys as for values."""
+
+    offset: int = -1
+    timestamp: int = -1  # ms since 1970, -1: none
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[Header | tuple[str, bytes | None], ...] = ()
+
+
+def records_of(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
+    """The records of the whole batch at `position`, control records too, decompressed within `limit_bytes`.
+
+    The batch must have been checked (`check_batch`) or come from the log. Raises `InvalidRecords` at the first record
+    that does not parse, and for bytes left after the last; what `decompress` raises for a codec's invalid data.
+    """
+    header = read_header(batch, position)
+    return parse_records(payload_of(batch, position, header, limit_bytes), header)
+
+
+def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Bytes:
+    """The bytes of the records, decompressed if need be; without compression a view, not a copy."""
+    view = memoryview(batch)[position + HEADER_BYTES : position + header.size_bytes]
+    return decompress(header.compression, view, limit_bytes)
+
+
+def parse_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
+    """The `header.record_count` records in `payload`, which must end with the last of them."""
+    append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
+    position = 0
+    for index in range(header.record_count):
+        try:
+            record, position = _read_record(payload, position, header, append_time)
+        except (MalformedVarint, _Malformed) as error:
+            raise InvalidRecords(f"record {index} is malformed: {error}", ((index, str(error)),)) from error
+        yield record
+    if position != len(payload):
+        raise InvalidRecords("Incorrect declared batch size, records still remaining in file")
+
+
+class _Malformed(ValueError):
+    """A record that contradicts itself."""
+
+
+def _read_record(payload: Bytes, position: int, header: BatchHeader, append_time: int | None) -> tuple[Record, int]:
+    length, position = read_varint(payload, position)
+    if not 1 <= length <= len(payload) - position:
+        raise _Malformed(f"a length of {length} bytes, {len(payload) - position} are left")
+    end = position + length
+    body = memoryview(payload)[:end]
+    timestamp_delta, position = read_varlong(body, position + 1)
+    offset_delta, position = read_varint(body, position)
+    key, position = _read_bytes(body, position)
+    value, position = _read_bytes(body, position)
+    headers, position = _read_headers(body, position)
+    if position != end:
+        raise _Malformed(f"{end - position} bytes are left in it after its headers")
+    timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+    return Record(header.base_offset + offset_delta, timestamp, key, value, headers), end
+
+
+def _read_headers(body: memoryview, position: int) -> tuple[tuple[Header, ...], int]:
+    count, position = read_varint(body, position)
+    if not 0 <= count <= len(body) - position:
+        raise _Malformed(f"{count} headers, {len(body) - position} bytes are left")
+    headers = []
+    for _ in range(count):
+        key, position = _read_bytes(body, position)
+        if key is None:
+            raise _Malformed("a header without a key")
+        value, position = _read_bytes(body, position)
+        headers.append(Header(key.decode(errors="replace"), value))
+    return tuple(headers), position
+
+
+def _read_bytes(body: memoryview, position: int) -> tuple[bytes | None, int]:
+    length, position = read_varint(body, position)
+    if length < 0:
+        return None, position
+    if length > len(body) - position:
+        raise _Malformed(f"{length} bytes of a key or value, {len(body) - position} are left")
+    return bytes(body[position : position + length]), position + length
