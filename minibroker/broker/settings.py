@@ -1,0 +1,288 @@
+"""The settings in force: typed look-up, what a topic makes of them, and what DescribeConfigs says of them.
+
+A `Settings` never changes; a change while running makes a new one. Reading files, the environment and the command line
+is the business of `configuration`, a single value that of `settings_values`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from minibroker.broker.settings_table import BROKER_SETTINGS, TIMESTAMP_TYPES, TOPIC_SETTINGS, Scope, Setting, Value
+from minibroker.broker.settings_values import InvalidValue, format_value, parse_value
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.storage.log_settings import LogSettings
+
+
+class SettingsError(Exception):
+    """Settings the broker does not start with; the message is one line for a person."""
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, with its number in DescribeConfigs 1 and newer (KIP-226)."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class ConfigSynonym(NamedTuple):
+    """One place a value could come from; `value` is None if it is sensitive."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """What DescribeConfigs says of one setting; `value` is None if there is none, or if it is sensitive."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    setting: Setting
+    read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+
+    @property
+    def documentation(self) -> str:
+        """The setting's sentence, which also says when it has no effect."""
+        return self.setting.documentation if self.setting.acts else f"{self.setting.documentation} No effect yet."
+
+
+class Settings:
+    """The broker's settings, by name: `settings["log.segment.bytes"]`.
+
+    A look-up gives the value in force, with the type the table names (so it is typed Any here): bool, int, float, str,
+    tuple of str, or None. `log.roll.ms` and its like give the value in force also if it was set in hours. An unknown
+    name is a KeyError, as it is a mistake in the code.
+    """
+
+    def __init__(
+        self,
+        static: Mapping[str, str] | None = None,
+        *,
+        cluster: Mapping[str, str] | None = None,
+        broker: Mapping[str, str] | None = None,
+    ) -> None:
+        """`static` is what the start gave; `cluster` and `broker` are what AlterConfigs set, for all brokers and for this.
+
+        Texts by broker names that stand in the table. Raises SettingsError.
+        """
+        self._texts = {
+            ConfigSource.DYNAMIC_BROKER: dict(broker or {}),
+            ConfigSource.DYNAMIC_DEFAULT_BROKER: dict(cluster or {}),
+            ConfigSource.STATIC_BROKER: _with_node_id(dict(static or {})),
+        }
+        self._set = self._parsed()
+        self._values = {name: self._in_force(row) for name, row in BROKER_SETTINGS.items()}
+        self._check()
+        self._topic_values: dict[str, Value] = {
+            topic: row.default if row.scope is Scope.TOPIC else self._values[row.name]
+            for topic, row in TOPIC_SETTINGS.items()
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    @property
+    def log_directories(self) -> tuple[str, ...]:
+        """The data directories: `log.dirs`, or `log.dir` if that is unset."""
+        directories: tuple[str, ...] = self["log.dirs"] or self["log.dir"]
+        return directories
+
+    def with_dynamic(
+        self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
+    ) -> Settings:
+        """These settings with other dynamic values, for all brokers, for this one, or both. Raises SettingsError."""
+        return Settings(
+            self._texts[ConfigSource.STATIC_BROKER],
+            cluster=self._texts[ConfigSource.DYNAMIC_DEFAULT_BROKER] if cluster is None else cluster,
+            broker=self._texts[ConfigSource.DYNAMIC_BROKER] if broker is None else broker,
+        )
+
+    def without_effect(self) -> tuple[str, ...]:
+        """The names that were set and change nothing yet, sorted."""
+        return tuple(sorted(name for name in self._set if not BROKER_SETTINGS[name].acts))
+
+    def topic_value(self, name: str, overrides: Mapping[str, str]) -> Any:
+        """One value, by its topic's name, of a topic with these (valid) overrides."""
+        if name in overrides:
+            return parse_value(TOPIC_SETTINGS[name], name, overrides[name])
+        return self._topic_values[name]
+
+    def log_settings(self, overrides: Mapping[str, str]) -> LogSettings:
+        """What the logs of a topic with these (valid) overrides go by."""
+        values = dict(self._topic_values)
+        for name, text in overrides.items():
+            values[name] = parse_value(TOPIC_SETTINGS[name], name, text)
+        return _log_settings(values)
+
+    def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """All settings of a topic with these (valid) overrides; the internal ones only where they are overridden."""
+        names = (name for name, row in TOPIC_SETTINGS.items() if not row.internal or name in overrides)
+        return [self._topic_entry(name, overrides) for name in sorted(names)]
+
+    def describe_broker(self) -> list[ConfigEntry]:
+        """All settings of this broker."""
+        return [self._broker_entry(name, tuple(self._synonyms(name))) for name in sorted(BROKER_SETTINGS)]
+
+    def describe_cluster(self) -> list[ConfigEntry]:
+        """What was changed, while running, for all brokers: the answer for the broker without a name."""
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+        entries = []
+        for name in sorted(self._texts[source]):
+            synonyms = tuple(synonym for synonym in self._synonyms(name) if synonym.source is source)
+            entries.append(self._broker_entry(name, synonyms)._replace(value=synonyms[0].value))
+        return entries
+
+    def _parsed(self) -> dict[str, Value]:
+        """The typed value of every name that is set, the strongest source last."""
+        values: dict[str, Value] = {}
+        for source in reversed(self._texts):
+            for name, text in self._texts[source].items():
+                try:
+                    values[name] = parse_value(BROKER_SETTINGS[name], name, text)
+                except InvalidValue as error:
+                    raise SettingsError(str(error)) from None
+        return values
+
+    def _in_force(self, row: Setting) -> Value:
+        """The value of a row: its own, or that of its first fallback that has one, in its unit."""
+        value = self._set.get(row.name, row.default)
+        for name, factor in row.fallbacks:
+            if value is not None:
+                break
+            other: Any = self._set.get(name, BROKER_SETTINGS[name].default)
+            value = None if other is None else other * factor
+        return value
+
+    def _check(self) -> None:
+        """The rules between settings, as in Kafka's KafkaConfig."""
+        queued, largest = self["queued.max.request.bytes"], self["socket.request.max.bytes"]
+        if 0 < queued < largest:
+            raise SettingsError(
+                f"queued.max.request.bytes={queued} must be at least socket.request.max.bytes={largest}"
+            )
+        if not self.log_directories:
+            raise SettingsError("log.dirs names no directory")
+        conflict = _lag_conflict(self["log.cleaner.min.compaction.lag.ms"], self["log.cleaner.max.compaction.lag.ms"])
+        if conflict is not None:
+            raise SettingsError(conflict)
+
+    def _topic_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
+        row = TOPIC_SETTINGS[name]
+        synonyms = () if row.scope is Scope.TOPIC else tuple(self._synonyms(row.name))
+        if name in overrides:
+            synonyms = (ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *synonyms)
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        value = format_value(self.topic_value(name, overrides))
+        return ConfigEntry(name, value, source, row, False, synonyms)
+
+    def _broker_entry(self, name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+        row = BROKER_SETTINGS[name]
+        value = None if row.sensitive else format_value(self._set.get(name, row.default))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        return ConfigEntry(name, value, source, row, not row.dynamic, synonyms)
+
+    def _synonyms(self, name: str) -> Iterator[ConfigSynonym]:
+        """Where the value of a broker's setting could come from, strongest first.
+
+        As in Kafka, what stands before the first entry of the name itself is left out: log.roll.hours is no synonym of
+        log.roll.ms while only the hours are set, and the source of both is then DEFAULT.
+        """
+        row = BROKER_SETTINGS[name]
+        names = (name, *(fallback for fallback, _ in row.fallbacks))
+        reached = False
+        for source, texts in (*self._texts.items(), (ConfigSource.DEFAULT, None)):
+            for synonym in names:
+                text = format_value(BROKER_SETTINGS[synonym].default) if texts is None else texts.get(synonym)
+                reached = reached or (text is not None and synonym == name)
+                if text is not None and reached:
+                    yield ConfigSynonym(synonym, None if row.sensitive else text, source)
+
+
+def _with_node_id(static: dict[str, str]) -> dict[str, str]:
+    """node.id and broker.id are one setting under two names. Raises SettingsError if they disagree."""
+    node_id, broker_id = static.get("node.id"), static.get("broker.id")
+    if node_id is not None and broker_id is not None and node_id.strip() != broker_id.strip():
+        raise SettingsError(f"node.id={node_id} and broker.id={broker_id} must be the same")
+    if node_id is None and broker_id is not None:
+        static["node.id"] = broker_id
+    return static
+
+
+def _lag_conflict(min_ms: int, max_ms: int) -> str | None:
+    if min_ms <= max_ms:
+        return None
+    return f"conflict topic config setting min.compaction.lag.ms ({min_ms}) > max.compaction.lag.ms ({max_ms})"
+
+
+def _log_settings(values: Mapping[str, Any]) -> LogSettings:
+    """The part of a topic's typed values that its logs go by, in the types of the layer below."""
+    fields = {field: values[field.replace("_", ".")] for field in LogSettings._fields}
+    fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
+    fields["message_timestamp_type"] = TIMESTAMP_TYPES.choices.index(fields["message_timestamp_type"])
+    if values["internal.segment.bytes"] is not None:
+        fields["segment_bytes"] = values["internal.segment.bytes"]
+    return LogSettings(**fields)
+
+
+def topic_names_without_effect(overrides: Iterable[str]) -> tuple[str, ...]:
+    """The (valid) topic configs among these names that change nothing yet, sorted: who sets them is warned by name."""
+    return tuple(sorted(name for name in overrides if not TOPIC_SETTINGS[name].acts))
+
+
+def validate_topic_overrides(settings: Settings, overrides: Mapping[str, str | None]) -> dict[str, str]:
+    """The configs of a topic, all of them together, as CreateTopics and AlterConfigs give them.
+
+    Returns them with the values as they are kept. Raises KafkaError(INVALID_CONFIG) that names the setting.
+    """
+    nulls = sorted(name for name, text in overrides.items() if text is None)
+    if nulls:
+        raise _invalid(f"Null value not supported for topic configs: {', '.join(nulls)}")
+    texts = {name: text for name, text in overrides.items() if text is not None}
+    for name, text in texts.items():
+        if name not in TOPIC_SETTINGS:
+            raise _invalid(f"Unknown topic config name: {name}")
+        try:
+            parse_value(TOPIC_SETTINGS[name], name, text)
+        except InvalidValue as error:
+            raise _invalid(str(error)) from None
+    _check_topic(settings, texts)
+    return texts
+
+
+def _check_topic(settings: Settings, texts: Mapping[str, str]) -> None:
+    """The rules between a topic's settings, as in Kafka's LogConfig."""
+    if settings.topic_value("remote.storage.enable", texts):
+        raise _invalid(
+            "remote.storage.enable=true: Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+    lags = (settings.topic_value(f"{bound}.compaction.lag.ms", texts) for bound in ("min", "max"))
+    conflict = _lag_conflict(*lags)
+    if conflict is not None:
+        raise _invalid(conflict)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, message)
+
+
+def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, per_broker: bool) -> None:
+    """The dynamic settings, all of them together, of this broker (`per_broker`) or of all.
+
+    Raises KafkaError(INVALID_REQUEST), which is what Kafka answers here, that names the setting.
+    """
+    fixed = sorted(name for name in texts if name not in BROKER_SETTINGS or not BROKER_SETTINGS[name].dynamic)
+    if fixed:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {', '.join(fixed)}")
+    try:
+        settings.with_dynamic(**{"broker" if per_broker else "cluster": texts})
+    except SettingsError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None

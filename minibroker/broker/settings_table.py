@@ -1,0 +1,230 @@
+"""Every setting the broker knows, a line each: Kafka's name, type, default, allowed values, scope and meaning.
+
+Facts only, and the rules a single value must meet; where values come from is in `configuration`, which of them is in
+force is in `settings`. Names and defaults are those of Apache Kafka 4.3; `kafka_default` marks where ours differ.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import Any, Final, NamedTuple
+
+# The typed value of a setting: bool, int, float, str, a tuple of str, or None where a setting has no default.
+Value = bool | int | float | str | tuple[str, ...] | None
+
+
+class ConfigType(IntEnum):
+    """The type of a setting, with its number in DescribeConfigs (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Scope(Enum):
+    """Where a setting can be given: for the broker, for a topic, or for both under two names."""
+
+    BROKER = "broker"
+    TOPIC = "topic"
+    BOTH = "both"
+
+
+class UpdateMode(Enum):
+    """Whether, and for whom, a broker's setting can change while it runs (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class Range(NamedTuple):
+    """Numbers from `minimum` to `maximum`, both included; `or_equal_to` is one more that is allowed."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    or_equal_to: int | None = None
+
+    def objection(self, value: Any) -> str | None:
+        """What Kafka says against the value, or None."""
+        if self.or_equal_to is not None:
+            allowed = value == self.or_equal_to or (self.minimum or 0) <= value <= (self.maximum or 0)
+            text = f"Value must be between {self.minimum} and {self.maximum} or equal to {self.or_equal_to}"
+            return None if allowed else text
+        if self.minimum is not None and not value >= self.minimum:
+            return f"Value must be at least {self.minimum}"
+        if self.maximum is not None and not value <= self.maximum:
+            return f"Value must be no more than {self.maximum}"
+        return None
+
+
+class OneOf(NamedTuple):
+    """One of some words; for a list, each of its elements is."""
+
+    choices: tuple[str, ...]
+
+    def objection(self, value: Any) -> str | None:
+        """What Kafka says against the value, or None."""
+        words = value if isinstance(value, tuple) else (value,)
+        if all(word in self.choices for word in words):
+            return None
+        return f"String must be one of: {', '.join(self.choices)}"
+
+
+class ReplicaList(NamedTuple):
+    """`*`, or `partition:broker` pairs."""
+
+    def objection(self, value: Any) -> str | None:
+        """What Kafka says against the value, or None."""
+        if value == ("*",) or all(_is_replica(pair) for pair in value):
+            return None
+        return "must be the literal '*' or a list of replicas in the format [partitionId]:[brokerId],..."
+
+
+def _is_replica(pair: str) -> bool:
+    partition, separator, broker = pair.partition(":")
+    return bool(separator) and partition.isdecimal() and broker.isdecimal()
+
+
+class Setting(NamedTuple):
+    """One line of the table.
+
+    `name` is the broker's name, or the topic's if the scope is TOPIC; `topic` is the topic's name, or None if the scope
+    is BROKER. `fallbacks` are broker settings consulted, in order, while this one is unset: (name, factor that turns
+    theirs into this one's unit). `acts` is False for a setting that is checked, kept and described, but changes nothing
+    yet: whoever sets it is warned by name. `kafka_default` is Kafka's default where ours differs, "required" if Kafka has
+    none and insists on a value.
+    """
+
+    name: str
+    type: ConfigType
+    default: Value
+    documentation: str
+    valid: Range | OneOf | ReplicaList | None = None
+    scope: Scope = Scope.BROKER
+    topic: str | None = None
+    fallbacks: tuple[tuple[str, int], ...] = ()
+    update: UpdateMode = UpdateMode.READ_ONLY
+    acts: bool = True
+    internal: bool = False
+    kafka_default: Value = None
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value is never shown."""
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the broker's setting can change while it runs."""
+        return self.update is not UpdateMode.READ_ONLY
+
+
+BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+DOUBLE, LIST = ConfigType.DOUBLE, ConfigType.LIST
+CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+
+FROM_ZERO: Final = Range(0)
+FROM_ONE: Final = Range(1)
+LONG_MAX: Final = (1 << 63) - 1
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+CODECS: Final = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
+TIMESTAMP_TYPES: Final = OneOf(("CreateTime", "LogAppendTime"))
+POLICIES: Final = OneOf(("compact", "delete"))
+PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
+
+
+def _both(
+    topic: str, broker: str, type: ConfigType, default: Value, text: str, valid: Any = None, **more: Any
+) -> Setting:
+    """A setting of a topic whose default every topic takes from the broker; the broker's can change while it runs."""
+    return Setting(broker, type, default, text, valid, Scope.BOTH, topic, update=CLUSTER_WIDE, **more)
+
+
+def _topic(name: str, type: ConfigType, default: Value, text: str, valid: Any = None, **more: Any) -> Setting:
+    """A setting that only a topic has."""
+    return Setting(name, type, default, text, valid, Scope.TOPIC, name, **more)
+
+
+# fmt: off
+SETTINGS: Final[tuple[Setting, ...]] = (
+    # Who this broker is and where it listens.
+    Setting("node.id", INT, 1, "The id of this broker; with several nodes, of the first of them.", FROM_ZERO, kafka_default="required"),
+    Setting("broker.id", INT, -1, "An older name of node.id; if both are set they must agree."),
+    Setting("broker.rack", STRING, None, "The rack that Metadata and DescribeCluster report for this broker."),
+    Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; port 0 takes a free one.", kafka_default=("PLAINTEXT://:9092",)),
+    Setting("advertised.listeners", LIST, None, "The addresses clients are told to connect to; what listeners says, if unset."),
+    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; only PLAINTEXT is served."),
+    Setting("controller.listener.names", LIST, (), "Listeners of a KRaft controller, which are not opened: the controller is part of the process.", kafka_default="required"),
+    # Connections.
+    Setting("connections.max.idle.ms", LONG, 600_000, "A connection on which nothing happens for this long is closed."),
+    Setting("socket.listen.backlog.size", INT, 50, "How many connections may wait to be accepted on a listener.", FROM_ONE),
+    Setting("socket.receive.buffer.bytes", INT, 102_400, "SO_RCVBUF of the sockets; -1 leaves the operating system's."),
+    Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 leaves the operating system's."),
+    Setting("socket.request.max.bytes", INT, 104_857_600, "A request larger than this closes its connection.", FROM_ONE),
+    Setting("queued.max.request.bytes", LONG, -1, "How many bytes of requests may be in memory before reading pauses; -1 for no limit."),
+    # Topics.
+    Setting("auto.create.topics.enable", BOOLEAN, True, "Whether a topic that a client asks for and that does not exist is created."),
+    Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),
+    Setting("num.partitions", INT, 1, "Partitions of a topic created without a count.", FROM_ONE),
+    Setting("default.replication.factor", INT, 1, "Replicas of a topic created without a count."),
+    Setting("max.request.partition.size.limit", INT, 2000, "How many partitions one DescribeTopicPartitions answer lists at most.", FROM_ONE),
+    # Fetch.
+    Setting("fetch.max.bytes", INT, 57_671_680, "How many bytes of records one Fetch answer holds at most, whatever the client asks for.", Range(1024)),
+    Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "How many fetch sessions are kept.", FROM_ZERO),
+    # The log.
+    Setting("log.dir", LIST, ("minibroker-data",), "The directory of the data, if log.dirs is unset.", kafka_default=("/tmp/kafka-logs",)),
+    Setting("log.dirs", LIST, None, "The directory of the data."),
+    _both("segment.bytes", "log.segment.bytes", INT, 1 << 30, "A segment file that would grow beyond this is closed and a new one begun.", Range(1 << 20)),
+    _both("segment.ms", "log.roll.ms", LONG, None, "A segment whose first record is older than this is closed at the next append.", FROM_ONE, fallbacks=(("log.roll.hours", HOUR_MS),)),
+    Setting("log.roll.hours", INT, 168, "log.roll.ms in hours, for when that is unset.", FROM_ONE),
+    _both("segment.jitter.ms", "log.roll.jitter.ms", LONG, None, "Up to how much earlier, at random, a segment is closed.", FROM_ZERO, fallbacks=(("log.roll.jitter.hours", HOUR_MS),), acts=False),
+    Setting("log.roll.jitter.hours", INT, 0, "log.roll.jitter.ms in hours, for when that is unset.", FROM_ZERO, acts=False),
+    _both("segment.index.bytes", "log.index.size.max.bytes", INT, 10_485_760, "The size of an index at which its segment is closed.", Range(4)),
+    _both("index.interval.bytes", "log.index.interval.bytes", INT, 4096, "How many bytes of records lie between two index entries at least.", FROM_ZERO),
+    _both("file.delete.delay.ms", "log.segment.delete.delay.ms", LONG, 60_000, "How long a deleted segment's files stay on the disk.", FROM_ZERO),
+    _both("preallocate", "log.preallocate", BOOLEAN, False, "Whether a segment's file takes its full size when it is created.", acts=False),
+    _both("flush.messages", "log.flush.interval.messages", LONG, LONG_MAX, "After how many records the log is forced to the disk.", FROM_ONE, acts=False),
+    _both("flush.ms", "log.flush.interval.ms", LONG, None, "After how long the log is forced to the disk.", FROM_ZERO, fallbacks=(("log.flush.scheduler.interval.ms", 1),), acts=False),
+    Setting("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often the log is looked at for forcing it to the disk.", acts=False),
+    # Records.
+    _both("max.message.bytes", "message.max.bytes", INT, 1_048_588, "The largest record batch that is accepted, as compressed by the producer.", FROM_ZERO),
+    _both("compression.type", "compression.type", STRING, "producer", "The codec batches are stored in; producer keeps each as it came.", CODECS),
+    _both("compression.gzip.level", "compression.gzip.level", INT, -1, "The level for gzip when the broker compresses; -1 for the codec's own.", Range(1, 9, or_equal_to=-1)),
+    _both("compression.lz4.level", "compression.lz4.level", INT, 9, "The level for lz4 when the broker compresses.", Range(1, 17)),
+    _both("compression.zstd.level", "compression.zstd.level", INT, 3, "The level for zstd when the broker compresses.", Range(-131_072, 22)),
+    _both("message.timestamp.type", "log.message.timestamp.type", STRING, "CreateTime", "Whether a record has the producer's time or that of its append.", TIMESTAMP_TYPES),
+    _both("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", LONG, LONG_MAX, "How far a record's timestamp may lie in the past.", FROM_ZERO),
+    _both("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", LONG, HOUR_MS, "How far a record's timestamp may lie in the future.", FROM_ZERO),
+    _both("min.insync.replicas", "min.insync.replicas", INT, 1, "How many replicas must be in sync for a produce with acks=all.", FROM_ONE),
+    # Retention and compaction. The policy decides whether records need keys; nothing is deleted or compacted yet.
+    _both("cleanup.policy", "log.cleanup.policy", LIST, ("delete",), "What is done about old records: delete, compact, or both; with compact, records need keys.", POLICIES),
+    _both("retention.ms", "log.retention.ms", LONG, None, "How long records are kept; -1 for ever.", Range(-1), fallbacks=(("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)), acts=False),
+    Setting("log.retention.minutes", INT, None, "log.retention.ms in minutes, for when that is unset.", acts=False),
+    Setting("log.retention.hours", INT, 168, "log.retention.ms in hours, for when minutes are unset too.", acts=False),
+    _both("retention.bytes", "log.retention.bytes", LONG, -1, "How many bytes of a partition are kept; -1 for all.", acts=False),
+    _both("delete.retention.ms", "log.cleaner.delete.retention.ms", LONG, 24 * HOUR_MS, "How long a compacted topic keeps its tombstones.", FROM_ZERO, acts=False),
+    _both("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, "The share of uncompacted bytes from which a log is compacted.", Range(0, 1), acts=False),
+    _both("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", LONG, 0, "How long a record stays uncompacted at least.", FROM_ZERO, acts=False),
+    _both("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "How long a record stays uncompacted at most.", FROM_ONE, acts=False),
+    # Replication and tiered storage: replicas share one log in this process, and there is no second tier.
+    _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether a replica that is not in sync may lead.", acts=False),
+    _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), acts=False),
+    _both("local.retention.bytes", "log.local.retention.bytes", LONG, -2, "How many bytes a tiered topic keeps on the local disk.", Range(-2), acts=False),
+    _topic("remote.storage.enable", BOOLEAN, False, "Whether a topic is tiered; true is refused, as by a broker without tiered storage."),
+    _topic("remote.log.copy.disable", BOOLEAN, False, "Whether a tiered topic stops copying to the second tier.", acts=False),
+    _topic("remote.log.delete.on.disable", BOOLEAN, False, "Whether ending the tiering of a topic deletes its second tier.", acts=False),
+    _topic("leader.replication.throttled.replicas", LIST, (), "Replicas whose leaders send at a limited rate.", ReplicaList(), acts=False),
+    _topic("follower.replication.throttled.replicas", LIST, (), "Replicas whose followers fetch at a limited rate.", ReplicaList(), acts=False),
+    _topic("internal.segment.bytes", INT, None, "segment.bytes without its lower bound, for tests.", internal=True),
+)
+# fmt: on
+
+BROKER_SETTINGS: Final = {row.name: row for row in SETTINGS if row.scope is not Scope.TOPIC}
+TOPIC_SETTINGS: Final = {row.topic: row for row in SETTINGS if row.topic is not None}

@@ -1,0 +1,97 @@
+"""A setting's value between text and type, by Kafka's rules, with Kafka's words for what is wrong.
+
+One value at a time: rules between settings are in `settings`, and where a text came from is the business of
+`configuration`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from minibroker.broker.settings_table import ConfigType, Setting, Value
+
+BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+# What Java's Integer.parseInt and Double.parseDouble take; Python's int() also takes 1_000, and float() also nan.
+INTEGER = re.compile(r"[+-]?[0-9]+")
+DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?(?=[fFdD]?$)")
+# The longest a number can be and still mean something; int() of a million digits would stall the broker.
+NUMBER_LENGTH = 400
+
+
+class InvalidValue(ValueError):
+    """A text that is no value of its setting; the message is Kafka's, one line."""
+
+
+def parse_value(setting: Setting, name: str, text: str) -> Value:
+    """The typed value of a text.
+
+    `name` is what to call the setting in an error: its broker's or its topic's name. Raises InvalidValue.
+    """
+    text = text.strip()
+    try:
+        value = _typed(setting.type, text)
+    except ValueError as error:
+        raise InvalidValue(f"Invalid value {text} for configuration {name}: {error}") from None
+    except _EmptyElement:
+        raise InvalidValue(f"Configuration '{name}' values must not be empty.") from None
+    objection = setting.valid.objection(value) if setting.valid is not None else None
+    if objection is not None:
+        raise InvalidValue(f"Invalid value {text} for configuration {name}: {objection}")
+    return value
+
+
+class _EmptyElement(Exception):
+    """A list with nothing between two commas."""
+
+
+def _typed(type: ConfigType, text: str) -> Value:
+    if type is ConfigType.BOOLEAN:
+        return _boolean(text)
+    if type in BITS:
+        return _integer(type, text)
+    if type is ConfigType.DOUBLE:
+        return _double(text)
+    if type is ConfigType.LIST:
+        return _list(text)
+    return text
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("Expected value to be either true or false")
+    return text.lower() == "true"
+
+
+def _integer(type: ConfigType, text: str) -> int:
+    bound = 1 << (BITS[type] - 1)
+    if len(text) > NUMBER_LENGTH or not INTEGER.fullmatch(text) or not -bound <= int(text) < bound:
+        raise ValueError(f"Not a number of type {type.name}")
+    return int(text)
+
+
+def _double(text: str) -> float:
+    number = DECIMAL.match(text) if len(text) <= NUMBER_LENGTH else None
+    if number is None:
+        raise ValueError("Not a number of type DOUBLE")
+    return float(number[0])
+
+
+def _list(text: str) -> tuple[str, ...]:
+    if not text:
+        return ()
+    elements = tuple(element.strip() for element in text.split(","))
+    if not all(elements):
+        raise _EmptyElement
+    return tuple(dict.fromkeys(elements))
+
+
+def format_value(value: Any) -> str | None:
+    """The text of a typed value, as DescribeConfigs shows it; None for none."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)

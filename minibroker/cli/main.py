@@ -1,0 +1,45 @@
+"""The command `minibroker`: which commands there are, and how each is loaded only when it is asked for.
+
+What a command does is in the file of its name; what they share is in `shared`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+from minibroker import __version__
+
+# Each command's module; it holds a click command of the same name. `serve` would pay 0.1 s for the others' libraries.
+COMMANDS: Final = ("serve", "topics", "produce", "consume", "show")
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are looked up."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"minibroker.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="minibroker")
+def main() -> None:
+    """A broker that speaks the Apache Kafka protocol, and a client for any Kafka.
+
+    \b
+    Example:
+        minibroker serve
+        echo hello | minibroker produce greetings
+        minibroker consume greetings --from earliest
+    """

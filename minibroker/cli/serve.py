@@ -1,0 +1,60 @@
+"""`minibroker serve`: settings in, a running broker out; how it runs is the broker's business.
+
+What cannot start says why in one line on stderr and exits with status 2, having touched nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import click
+
+LOG = logging.getLogger("minibroker")
+LEVELS = ("debug", "info", "warning", "error")
+NODES_MAX = 100
+
+
+@click.command()
+@click.argument("properties", metavar="[SERVER.PROPERTIES]", required=False, type=click.Path(path_type=Path))
+@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; can be repeated.")
+@click.option(
+    "--nodes", type=click.IntRange(1, NODES_MAX), default=1, show_default=True, help="Brokers in the process."
+)
+@click.option(
+    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is written to stderr."
+)
+def serve(properties: Path | None, assignments: tuple[str, ...], nodes: int, log_level: str) -> None:
+    """Serve on 127.0.0.1:9092, with the data in ./minibroker-data, until SIGTERM or Ctrl-C.
+
+    Settings have Apache Kafka's names. They come from the file, then from environment variables
+    (MINIBROKER_LOG_SEGMENT_BYTES is log.segment.bytes), then from --set; the later wins.
+
+    \b
+    Example:
+        minibroker serve --set listeners=PLAINTEXT://127.0.0.1:0 --set log.dirs=/tmp/data
+    """
+    # Imported here, as --help must not pay for a broker.
+    from minibroker.broker.configuration import load_settings
+    from minibroker.broker.process import StartError, run
+    from minibroker.broker.settings import SettingsError
+
+    logging.basicConfig(
+        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        settings, warnings = load_settings(properties, os.environ, assignments)
+        for warning in warnings:
+            LOG.warning(warning)
+        status = run(settings, nodes=nodes, announce=_announce)
+    except (SettingsError, StartError) as error:
+        click.echo(f"minibroker: {error}", err=True)
+        sys.exit(2)
+    sys.exit(status)
+
+
+def _announce(line: str) -> None:
+    """Print the line with the address at once, also into a pipe: whoever started the broker waits for it."""
+    print(line, flush=True)
