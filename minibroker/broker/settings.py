@@ -17,7 +17,10 @@ from minibroker.storage.log_settings import LogSettings
 
 
 class SettingsError(Exception):
-    """Settings the broker does not start with; the message is one line for a person."""
+    """Settings the broker does not start with; the message is one line for a person, whatever the texts in it hold."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
 
 
 class ConfigSource(IntEnum):
@@ -69,7 +72,7 @@ class Settings:
         cluster: Mapping[str, str] | None = None,
         broker: Mapping[str, str] | None = None,
     ) -> None:
-        """`static` is what the start gave; `cluster` and `broker` are what AlterConfigs set, for all brokers and for this.
+        """`static` is what the start gave; `cluster` and `broker` are what AlterConfigs set.
 
         Texts by broker names that stand in the table. Raises SettingsError.
         """
