@@ -1,0 +1,167 @@
+"""Kafka messages, each declared once for all of its versions, in the words of Kafka's own schemas.
+
+    class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
+        group_id: str = field()
+        group_instance_id: str | None = field("3+", nullable="3+", default=None)
+
+What can be said of a field is in `fields.py`. The declarations themselves are in `messages/`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self, dataclass_transform
+
+from minibroker.protocol.compiling import READ_FAILURES, compiled, malformed
+from minibroker.protocol.constructing import constructing
+from minibroker.protocol.fields import (
+    Facts,
+    Records,
+    RecordsOrRegion,
+    Uuid,
+    field,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint16,
+    uint32,
+    versions,
+)
+from minibroker.protocol.primitives import MalformedMessage, Output
+from minibroker.protocol.reading import reading
+from minibroker.protocol.writing import writing
+
+__all__ = [
+    "Message",
+    "Records",
+    "RecordsOrRegion",
+    "Struct",
+    "Uuid",
+    "field",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint16",
+    "uint32",
+]
+
+
+@dataclass_transform(kw_only_default=True)
+class Declaration(type):
+    """Makes a slot of every `name: type = field(...)`, and remembers what it said."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **facts: Any) -> Declaration:
+        declared = {key: value for key, value in body.items() if isinstance(value, Facts)}
+        kept = {key: value for key, value in body.items() if key not in declared}
+        return super().__new__(
+            cls, name, bases, {**kept, "__fields__": declared, "__slots__": tuple(declared)}, **facts
+        )
+
+
+class Struct(metaclass=Declaration):
+    """A part of a message: its fields are slots, to be read and set; every one has a default."""
+
+    __fields__: ClassVar[dict[str, Facts]]
+
+    def __init__(self, **values: Any) -> None:
+        """The first construction of a struct writes and compiles its own `__init__`, which replaces this one."""
+        struct = type(self)
+        made = compiled(constructing(struct), f"construct {struct.__qualname__}")
+        setattr(struct, "__init__", made)  # noqa: B010
+        made(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__fields__)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__fields__)
+        return f"{type(self).__name__}({values})"
+
+
+class Message(Struct):
+    """A struct that stands alone: a request, a response, a header, or what a record of an internal topic holds.
+
+    `api_key` is the number of the API or of the record's type, -1 where there is none. `versions` are all that are
+    declared, `flexible` those with compact lengths and tagged fields (KIP-482), `flexible_header` those that go with
+    the flexible header.
+    """
+
+    api_key: ClassVar[int] = -1
+    versions: ClassVar[range] = range(0)
+    flexible: ClassVar[range] = range(0)
+    flexible_header: ClassVar[range] = range(0)
+    readers: ClassVar[dict[int, Any]]
+    writers: ClassVar[dict[int, Any]]
+
+    def __init_subclass__(
+        cls, *, versions: str, flexible: str = "none", api_key: int = -1, flexible_header: str | None = None
+    ) -> None:
+        cls.api_key = api_key
+        cls.versions = parsed(versions)
+        cls.flexible = parsed(flexible)
+        cls.flexible_header = cls.flexible if flexible_header is None else parsed(flexible_header)
+        cls.readers = {}
+        cls.writers = {}
+
+    @classmethod
+    def decode(cls, data: bytes | bytearray | memoryview, version: int, position: int = 0) -> Self:
+        """Reads a message that ends where the data ends.
+
+        Records are slices of the data, all else is copied. Raises MalformedMessage for anything but a whole message.
+        """
+        message, end = cls.decode_from(data, version, position)
+        if end != len(data):
+            raise MalformedMessage(cls.__name__, version, "", f"{len(data) - end} bytes follow its end")
+        return message
+
+    @classmethod
+    def decode_from(cls, data: bytes | bytearray | memoryview, version: int, position: int = 0) -> tuple[Self, int]:
+        """Reads a message that something may follow. Returns the message and the position after it."""
+        read = cls.readers.get(version) or cls._reader(version)
+        try:
+            result: tuple[Self, int] = read(data, position, len(data))
+        except READ_FAILURES as problem:
+            raise malformed(cls.__name__, version, problem) from problem
+        return result
+
+    def encode(self, version: int) -> bytes:
+        """The message's bytes. Fields that the version lacks are left out."""
+        out = Output()
+        self.encode_into(out, version)
+        if out.regions:
+            raise TypeError(
+                f"{type(self).__name__} has records that lie elsewhere: encode_into() notes where they belong"
+            )
+        return bytes(out)
+
+    def encode_into(self, out: Output, version: int) -> None:
+        """Appends the message's bytes."""
+        write = self.writers.get(version) or self._writer(version)
+        write(self, out)
+
+    @classmethod
+    def _reader(cls, version: int) -> Any:
+        cls._check(version)
+        made = compiled(reading(cls, version, version in cls.flexible), f"read {cls.__name__} v{version}")
+        cls.readers[version] = made
+        return made
+
+    @classmethod
+    def _writer(cls, version: int) -> Any:
+        cls._check(version)
+        made = compiled(writing(cls, version, version in cls.flexible), f"write {cls.__name__} v{version}")
+        cls.writers[version] = made
+        return made
+
+    @classmethod
+    def _check(cls, version: int) -> None:
+        if version not in cls.versions:
+            raise ValueError(f"{cls.__name__} has no version {version}")
+
+
+parsed = versions

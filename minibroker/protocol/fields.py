@@ -1,0 +1,152 @@
+"""What a declaration says of a field: its type, the versions that carry it, and its default.
+
+The notation for versions and the names of types are Kafka's own. Which fields one version has is in `layout.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+
+from minibroker.protocol.primitives import ZERO_UUID, Region
+
+int8 = Annotated[int, "b"]  # the letter is how Python's struct module spells this size
+int16 = Annotated[int, "h"]
+uint16 = Annotated[int, "H"]
+int32 = Annotated[int, "i"]
+uint32 = Annotated[int, "I"]
+int64 = Annotated[int, "q"]
+float64 = Annotated[float, "d"]
+Uuid = Annotated[bytes, "16s"]  # 16 raw bytes: a UUID object would cost 1.5 us on the hot path
+Records = Annotated[memoryview, "records"]  # a slice of the input, never a copy; what is inside is not known here
+RecordsOrRegion = Annotated[memoryview | bytes | bytearray | Region, "records"]  # where a writer may pass a region
+
+_LETTERS = {bool: "?", str: "string", bytes: "bytes"}
+_EMPTY: dict[str, Any] = {"?": False, "d": 0.0, "16s": ZERO_UUID, "string": "", "bytes": b"", "records": b""}
+_VERSIONS_END = 1 << 15
+
+
+class Kind(NamedTuple):
+    """A field's type. `code` is a letter of the struct module for a fixed size, else one of "string", "bytes",
+    "records", "array" (of `item`) and "struct" (of class `struct`)."""
+
+    code: str
+    item: Kind | None = None
+    struct: type | None = None
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.code in _SIZES
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes every value of a fixed size takes."""
+        return _SIZES[self.code]
+
+
+_SIZES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s": 16}
+
+
+class Facts(NamedTuple):
+    """What `field()` was told. `flexible` is None where the message's own versions decide on compact lengths."""
+
+    present: range
+    nullable: range
+    tagged: range
+    tag: int
+    flexible: range | None
+    default: Any
+
+
+class Field(NamedTuple):
+    """One field of a struct. `optional` is whether its Python type includes None."""
+
+    name: str
+    kind: Kind
+    optional: bool
+    facts: Facts
+
+
+@cache
+def versions(text: str) -> range:
+    """Kafka's notation for versions: "3", "0-12", "9+" or "none"."""
+    if text == "none":
+        return range(0)
+    first, _, last = text.removesuffix("+").partition("-")
+    return range(int(first), _VERSIONS_END if text.endswith("+") else int(last or first) + 1)
+
+
+def field(
+    present: str = "0+",
+    *,
+    nullable: str = "0+",
+    tag: int = -1,
+    tagged: str | None = None,
+    flexible: str | None = None,
+    default: Any = ...,
+) -> Any:
+    """Declares a field.
+
+    present: the versions that carry it; all others leave it at its default.
+    nullable: of these, the versions in which it may be null (only looked at where the type includes None).
+    tag, tagged: its number, and the versions in which it is a tagged field (KIP-482); all present ones unless said.
+    flexible: the versions in which its length is compact, where that is not the message's own rule.
+    default: as in Kafka, zero, the empty value or a new struct unless said. A tagged struct that cannot be null is
+        None in Python when it is not on the wire, which saves making one for every partition of an answer.
+    """
+    in_tags = tagged if tagged is not None else present if tag >= 0 else "none"
+    own_rule = None if flexible is None else versions(flexible)
+    return Facts(versions(present), versions(nullable), versions(in_tags), tag, own_rule, default)
+
+
+@cache
+def fields(struct: type) -> tuple[Field, ...]:
+    """A struct's fields in wire order. Types are looked up on the first call, so a struct may name a later one."""
+    declared: dict[str, Facts] = struct.__dict__["__fields__"]
+    texts: dict[str, str] = struct.__annotations__  # texts, as every file of messages postpones their evaluation
+    names, own_names = vars(sys.modules[struct.__module__]), dict(vars(struct))
+    types = {name: eval(texts[name], names, own_names) for name in declared}
+    return tuple(Field(name, *_without_null(types[name]), facts) for name, facts in declared.items())
+
+
+def _without_null(annotation: Any) -> tuple[Kind, bool]:
+    """`str | None` is the kind of str, and True."""
+    if get_origin(annotation) in (Union, UnionType):
+        (inner,) = (each for each in get_args(annotation) if each is not NoneType)
+        return _kind(inner), True
+    return _kind(annotation), False
+
+
+def _kind(annotation: Any) -> Kind:
+    if get_origin(annotation) is Annotated:
+        return Kind(get_args(annotation)[1])
+    if get_origin(annotation) is list:
+        return Kind("array", item=_kind(get_args(annotation)[0]))
+    if annotation in _LETTERS:
+        return Kind(_LETTERS[annotation])
+    if "__fields__" in annotation.__dict__:
+        return Kind("struct", struct=annotation)
+    raise TypeError(f"{annotation!r} is no type of the Kafka protocol")
+
+
+def default_maker(field: Field) -> Callable[[], Any] | None:
+    """What makes a field's default where each instance needs its own (a list, a struct), else None."""
+    if field.facts.default is not ... or field.kind.code not in ("array", "struct"):
+        return None
+    if field.kind.code == "array":
+        return list
+    return None if _absent_is_none(field) else field.kind.struct
+
+
+def default_value(field: Field) -> Any:
+    """A field's default, where all instances can share it."""
+    if field.facts.default is not ...:
+        return field.facts.default
+    return None if _absent_is_none(field) else _EMPTY.get(field.kind.code, 0)
+
+
+def _absent_is_none(field: Field) -> bool:
+    return field.kind.code == "struct" and field.facts.tag >= 0 and field.optional and not field.facts.nullable

@@ -1,0 +1,26 @@
+""""""
+
+from __future__ import annotations
+
+from minibroker.protocol.declare import Message, Struct, field, int32
+
+
+class ConsumerProtocolSubscription(Message, versions="0-3"):
+    topics: list[str] = field()
+    user_data: bytes | None = field(default=None)
+    owned_partitions: list[TopicPartition] = field("1+")
+    generation_id: int32 = field("2+", default=-1)
+    rack_id: str | None = field("3+", default=None)
+
+    class TopicPartition(Struct):
+        topic: str = field()
+        partitions: list[int32] = field()
+
+
+class ConsumerProtocolAssignment(Message, versions="0-3"):
+    assigned_partitions: list[TopicPartition] = field()
+    user_data: bytes | None = field(default=None)
+
+    class TopicPartition(Struct):
+        topic: str = field()
+        partitions: list[int32] = field()

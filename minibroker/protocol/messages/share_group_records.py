@@ -1,0 +1,83 @@
+""""""
+
+from __future__ import annotations
+
+from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int32, int64
+
+
+class ShareGroupMetadataKey(Message, api_key=11, versions="0"):
+    group_id: str = field()
+
+
+class ShareGroupMetadataValue(Message, api_key=11, versions="0", flexible="0+"):
+    epoch: int32 = field()
+    metadata_hash: int64 = field()
+
+
+class ShareGroupMemberMetadataKey(Message, api_key=10, versions="0"):
+    group_id: str = field()
+    member_id: str = field()
+
+
+class ShareGroupMemberMetadataValue(Message, api_key=10, versions="0", flexible="0+"):
+    rack_id: str | None = field()
+    client_id: str = field()
+    client_host: str = field()
+    subscribed_topic_names: list[str] = field()
+
+
+class ShareGroupTargetAssignmentMetadataKey(Message, api_key=12, versions="0"):
+    group_id: str = field()
+
+
+class ShareGroupTargetAssignmentMetadataValue(Message, api_key=12, versions="0", flexible="0+"):
+    assignment_epoch: int32 = field()
+    assignment_timestamp: int64 = field(tag=0)
+
+
+class ShareGroupTargetAssignmentMemberKey(Message, api_key=13, versions="0"):
+    group_id: str = field()
+    member_id: str = field()
+
+
+class ShareGroupTargetAssignmentMemberValue(Message, api_key=13, versions="0", flexible="0+"):
+    topic_partitions: list[TopicPartition] = field()
+
+    class TopicPartition(Struct):
+        topic_id: Uuid = field()
+        partitions: list[int32] = field()
+
+
+class ShareGroupCurrentMemberAssignmentKey(Message, api_key=14, versions="0"):
+    group_id: str = field()
+    member_id: str = field()
+
+
+class ShareGroupCurrentMemberAssignmentValue(Message, api_key=14, versions="0", flexible="0+"):
+    member_epoch: int32 = field()
+    previous_member_epoch: int32 = field()
+    state: int8 = field()
+    assigned_partitions: list[TopicPartitions] = field()
+
+    class TopicPartitions(Struct):
+        topic_id: Uuid = field()
+        partitions: list[int32] = field()
+
+
+class ShareGroupStatePartitionMetadataKey(Message, api_key=15, versions="0"):
+    group_id: str = field()
+
+
+class ShareGroupStatePartitionMetadataValue(Message, api_key=15, versions="0", flexible="0+"):
+    initializing_topics: list[TopicPartitionsInfo] = field()
+    initialized_topics: list[TopicPartitionsInfo] = field()
+    deleting_topics: list[TopicInfo] = field()
+
+    class TopicPartitionsInfo(Struct):
+        topic_id: Uuid = field()
+        topic_name: str = field()
+        partitions: list[int32] = field()
+
+    class TopicInfo(Struct):
+        topic_id: Uuid = field()
+        topic_name: str = field()

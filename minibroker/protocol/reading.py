@@ -1,0 +1,233 @@
+"""Writes the Python that reads one version of one message: a straight line, nested as the wire nests.
+
+The function it writes is `read(data, pos, end)`, which returns the message and the position after it. Neighbours of
+fixed size, with the length that follows them, are read by one struct call. Every length is compared with what is left
+before anything is taken. How the text becomes a function is in `compiling.py`.
+"""
+
+from __future__ import annotations
+
+from struct import unpack_from
+from typing import Any
+
+from minibroker.protocol import primitives
+from minibroker.protocol.fields import Kind, default_maker, default_value
+from minibroker.protocol.layout import Layout, Place, layout, least_item_bytes
+from minibroker.protocol.source import FEW, Source, free_name, snake_case
+
+_NAMES: dict[str, Any] = {
+    "new": object.__new__,
+    "unpack_from": unpack_from,
+    "read_varint": primitives.read_varint,
+    "read_string_length": primitives.read_string_length,
+    "read_tag": primitives.read_tag,
+    "skip_tags": primitives.skip_tags,
+    "read_uuids": primitives.read_uuids,
+    "bad_length": primitives.bad_length,
+    "bad_tag_size": primitives.bad_tag_size,
+}
+
+
+def reading(struct: type, version: int, flexible: bool) -> Source:
+    """The function that reads a version of a struct."""
+    source = Source(dict(_NAMES))
+    with source.block("def read(data, pos, end):"):
+        reader = _Reading(source, version, flexible)
+        if _has_records(struct, version, flexible):
+            reader.in_bytes = False
+            source.add("view = memoryview(data)")
+        else:
+            source.add("data = bytes(data)")
+        name = reader.struct(struct, ())
+        reader.flush()
+        source.add(f"return {name}, pos")
+    return source
+
+
+def _has_records(struct: type, version: int, flexible: bool) -> bool:
+    shape = layout(struct, version, flexible)
+    return any(_kind_has_records(place.kind, version, flexible) for place in shape.body + shape.tagged)
+
+
+def _kind_has_records(kind: Kind, version: int, flexible: bool) -> bool:
+    if kind.item is not None:
+        return _kind_has_records(kind.item, version, flexible)
+    return kind.code == "records" or (kind.struct is not None and _has_records(kind.struct, version, flexible))
+
+
+class _Reading:
+    """Adds the lines for one kind after the other. `_run` holds fixed-size fields that wait for a common struct call.
+
+    `scope` is the names of the Python variables that enclosing loops still need.
+    """
+
+    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+        self.source = source
+        self.version = version
+        self.flexible = flexible
+        self.in_bytes = True  # the data has been made `bytes`, so a slice of it needs no further copy
+        self._run: list[tuple[str, str, str, int]] = []  # target, letters, field's path, bytes
+
+    # --- structs ---
+
+    def struct(self, struct: type, scope: tuple[str, ...]) -> str:
+        """Lines that read a struct into a new variable, whose name is returned."""
+        name = free_name(snake_case(struct.__name__), scope)
+        self.source.add(f"{name} = new({self.source.named(struct.__name__, struct)})")
+        shape = layout(struct, self.version, self.flexible)
+        self._defaults(name, shape)
+        for place in shape.body:
+            with self.source.about(place.name):
+                self._place(place, f"{name}.{place.name}", (*scope, name))
+        if self.flexible:
+            self._tags(name, shape.tagged, (*scope, name))
+        return name
+
+    def _defaults(self, name: str, shape: Layout) -> None:
+        for field in [*shape.absent, *(place.field for place in shape.tagged)]:
+            maker = default_maker(field)
+            if maker is None:
+                value = self.source.constant(default_value(field))
+            else:
+                value = "[]" if maker is list else f"{self.source.named(maker.__name__, maker)}()"
+            self.source.add(f"{name}.{field.name} = {value}")
+
+    def _tags(self, name: str, tagged: tuple[Place, ...], scope: tuple[str, ...]) -> None:
+        add, block = self.source.add, self.source.block
+        self._length("B")
+        if not tagged:
+            with block("if n:"):
+                self._long_length("read_varint")
+                add("pos = skip_tags(data, pos, end, n)")
+            return
+        tag, stop = free_name("tag", scope), free_name("tag_end", scope)
+        with block("if n:"):
+            self._long_length("read_varint")
+            add(f"{tag} = -1")
+            with block("for _ in range(n):"):
+                add(f"{tag}, {stop}, pos = read_tag(data, pos, end, {tag})")
+                for keyword, place in zip(["if"] + ["elif"] * len(tagged), tagged, strict=False):
+                    with block(f"{keyword} {tag} == {place.tag}:"), self.source.about(place.name):
+                        self._place(place, f"{name}.{place.name}", (*scope, tag, stop))
+                        self.flush()
+                with block("else:"):
+                    add(f"pos = {stop}")
+                with block(f"if pos != {stop}:"):
+                    add(f"raise bad_tag_size({tag}, pos, {stop})")
+
+    # --- runs of fixed size ---
+
+    def _fixed(self, target: str, kind: Kind) -> None:
+        self._run.append((target, kind.code, self.source.path, kind.size_bytes))
+
+    def _length(self, letter: str) -> None:
+        """Reads a length (or a count, or a null mark) into `n`, together with the fixed fields before it."""
+        self._run.append(("n", letter, self.source.path, {"B": 1, "b": 1, "h": 2, "i": 4}[letter]))
+        self.flush()
+
+    def flush(self) -> None:
+        """Reads the fields that wait."""
+        run, self._run = self._run, []
+        if not run:
+            return
+        letters = "".join(row[1] for row in run)
+        targets = ", ".join(row[0] for row in run)
+        if letters == "B":
+            value = "data[pos]"
+        else:
+            targets += "," if len(run) == 1 else ""
+            value = f"{self.source.codec('unpack_from', letters)}(data, pos)"
+        self.source.add(f"{targets} = {value}", *((row[2], row[3]) for row in run))
+        self.source.add(f"pos += {sum(row[3] for row in run)}")
+
+    # --- values ---
+
+    def _place(self, place: Place, target: str, scope: tuple[str, ...]) -> None:
+        kind = place.kind
+        if kind.is_fixed:
+            self._fixed(target, kind)
+        elif kind.struct is not None:
+            self._nested(kind.struct, target, place.nullable, scope)
+        else:
+            self._counted(kind, target, place.compact, place.nullable, scope)
+
+    def _nested(self, struct: type, target: str, nullable: bool, scope: tuple[str, ...]) -> None:
+        if not nullable:
+            self.source.add(f"{target} = {self.struct(struct, scope)}")
+            return
+        self._length("b")
+        with self.source.block("if n < 0:"):
+            self.source.add(f"{target} = None")
+        with self.source.block("else:"):
+            name = self.struct(struct, scope)
+            self.flush()
+            self.source.add(f"{target} = {name}")
+
+    def _counted(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+        """A value with its length, or an array with its count, before it."""
+        self._length("B" if compact else "h" if kind.code == "string" else "i")
+        if compact:
+            self._long_length("read_string_length" if kind.code == "string" else "read_varint")
+            self.source.add("n -= 1")
+        if not nullable:
+            self._value(kind, target, compact, nullable, scope)
+            return
+        with self.source.block("if n < 0:"):
+            self.source.add(f"{target} = None")
+        with self.source.block("else:"):
+            self._value(kind, target, compact, nullable, scope)
+
+    def _value(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+        if kind.item is None:
+            self._sliced(kind, target, nullable)
+        else:
+            self._array(kind.item, target, compact, nullable, scope)
+
+    def _long_length(self, function: str) -> None:
+        with self.source.block("if n > 127:"):
+            self.source.add(f"n, pos = {function}(data, pos - 1)")
+
+    def _sliced(self, kind: Kind, target: str, nullable: bool) -> None:
+        add = self.source.add
+        add("stop = pos + n")
+        with self.source.block("if stop > end:" if nullable else "if not pos <= stop <= end:"):
+            add("raise bad_length(n, end - pos)")
+        add(f"{target} = {self._slice(kind.code)}")
+        add("pos = stop")
+
+    def _slice(self, code: str) -> str:
+        if code == "records":
+            return "view[pos:stop]"
+        if code == "string":
+            return "data[pos:stop].decode()" if self.in_bytes else 'str(data[pos:stop], "utf-8")'
+        return "data[pos:stop]" if self.in_bytes else "bytes(data[pos:stop])"
+
+    def _array(self, item: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+        add = self.source.add
+        least = least_item_bytes(item, self.version, compact)
+        most = "end - pos" if least == 1 else f"(end - pos) // {least}"
+        with self.source.block(f"if n > {most}:" if nullable else f"if not 0 <= n <= {most}:"):
+            add("raise bad_length(n, end - pos)")
+        if item.is_fixed:
+            add(f"{target} = {self._fixed_items(item.code)}")
+            add(f"pos += n * {item.size_bytes}" if item.size_bytes > 1 else "pos += n")
+            return
+        items = free_name(target.rpartition(".")[2], scope)
+        add(f"{items} = {target} = []")
+        with self.source.block("for _ in range(n):"):
+            self._item(item, items, compact, (*scope, items))
+
+    def _fixed_items(self, letter: str) -> str:
+        if letter == "16s":
+            return "read_uuids(data, pos, n)"
+        few = self.source.few("unpack_from", letter)
+        return f"[*({few}[n](data, pos) if n < {FEW} else unpack_from(f'>{{n}}{letter}', data, pos))]"
+
+    def _item(self, item: Kind, items: str, compact: bool, scope: tuple[str, ...]) -> None:
+        if item.struct is not None:
+            name = self.struct(item.struct, scope)
+            self.flush()
+        else:
+            name = free_name("item", scope)
+            self._counted(item, name, compact, False, scope)
+        self.source.add(f"{items}.append({name})")

@@ -1,0 +1,223 @@
+"""Writes the Python that writes one version of one message: a straight line, nested as the wire nests.
+
+The function it writes is `write(message, out)`. Neighbours of fixed size, with the length that follows them, are packed
+by one struct call. Records that lie elsewhere are noted with `out.cut`, not copied. How the text becomes a function is in
+`compiling.py`.
+"""
+
+from __future__ import annotations
+
+from struct import pack
+from typing import Any
+
+from minibroker.protocol import primitives
+from minibroker.protocol.fields import Field, Kind, default_maker, default_value
+from minibroker.protocol.layout import Place, layout
+from minibroker.protocol.source import FEW, Source, free_name, snake_case
+
+_NAMES: dict[str, Any] = {
+    "pack": pack,
+    "varint": primitives.varint,
+    "string_length": primitives.string_length,
+    "BYTES": (bytes, bytearray, memoryview),
+}
+
+
+def writing(struct: type, version: int, flexible: bool) -> Source:
+    """The function that writes a version of a struct."""
+    source = Source(dict(_NAMES))
+    with source.block("def write(message, out):"):
+        writer = _Writing(source, version, flexible)
+        writer.struct(struct, "message", ())
+        writer.flush()
+        if len(source.lines) == 1:
+            source.add("pass")
+    return source
+
+
+class _Writing:
+    """Adds the lines for one kind after the other. `_run` holds fixed-size fields that wait for a common struct call.
+
+    `scope` is the names of the Python variables that enclosing loops still need.
+    """
+
+    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+        self.source = source
+        self.version = version
+        self.flexible = flexible
+        self.out = "out"
+        self._run: list[tuple[str, str]] = []  # expression, letter
+
+    # --- structs ---
+
+    def struct(self, struct: type, name: str, scope: tuple[str, ...]) -> None:
+        """Lines that write the struct that a variable holds."""
+        shape = layout(struct, self.version, self.flexible)
+        scope = (*scope, name)
+        for place in shape.body:
+            with self.source.about(place.name):
+                self._place(place, f"{name}.{place.name}", scope)
+        if self.flexible and not shape.tagged:
+            self._run.append(("", "x"))  # a zero byte: no tagged fields
+        elif self.flexible:
+            self._tags(shape.tagged, name, scope)
+
+    def _tags(self, tagged: tuple[Place, ...], name: str, scope: tuple[str, ...]) -> None:
+        tests = {place: self._differs(place.field, f"{name}.{place.name}") for place in tagged}
+        self.source.add(f"count = {' + '.join(f'({test})' for test in tests.values())}")
+        self._run.append(("count", "B"))
+        self.flush()
+        with self.source.block("if count:"):
+            for place, test in tests.items():
+                with self.source.block(f"if {test}:"), self.source.about(place.name):
+                    self._tag(place, f"{name}.{place.name}", scope)
+
+    def _tag(self, place: Place, value: str, scope: tuple[str, ...]) -> None:
+        outer, self.out = self.out, free_name("section", (*scope, self.out))
+        self.source.add(f"{self.out} = bytearray()")
+        self._place(place, value, (*scope, self.out))
+        self.flush()
+        self.source.add(f"{outer} += varint({place.tag}) + varint(len({self.out}))")
+        self.source.add(f"{outer} += {self.out}")
+        self.out = outer
+
+    def _differs(self, field: Field, value: str) -> str:
+        """The test whether a tagged field has to be written: a default is left out."""
+        maker = default_maker(field)
+        if maker is list:
+            return f"{value} != []"
+        if maker is not None:
+            return f"{value} != {self._default_struct(maker)}"
+        default = default_value(field)
+        if default is not None:
+            return f"{value} != {self.source.constant(default)}"
+        if field.kind.struct is not None and not field.facts.nullable:
+            return f"{value} is not None and {value} != {self._default_struct(field.kind.struct)}"
+        return f"{value} is not None"
+
+    def _default_struct(self, struct: Any) -> str:
+        return self.source.named(f"default_{snake_case(struct.__name__)}", struct())
+
+    # --- runs of fixed size ---
+
+    def _prefix(self, letter: str, length: str, function: str = "varint") -> None:
+        """Writes a length (or a count, or a null mark) together with the fixed fields before it."""
+        if letter != "B":
+            self._run.append((length, letter))
+            self.flush()
+            return
+        run, self._run = self._run, []
+        if not run:
+            self.source.add(f"{self.out} += {function}({length})")
+            return
+        short = self._packed([*run, (length, "B")])
+        self.source.add(f"{self.out} += {short} if {length} < 128 else {self._packed(run)} + {function}({length})")
+
+    def flush(self) -> None:
+        """Writes the fields that wait."""
+        run, self._run = self._run, []
+        if run == [("", "x")]:
+            self.source.add(f"{self.out}.append(0)")
+        elif run:
+            self.source.add(f"{self.out} += {self._packed(run)}")
+
+    def _packed(self, run: list[tuple[str, str]]) -> str:
+        values = ", ".join(value for value, _ in run if value)
+        return f"{self.source.codec('pack', ''.join(letter for _, letter in run))}({values})"
+
+    # --- values ---
+
+    def _place(self, place: Place, value: str, scope: tuple[str, ...]) -> None:
+        kind = place.kind
+        if kind.is_fixed:
+            self._run.append((value, kind.code))
+        elif kind.struct is not None:
+            self._nested(kind.struct, value, place.nullable, scope)
+        else:
+            self._counted(kind, value, place.compact, place.nullable, scope)
+
+    def _nested(self, struct: type, value: str, nullable: bool, scope: tuple[str, ...]) -> None:
+        name = free_name(snake_case(struct.__name__), scope)
+        self.source.add(f"{name} = {value}")
+        if not nullable:
+            self.struct(struct, name, scope)
+            return
+        self._prefix("b", f"-1 if {name} is None else 1")
+        with self.source.block(f"if {name} is not None:"):
+            self.struct(struct, name, scope)
+            self.flush()
+
+    def _counted(self, kind: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+        """A value with its length, or an array with its count, before it."""
+        if kind.item is not None:
+            self._array(kind.item, value, compact, nullable, scope)
+        elif kind.code == "records":
+            self._records(value, compact, nullable)
+        else:
+            self._bytes(kind.code, value, compact, nullable)
+
+    def _bytes(self, code: str, value: str, compact: bool, nullable: bool) -> None:
+        add = self.source.add
+        letter = "B" if compact else "h" if code == "string" else "i"
+        one = " + 1" if compact else ""
+        content = f"{value}.encode()" if code == "string" else value
+        if nullable:
+            with self.source.block(f"if {value} is None:"):
+                add(f'raw, n = b"", {0 if compact else -1}')
+            with self.source.block("else:"):
+                add(f"raw = {content}")
+                add(f"n = len(raw){one}")
+        else:
+            add(f"raw = {content}")
+            add(f"n = len(raw){one}")
+        self._prefix(letter, "n", "string_length" if code == "string" else "varint")
+        add(f"{self.out} += raw")
+
+    def _records(self, value: str, compact: bool, nullable: bool) -> None:
+        add, block = self.source.add, self.source.block
+        one = " + 1" if compact else ""
+        add(f"value = {value}")
+        if nullable:
+            with block("if value is None:"):
+                add(f'value, n = b"", {0 if compact else -1}')
+        with block(f"{'elif' if nullable else 'if'} isinstance(value, BYTES):"):
+            add(f"n = len(value){one}")
+        with block("else:"):
+            add(f"n = value.size_bytes{one}")
+        self._prefix("B" if compact else "i", "n")
+        with block("if isinstance(value, BYTES):"):
+            add(f"{self.out} += value")
+        with block("else:"):
+            add(f"{self.out}.cut(value)")
+
+    def _array(self, item: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+        add = self.source.add
+        items = free_name(value.rpartition(".")[2], scope)
+        add(f"{items} = {value}")
+        one = " + 1" if compact else ""
+        if nullable:
+            with self.source.block(f"if {items} is None:"):
+                add(f"{items}, n = (), {0 if compact else -1}")
+            with self.source.block("else:"):
+                add(f"n = len({items}){one}")
+        else:
+            add(f"n = len({items}){one}")
+        self._prefix("B" if compact else "i", "n")
+        if item.is_fixed:
+            add(f"{self.out} += {self._fixed_items(item.code, items)}")
+            return
+        name = free_name(snake_case(item.struct.__name__) if item.struct else "item", (*scope, items))
+        with self.source.block(f"for {name} in {items}:"):
+            if item.struct is not None:
+                self.struct(item.struct, name, (*scope, items))
+                self.flush()
+            else:
+                self._counted(item, name, compact, False, (*scope, items, name))
+
+    def _fixed_items(self, letter: str, items: str) -> str:
+        if letter == "16s":
+            return f'b"".join({items})'
+        few = self.source.few("pack", letter)
+        return (
+            f"{few}[len({items})](*{items}) if len({items}) < {FEW} else pack(f'>{{len({items})}}{letter}', *{items})"
+        )
