@@ -1,0 +1,88 @@
+"""Produce and consume with librdkafka: sizes, codecs, acks and idempotence, as a C program drives it.
+
+Each sample writes a topic of its own, and the rows with acks=1 read it back.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import programs
+import wire
+from machine import cpu_seconds
+from report import Case, Column, Sample, Section
+from servers import Server, Target
+
+SIZES_BYTES = (100, 1024)
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ACKS = {
+    "acks=1": ["acks=1"],
+    "acks=all": ["acks=all"],
+    "idempotent": ["acks=all", "enable.idempotence=true"],
+}
+# 8 MB of messages wait in the client at most: with gzip, the queue's default of 100,000 takes 7 s to flush.
+COMMON = ["log_level=3", "enable.metrics.push=false"]
+WRITE_ON = ["queue.buffering.max.kbytes=8192"]
+# A full queue makes librdkafka wait for a second before it fetches again, which is no server's doing.
+READ_ON = ["queued.min.messages=10000000", "queued.max.messages.kbytes=2000000", "fetch.queue.backoff.ms=0"]
+TARGETS = {100: {"rate": 1.3e6, "server_us": 0.14}, 1024: {"rate": 0.39e6, "server_us": 1.05}}
+COLUMNS = (
+    Column("rate", "messages/s", higher_is_better=True),
+    Column("mb_rate", "MB/s", higher_is_better=True),
+    Column("server_us", "server us each"),
+    Column("server_load", "server, cores"),
+    Column("client_us", "client us each"),
+)
+
+
+def sections(seconds: float) -> list[Section]:
+    """Produce for `seconds` a row; consume as much as one such row wrote."""
+    how = "librdkafka in C, one partition, values of hexadecimal text"
+    rows = itertools.product(SIZES_BYTES, ACKS, CODECS)
+    producing = [_produce_case(size, codec, acks, seconds) for size, acks, codec in rows]
+    consuming = [_consume_case(size, codec, seconds) for size, codec in itertools.product(SIZES_BYTES, CODECS)]
+    return [
+        Section("produce", f"Produce: {how}", COLUMNS, producing),
+        Section("consume", f"Consume: {how}", COLUMNS, consuming),
+    ]
+
+
+def _produce_case(size: int, codec: str, acks: str, seconds: float) -> Case:
+    def measure(target: Target) -> Sample:
+        with wire.topic(target.server) as topic:
+            return _run(target.server, size, *_producing(topic, size, codec, acks, seconds))
+
+    return Case(f"{size:4} B {codec:6} {acks}", measure, TARGETS[size] if codec == "none" else {})
+
+
+def _consume_case(size: int, codec: str, seconds: float) -> Case:
+    def measure(target: Target) -> Sample:
+        with wire.topic(target.server) as topic:
+            written = _client(target.server, *_producing(topic, size, codec, "acks=1", seconds))
+            return _run(target.server, size, "consume", topic, size, written["messages"], *READ_ON)
+
+    return Case(f"{size:4} B {codec}", measure)
+
+
+def _producing(topic: str, size: int, codec: str, acks: str, seconds: float) -> list[object]:
+    return ["produce", topic, size, seconds, f"compression.codec={codec}", *ACKS[acks], *WRITE_ON]
+
+
+def _client(server: Server, *words: object) -> dict[str, Any]:
+    bootstrap = f"bootstrap.servers={server.host}:{server.port}"
+    return programs.measure(programs.librdkafka(), [*words, bootstrap, *COMMON])
+
+
+def _run(server: Server, size: int, *words: object) -> Sample:
+    programs.librdkafka()  # compile before the server's CPU is read
+    before = cpu_seconds(server.pid)
+    ran = _client(server, *words)
+    cpu, messages, seconds = cpu_seconds(server.pid) - before, ran["messages"], ran["seconds"]
+    return {
+        "rate": messages / seconds,
+        "mb_rate": messages * size / seconds / 1e6,
+        "server_us": cpu / messages * 1e6,
+        "server_load": cpu / seconds,
+        "client_us": ran["cpu_seconds"] / messages * 1e6,
+    }

@@ -1,0 +1,132 @@
+"""One request again and again, by a C client: ping-pong of small produces, receiving large ones, and fetching.
+
+The client keeps a number of the same request in flight (`clients/exchange.c`); what varies is the request.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import programs
+import servers
+import wire
+from machine import cpu_seconds
+from report import Case, Column, Sample, Section
+from servers import Server, Target
+
+MB = 1_000_000
+RATE_COLUMNS = (
+    Column("rate", "requests/s", higher_is_better=True),
+    Column("p50_us", "p50, us"),
+    Column("p99_us", "p99, us"),
+    Column("server_us", "server us each"),
+    Column("client_us", "client us each"),
+)
+VOLUME_COLUMNS = (
+    Column("mb_rate", "MB/s", higher_is_better=True),
+    Column("server_ms", "server ms/MB"),
+    Column("client_ms", "client ms/MB"),
+)
+COPYING = str(programs.HERE / "copying.py")
+
+
+def sections(seconds: float) -> list[Section]:
+    """Ping-pong for `seconds` a row; volumes up to `seconds`, and up to a bound, because kfake keeps all in memory."""
+    pings = [
+        _ping_pong("1 connection", 1, 1, seconds, {"rate": 16e3, "server_us": 49}),
+        _ping_pong("50 connections", 50, 1, seconds, {"rate": 24e3, "server_us": 35}),
+        _ping_pong("1 connection, 16 in flight", 1, 16, seconds, {"rate": 45e3, "server_us": 20}),
+    ]
+    receives = [
+        _receive("1 MB, one record", [bytes(MB)], seconds, {"server_ms": 0.8}),
+        _receive("1 MB, 1,000 records of 1 KB", [bytes(990)] * 1000, seconds, {"server_ms": 0.8}),
+    ]
+    fetches = []
+    for name, region, batch in (("64 KB", 64_000, 16_000), ("1 MB", MB, 100_000), ("50 MB", 50 * MB, 100_000)):
+        target = {"server_ms": 0.16} if region >= MB else {}
+        fetches.append(_fetch(name, region, batch, seconds, target))
+        fetches.append(_fetch_copied(f"{name}, copied", region, batch, seconds))
+    return [
+        Section("ping-pong", "Ping-pong: Produce v9, one record of 100 bytes, epoll client", RATE_COLUMNS, pings),
+        Section("receive", "Receive: Produce v9 of 1 MB, one connection, one in flight", VOLUME_COLUMNS, receives),
+        Section(
+            "fetch",
+            "Fetch v12 of one region again and again, one connection; copied: with sendfile put aside",
+            VOLUME_COLUMNS,
+            fetches,
+        ),
+    ]
+
+
+def _ping_pong(name: str, connections: int, depth: int, seconds: float, targets: dict[str, float]) -> Case:
+    def measure(target: Target) -> Sample:
+        with wire.topic(target.server) as topic:
+            request = wire.produce_request(topic, wire.batch([b"x" * 100]))
+            ran = _run(target.server, request, wire.produce_error_at(topic), seconds, connections, depth)
+        count = ran["requests"]
+        return {
+            "rate": count / ran["seconds"],
+            "p50_us": ran["p50_us"],
+            "p99_us": ran["p99_us"],
+            "server_us": ran["server_cpu_seconds"] / count * 1e6,
+            "client_us": ran["cpu_seconds"] / count * 1e6,
+        }
+
+    return Case(name, measure, targets)
+
+
+def _receive(name: str, values: list[bytes], seconds: float, targets: dict[str, float]) -> Case:
+    def measure(target: Target) -> Sample:
+        with wire.topic(target.server) as topic:
+            request = wire.produce_request(topic, wire.batch(values))
+            ran = _run(target.server, request, wire.produce_error_at(topic), seconds, limit=500)
+        return _volume(ran, ran["sent_bytes"])
+
+    return Case(name, measure, targets)
+
+
+def _fetch(name: str, region: int, batch: int, seconds: float, targets: dict[str, float]) -> Case:
+    def measure(target: Target) -> Sample:
+        return _fetch_from(target.server, region, batch, seconds)
+
+    return Case(name, measure, targets)
+
+
+def _fetch_copied(name: str, region: int, batch: int, seconds: float) -> Case:
+    def measure(target: Target) -> Sample:
+        if target.name != "minibroker":
+            raise programs.Unavailable("only minibroker is known to have both paths")
+        with servers.minibroker([COPYING]) as server:
+            return _fetch_from(server, region, batch, seconds)
+
+    return Case(name, measure)
+
+
+def _fetch_from(server: Server, region: int, batch: int, seconds: float) -> Sample:
+    with wire.topic(server) as topic:
+        with wire.Client(server) as client:
+            for _ in range(max(1, region // batch) + 1):
+                client.produce(topic, wire.batch([bytes(batch)]))
+        ran = _run(server, wire.fetch_request(topic, region), wire.fetch_error_at(topic), seconds)
+    if ran["received_bytes"] < ran["requests"] * region / 2:
+        raise RuntimeError(f"the server answered with {ran['received_bytes'] / ran['requests']:.0f} of {region} bytes")
+    return _volume(ran, ran["received_bytes"])
+
+
+def _volume(ran: dict[str, Any], size_bytes: int) -> Sample:
+    megabytes = size_bytes / MB
+    return {
+        "mb_rate": megabytes / ran["seconds"],
+        "server_ms": ran["server_cpu_seconds"] / megabytes * 1e3,
+        "client_ms": ran["cpu_seconds"] / megabytes * 1e3,
+    }
+
+
+def _run(
+    server: Server, request: bytes, error_at: int, seconds: float, connections: int = 1, depth: int = 1, limit: int = 0
+) -> dict[str, Any]:
+    program = programs.exchange()
+    before = cpu_seconds(server.pid)
+    words = [server.host, server.port, connections, depth, seconds, limit, error_at]
+    ran = programs.measure(program, words, request)
+    return {**ran, "server_cpu_seconds": cpu_seconds(server.pid) - before}

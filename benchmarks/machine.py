@@ -1,0 +1,86 @@
+"""Facts about this machine and its processes: CPU time, memory, load, names.
+
+How they are set beside each other is in `report.py`; nothing here starts a process.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+CPUCLOCK_SCHED = 2  # the kernel's number for "user and system time of a process", in the low bits of a clock id
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads of `pid`, in seconds.
+
+    Read from the process's CPU clock (clock_getcpuclockid(3)), which counts nanoseconds: /proc/PID/stat is the same
+    sum in ticks of 10 ms, which is a tenth of a short run. Raises `OSError` when there is no such process.
+    """
+    return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
+
+
+def resident_kib(pid: int) -> int:
+    """Resident memory of `pid` in KiB, summed over its mappings: VmRSS is kept per thread and lags."""
+    match = re.search(r"^Rss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    if match is None:
+        raise OSError(f"/proc/{pid}/smaps_rollup has no line Rss")
+    return int(match[1])
+
+
+def load_average() -> float:
+    """Processes that ran or wanted to, averaged over the last minute."""
+    return os.getloadavg()[0]
+
+
+class Machine(NamedTuple):
+    """Where and when figures were taken; `load_before` and `load_after` are one-minute averages."""
+
+    date: str
+    commit: str
+    processor: str
+    cores: int
+    memory_gib: int
+    kernel: str
+    python: str
+    load_before: float
+    load_after: float
+
+
+def describe(load_before: float) -> Machine:
+    """This machine now; `load_before` is the load average before the first row."""
+    return Machine(
+        date=time.strftime("%Y-%m-%d %H:%M", time.gmtime()) + " UTC",
+        commit=_commit(),
+        processor=_processor(),
+        cores=os.cpu_count() or 0,
+        memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        kernel=f"{os.uname().sysname} {os.uname().release}",
+        python=platform.python_version(),
+        load_before=load_before,
+        load_after=load_average(),
+    )
+
+
+def _processor() -> str:
+    match = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return match[1] if match else os.uname().machine
+
+
+def _commit() -> str:
+    """The commit measured, with a + when files of the package differ from it; "unknown" outside a checkout."""
+    try:
+        name = _git("rev-parse", "--short", "HEAD")
+        return name + ("+" if _git("status", "--porcelain", "--", "minibroker") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", "-C", ROOT, *words], check=True, capture_output=True, text=True).stdout.strip()

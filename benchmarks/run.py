@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Measure a broker, and print what came out beside what the design wants: `python3 benchmarks/run.py --help`.
+
+What is measured stands in the files of the sections; this file only decides what runs, in which order, and on what.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+import clients
+import exchanges
+import machine
+import programs
+import servers
+import startup
+from report import Case, Results, Section, as_json, print_tables
+from servers import Target
+
+FULL_SECONDS, FULL_REPETITIONS = 1.0, 3
+WIDTH = 140  # of the tables in a file or a pipe
+QUICK_SECONDS, QUICK_REPETITIONS = 0.3, 1
+
+
+def all_sections(seconds: float) -> list[Section]:
+    """In the order in which they run; memory comes last, because it shows what the others left behind."""
+    start, memory = startup.sections()
+    return [start, *exchanges.sections(seconds), *clients.sections(seconds), memory]
+
+
+def start_targets(stack: ExitStack, against: Sequence[str], bootstrap: str | None, pid: int | None) -> list[Target]:
+    """The servers that rows run on, started until `stack` closes. Raises click.UsageError and Unavailable."""
+    if bootstrap is not None:
+        if pid is None:
+            raise click.UsageError("--bootstrap needs --server-pid, to read the server's CPU time")
+        return [Target("foreign", stack.enter_context(servers.foreign(bootstrap, pid)), None)]
+    starters = {"minibroker": servers.minibroker, "kfake": servers.kfake}
+    targets = []
+    for name in ["minibroker", *against]:
+        targets.append(Target(name, stack.enter_context(starters[name]()), starters[name]))
+    return targets
+
+
+def measure(sections: Sequence[Section], targets: Sequence[Target], repetitions: int, console: Console) -> Results:
+    """Every row on every server, then all of it again: what disturbs the machine for a while disturbs all alike."""
+    results = Results({}, {})
+    rounds = [(section, case, target) for section in sections for case in section.cases for target in targets]
+    with Progress(console=console, transient=True) as progress:
+        bar = progress.add_task("", total=repetitions * len(rounds))
+        for _ in range(repetitions):
+            for section, case, target in rounds:
+                progress.update(bar, description=f"{section.name}: {case.name}, {target.name}")
+                sample(section, case, target, results)
+                progress.advance(bar)
+    return results
+
+
+def sample(section: Section, case: Case, target: Target, results: Results) -> None:
+    """One sample of one row; what this machine lacks is noted, and any other failure ends the run."""
+    try:
+        taken = case.measure(target)
+    except programs.Unavailable as reason:
+        results.missing[section.name, target.name] = str(reason)
+    else:
+        results.samples.setdefault((section.name, case.name, target.name), []).append(taken)
+
+
+@click.command()
+@click.option("--only", multiple=True, metavar="NAME", help="Run only this section; may be given several times.")
+@click.option("--quick", is_flag=True, help="One short repetition of everything: below two minutes.")
+@click.option("--json", "json_wanted", is_flag=True, help="Print all samples as JSON instead of tables.")
+@click.option("--against", multiple=True, type=click.Choice(["kfake"]), help="Measure this server too, row by row.")
+@click.option("--bootstrap", metavar="HOST:PORT", help="Measure a server that runs already, in place of minibroker.")
+@click.option("--server-pid", type=int, help="The process id of that server.")
+def main(
+    only: tuple[str, ...],
+    quick: bool,
+    json_wanted: bool,
+    against: tuple[str, ...],
+    bootstrap: str | None,
+    server_pid: int | None,
+) -> None:
+    """Measure a broker side by side with its targets."""
+    sections = all_sections(QUICK_SECONDS if quick else FULL_SECONDS)
+    names = [section.name for section in sections]
+    unknown = set(only) - set(names)
+    if unknown:
+        raise click.BadParameter(f"{', '.join(sorted(unknown))}: the sections are {', '.join(names)}")
+    sections = [section for section in sections if not only or section.name in only]
+    load_before = machine.load_average()
+    with ExitStack() as stack:
+        stack.callback(lambda: shutil.rmtree(programs.build_directory()))
+        try:
+            targets = start_targets(stack, against, bootstrap, server_pid)
+        except (programs.Unavailable, servers.NotListening, OSError) as error:
+            raise click.ClickException(str(error)) from error
+        repetitions = QUICK_REPETITIONS if quick else FULL_REPETITIONS
+        results = measure(sections, targets, repetitions, Console(stderr=True))
+    here = machine.describe(load_before)
+    if json_wanted:
+        json.dump(as_json(sections, results, here), sys.stdout, indent=1)
+    else:
+        console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+        print_tables(console, sections, results, here)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Starting the servers that are measured, and stopping them: minibroker, kfake, or one that runs already.
+
+What is measured on them is said in the sections' own files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import programs
+
+ADDRESS = re.compile(r"([\w.-]+):(\d+)\s*$|//([\w.-]+):(\d+)")
+
+
+class Server(NamedTuple):
+    """A server that listens. Times are of `time.perf_counter`, and zero for one that others started."""
+
+    host: str
+    port: int
+    pid: int
+    exec_at: float
+    listening_at: float
+
+
+class Target(NamedTuple):
+    """A server under measurement, and how to start another one like it (None: we did not start it)."""
+
+    name: str
+    server: Server
+    start: Callable[[], AbstractContextManager[Server]] | None
+
+
+class NotListening(Exception):
+    """A server ended, or was silent, before it said where it listens."""
+
+
+@contextmanager
+def minibroker(entry: Sequence[str] = ("-m", "minibroker")) -> Iterator[Server]:
+    """A broker process of this checkout on a free port, with a data directory of its own.
+
+    `entry` is what Python runs in place of `-m minibroker`.
+    """
+    with TemporaryDirectory(prefix="minibroker-benchmark-data-") as folder:
+        words = ["serve", "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", f"log.dirs={folder}"]
+        with _process([sys.executable, *entry, *words]) as server:
+            yield server
+
+
+@contextmanager
+def kfake() -> Iterator[Server]:
+    """kfake, whose data is in memory. Raises programs.Unavailable."""
+    with _process([str(programs.kfake())]) as server:
+        yield server
+
+
+@contextmanager
+def foreign(bootstrap: str, pid: int) -> Iterator[Server]:
+    """A server that runs already, at "host:port"."""
+    host, _, port = bootstrap.rpartition(":")
+    yield Server(host, int(port), pid, 0.0, 0.0)
+
+
+@contextmanager
+def _process(words: Sequence[str]) -> Iterator[Server]:
+    """The server's stderr goes to ours: what it logs is never thrown away."""
+    environment = dict(os.environ, PYTHONPATH=str(Path(__file__).resolve().parent.parent))
+    exec_at = time.perf_counter()
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            host, port = _announced(process)
+            yield Server(host, port, process.pid, exec_at, time.perf_counter())
+        finally:
+            process.terminate()
+
+
+def _announced(process: subprocess.Popen[str]) -> tuple[str, int]:
+    """Host and port in the line that the server prints once it listens."""
+    assert process.stdout is not None
+    line = process.stdout.readline().strip()
+    found = ADDRESS.search(line)
+    if found is None:
+        raise NotListening(f"{process.args!r} said {line!r} where its address was expected")
+    return found[1] or found[3], int(found[2] or found[4])
