@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from minibroker.broker.settings_table import BROKER_SETTINGS, TIMESTAMP_TYPES, TOPIC_SETTINGS, Scope, Setting, Value
-from minibroker.broker.settings_values import InvalidValue, format_value, parse_value
+from minibroker.broker.settings_values import InvalidValue, canonical_text, format_value, parse_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log_settings import LogSettings
 
@@ -77,9 +77,9 @@ class Settings:
         Texts by broker names that stand in the table. Raises SettingsError.
         """
         self._texts = {
-            ConfigSource.DYNAMIC_BROKER: dict(broker or {}),
-            ConfigSource.DYNAMIC_DEFAULT_BROKER: dict(cluster or {}),
-            ConfigSource.STATIC_BROKER: _with_node_id(dict(static or {})),
+            ConfigSource.DYNAMIC_BROKER: _canonical(broker or {}),
+            ConfigSource.DYNAMIC_DEFAULT_BROKER: _canonical(cluster or {}),
+            ConfigSource.STATIC_BROKER: _with_node_id(_canonical(static or {})),
         }
         self._set = self._parsed()
         self._values = {name: self._in_force(row) for name, row in BROKER_SETTINGS.items()}
@@ -145,14 +145,11 @@ class Settings:
 
     def _parsed(self) -> dict[str, Value]:
         """The typed value of every name that is set, the strongest source last."""
-        values: dict[str, Value] = {}
-        for source in reversed(self._texts):
-            for name, text in self._texts[source].items():
-                try:
-                    values[name] = parse_value(BROKER_SETTINGS[name], name, text)
-                except InvalidValue as error:
-                    raise SettingsError(str(error)) from None
-        return values
+        return {
+            name: parse_value(BROKER_SETTINGS[name], name, text)
+            for source in reversed(self._texts)
+            for name, text in self._texts[source].items()
+        }
 
     def _in_force(self, row: Setting) -> Value:
         """The value of a row: its own, or that of its first fallback that has one, in its unit."""
@@ -209,14 +206,20 @@ class Settings:
                     yield ConfigSynonym(synonym, None if row.sensitive else text, source)
 
 
+def _canonical(texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts as DescribeConfigs shows them: trimmed, lists without blanks. Raises SettingsError for a bad value."""
+    try:
+        return {name: canonical_text(BROKER_SETTINGS[name], name, text) for name, text in texts.items()}
+    except InvalidValue as error:
+        raise SettingsError(str(error)) from None
+
+
 def _with_node_id(static: dict[str, str]) -> dict[str, str]:
     """node.id and broker.id are one setting under two names. Raises SettingsError if they disagree."""
-    node_id, broker_id = static.get("node.id"), static.get("broker.id")
-    if node_id is not None and broker_id is not None and node_id.strip() != broker_id.strip():
-        raise SettingsError(f"node.id={node_id} and broker.id={broker_id} must be the same")
-    if node_id is None and broker_id is not None:
-        static["node.id"] = broker_id
-    return static
+    ids = {static[name] for name in ("node.id", "broker.id") if name in static}
+    if len(ids) > 1:
+        raise SettingsError(f"node.id={static['node.id']} and broker.id={static['broker.id']} must be the same")
+    return {**static, **{name: number for number in ids for name in ("node.id", "broker.id")}}
 
 
 def _lag_conflict(min_ms: int, max_ms: int) -> str | None:
@@ -243,21 +246,24 @@ def topic_names_without_effect(overrides: Iterable[str]) -> tuple[str, ...]:
 def validate_topic_overrides(settings: Settings, overrides: Mapping[str, str | None]) -> dict[str, str]:
     """The configs of a topic, all of them together, as CreateTopics and AlterConfigs give them.
 
-    Returns them with the values as they are kept. Raises KafkaError(INVALID_CONFIG) that names the setting.
+    Returns them as they are to be kept: trimmed, lists without blanks and duplicates. Raises KafkaError(INVALID_CONFIG)
+    with the name of the setting in its message.
     """
     nulls = sorted(name for name, text in overrides.items() if text is None)
     if nulls:
         raise _invalid(f"Null value not supported for topic configs: {', '.join(nulls)}")
-    texts = {name: text for name, text in overrides.items() if text is not None}
-    for name, text in texts.items():
-        if name not in TOPIC_SETTINGS:
-            raise _invalid(f"Unknown topic config name: {name}")
-        try:
-            parse_value(TOPIC_SETTINGS[name], name, text)
-        except InvalidValue as error:
-            raise _invalid(str(error)) from None
+    texts = {name: _topic_text(name, text) for name, text in overrides.items() if text is not None}
     _check_topic(settings, texts)
     return texts
+
+
+def _topic_text(name: str, text: str) -> str:
+    if name not in TOPIC_SETTINGS:
+        raise _invalid(f"Unknown topic config name: {name}")
+    try:
+        return canonical_text(TOPIC_SETTINGS[name], name, text)
+    except InvalidValue as error:
+        raise _invalid(str(error)) from None
 
 
 def _check_topic(settings: Settings, texts: Mapping[str, str]) -> None:
@@ -284,7 +290,7 @@ def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, p
     """
     fixed = sorted(name for name in texts if name not in BROKER_SETTINGS or not BROKER_SETTINGS[name].dynamic)
     if fixed:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {', '.join(fixed)}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     try:
         settings.with_dynamic(**{"broker" if per_broker else "cluster": texts})
     except SettingsError as error:

@@ -95,3 +95,8 @@ def format_value(value: Any) -> str | None:
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value)
+
+
+def canonical_text(setting: Setting, name: str, text: str) -> str:
+    """The text as it is kept and shown: trimmed, a list without blanks and duplicates. Raises InvalidValue."""
+    return format_value(parse_value(setting, name, text)) or ""
