@@ -109,7 +109,9 @@ def _fetch_from(server: Server, region: int, batch: int, seconds: float) -> Samp
                 client.produce(topic, wire.batch([bytes(batch)]))
         ran = _run(server, wire.fetch_request(topic, region), wire.fetch_error_at(topic), seconds)
     if ran["received_bytes"] < ran["requests"] * region / 2:
-        raise RuntimeError(f"the server answered with {ran['received_bytes'] / ran['requests']:.0f} of {region} bytes")
+        raise programs.Failed(
+            f"the server answered with {ran['received_bytes'] / ran['requests']:.0f} of {region} bytes"
+        )
     return _volume(ran, ran["received_bytes"])
 
 

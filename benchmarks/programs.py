@@ -23,6 +23,10 @@ class Unavailable(Exception):
     """Something this machine lacks; the message is why rows are left out."""
 
 
+class Failed(Exception):
+    """A client that gave up, or an answer that is not what was asked for."""
+
+
 @cache
 def build_directory() -> Path:
     """Where this run's programs are; whoever ends the run removes it."""
@@ -64,10 +68,10 @@ def kfake() -> Path:
 
 
 def measure(program: Path, words: Sequence[object], request: bytes = b"") -> dict[str, Any]:
-    """Run a client and read the line of JSON it prints. Raises RuntimeError with what it complained about."""
+    """Run a client and read the line of JSON it prints. Raises Failed with what it complained about."""
     ran = subprocess.run([program, *map(str, words)], input=request, capture_output=True, check=False)
     if ran.returncode:
-        raise RuntimeError(f"{program.name}: {ran.stderr.decode(errors='replace').strip()}")
+        raise Failed(f"{program.name}: {ran.stderr.decode(errors='replace').strip()}")
     answer: dict[str, Any] = json.loads(ran.stdout)
     return answer
 

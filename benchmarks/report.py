@@ -6,7 +6,7 @@ How a case measures is the business of the files named after the sections; nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -53,10 +53,11 @@ class Section(NamedTuple):
 
 @dataclass
 class Results:
-    """Samples by (section, case, server), and why some are missing."""
+    """Samples by (section, case, server); beside them what this machine cannot measure, and what failed."""
 
-    samples: dict[tuple[str, str, str], list[Sample]]
-    missing: dict[tuple[str, str], str]  # (section, server): the reason
+    samples: dict[tuple[str, str, str], list[Sample]] = field(default_factory=dict)
+    left_out: dict[tuple[str, str, str], str] = field(default_factory=dict)  # the reason
+    failed: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
 
 class Figure(NamedTuple):
@@ -102,9 +103,10 @@ def print_tables(console: Console, sections: Sequence[Section], results: Results
     """One table a section, and a line on the machine."""
     for section in sections:
         console.print(_table(section, results))
-        for (name, server), reason in results.missing.items():
-            if name == section.name:
-                console.print(f"  {server}: left out: {reason}")
+        for word, reasons in (("left out", results.left_out), ("failed", results.failed)):
+            for (name, case, server), reason in reasons.items():
+                if name == section.name:
+                    console.print(f"  {word}: {case}, {server}: {reason}", markup=False)
     console.print(
         f"{machine.date}, commit {machine.commit}, {machine.cores} x {machine.processor}, {machine.memory_gib} GiB, "
         f"{machine.kernel}, CPython {machine.python}, load {machine.load_before:.2f} before and "
@@ -144,7 +146,7 @@ def _cells(row: Sequence[Figure | None], targeted: Sequence[bool], count: int) -
 
 
 def as_json(sections: Sequence[Section], results: Results, machine: Machine) -> dict[str, Any]:
-    """Everything: machine, samples, medians, bests, targets, and what is missing."""
+    """Everything: machine, samples, medians, bests, targets, and what has no figures and why."""
     cases = {(section.name, case.name): (section, case) for section in sections for case in section.cases}
     rows = []
     for (name, case_name, server), samples in results.samples.items():
@@ -159,7 +161,11 @@ def as_json(sections: Sequence[Section], results: Results, machine: Machine) -> 
             if figure is not None
         }
         rows.append({"section": name, "case": case_name, "server": server, "figures": measured, "samples": samples})
-    missing = [
-        {"section": name, "server": server, "reason": reason} for (name, server), reason in results.missing.items()
-    ]
-    return {"machine": machine._asdict(), "rows": rows, "missing": missing}
+    without_figures = {
+        word: [
+            {"section": name, "case": case_name, "server": server, "reason": reason}
+            for (name, case_name, server), reason in reasons.items()
+        ]
+        for word, reasons in (("left_out", results.left_out), ("failed", results.failed))
+    }
+    return {"machine": machine._asdict(), "rows": rows, **without_figures}

@@ -51,7 +51,7 @@ def start_targets(stack: ExitStack, against: Sequence[str], bootstrap: str | Non
 
 def measure(sections: Sequence[Section], targets: Sequence[Target], repetitions: int, console: Console) -> Results:
     """Every row on every server, then all of it again: what disturbs the machine for a while disturbs all alike."""
-    results = Results({}, {})
+    results = Results()
     rounds = [(section, case, target) for section in sections for case in section.cases for target in targets]
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("", total=repetitions * len(rounds))
@@ -64,13 +64,16 @@ def measure(sections: Sequence[Section], targets: Sequence[Target], repetitions:
 
 
 def sample(section: Section, case: Case, target: Target, results: Results) -> None:
-    """One sample of one row; what this machine lacks is noted, and any other failure ends the run."""
+    """One sample of one row. What has none is noted with the reason, and the other rows still run."""
+    key = (section.name, case.name, target.name)
     try:
         taken = case.measure(target)
     except programs.Unavailable as reason:
-        results.missing[section.name, target.name] = str(reason)
+        results.left_out[key] = str(reason)
+    except (programs.Failed, servers.NotListening, OSError, ValueError) as reason:
+        results.failed[key] = f"{type(reason).__name__}: {reason}"
     else:
-        results.samples.setdefault((section.name, case.name, target.name), []).append(taken)
+        results.samples.setdefault(key, []).append(taken)
 
 
 @click.command()
@@ -88,7 +91,7 @@ def main(
     bootstrap: str | None,
     server_pid: int | None,
 ) -> None:
-    """Measure a broker side by side with its targets."""
+    """Measure a broker side by side with its targets. Exits with 1 when a row failed, never for a slow one."""
     sections = all_sections(QUICK_SECONDS if quick else FULL_SECONDS)
     names = [section.name for section in sections]
     unknown = set(only) - set(names)
@@ -110,6 +113,7 @@ def main(
     else:
         console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
         print_tables(console, sections, results, here)
+    sys.exit(1 if results.failed else 0)
 
 
 if __name__ == "__main__":

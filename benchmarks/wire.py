@@ -28,6 +28,7 @@ from minibroker.protocol.messages.topics import (
 )
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
+from programs import Failed
 from servers import Server
 
 PRODUCE_VERSION = 9
@@ -41,10 +42,6 @@ SENTINEL = 0x7E7D  # an error code that no server sends, found again in an answe
 
 Answer = TypeVar("Answer", bound=Message)
 _topic_numbers = itertools.count(1)
-
-
-class Refused(Exception):
-    """A server answered with an error code."""
 
 
 class Client:
@@ -61,19 +58,19 @@ class Client:
         self._socket.close()
 
     def create_topic(self, name: str) -> None:
-        """A topic of one partition. Raises Refused."""
+        """A topic of one partition. Raises Failed."""
         asked = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         request = CreateTopicsRequest(topics=[asked], timeout_ms=TIMEOUT_MS)
         answer = self._ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
         _check(answer.topics[0].error_code)
 
     def delete_topic(self, name: str) -> None:
-        """Raises Refused."""
+        """Raises Failed."""
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
         _check(self._ask(request, DELETE_TOPICS_VERSION, DeleteTopicsResponse).responses[0].error_code)
 
     def wait_for_leader(self, name: str) -> None:
-        """A cluster of several processes learns of a topic a little after it was created. Raises Refused."""
+        """A cluster of several processes learns of a topic a little after it was created. Raises Failed."""
         request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
         give_up_at = time.monotonic() + TIMEOUT_MS / 1000
         while True:
@@ -85,7 +82,7 @@ class Client:
             time.sleep(0.01)
 
     def produce(self, topic: str, batch: bytes) -> None:
-        """Append one batch to partition 0 with acks=all. Raises Refused."""
+        """Append one batch to partition 0 with acks=all. Raises Failed."""
         self._socket.sendall(produce_request(topic, batch))
         answer = self._answer(PRODUCE_VERSION, ProduceResponse)
         _check(answer.responses[0].partition_responses[0].error_code)
@@ -183,4 +180,4 @@ def _frame(request: Message, version: int) -> bytes:
 
 def _check(code: int) -> None:
     if code:
-        raise Refused(ErrorCode(code).name)
+        raise Failed(ErrorCode(code).name)
