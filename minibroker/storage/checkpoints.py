@@ -1,0 +1,129 @@
+"""Kafka's small text files: offset and leader epoch checkpoints, `partition.metadata`, `meta.properties`.
+
+Only the texts are made and read here, byte for byte as Kafka writes them; when they are written is decided elsewhere.
+
+    <offset checkpoint>            leader-epoch-checkpoint      partition.metadata
+    0                version       0         version            version: 0
+    2                rows          1         rows               topic_id: AAAAAAAAAAAAAAAAAAAAAQ
+    orders 0 17                    4 120
+    orders 1 0                     <epoch> <start offset>
+    <topic> <partition> <offset>
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping, Sequence
+
+CHECKPOINT_VERSION = 0
+
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+
+TopicPartition = tuple[str, int]
+
+
+class MalformedCheckpoint(ValueError):
+    """A text that Kafka could not have written; the message says what is wrong in which line."""
+
+
+def checkpoint_text(rows: Sequence[str]) -> bytes:
+    """A checkpoint of these rows: version, number of rows, rows, each on its line."""
+    return "\n".join((str(CHECKPOINT_VERSION), str(len(rows)), *rows, "")).encode()
+
+
+def checkpoint_rows(text: bytes, columns: int) -> list[list[str]]:
+    """The rows of a checkpoint, each of `columns` words. Raises `MalformedCheckpoint`."""
+    lines = _decoded(text).splitlines()
+    if len(lines) < 2 or lines[0] != str(CHECKPOINT_VERSION):
+        raise MalformedCheckpoint(f"the first line is not the version {CHECKPOINT_VERSION}")
+    if lines[1] != str(len(lines) - 2):
+        raise MalformedCheckpoint(f"{lines[1]!r} rows are announced, {len(lines) - 2} are there")
+    rows = [line.split() for line in lines[2:]]
+    for number, row in enumerate(rows, 3):
+        if len(row) != columns:
+            raise MalformedCheckpoint(f"line {number} has {len(row)} words, not {columns}")
+    return rows
+
+
+def offsets_text(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """An offset checkpoint: one offset for each (topic, partition)."""
+    return checkpoint_text([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+
+
+def offsets_from_text(text: bytes) -> dict[TopicPartition, int]:
+    """The offsets of an offset checkpoint. Raises `MalformedCheckpoint`."""
+    return {
+        (topic, _number(partition)): _number(offset) for topic, partition, offset in checkpoint_rows(text, columns=3)
+    }
+
+
+def epochs_text(epochs: Iterable[tuple[int, int]]) -> bytes:
+    """A `leader-epoch-checkpoint`: (epoch, start offset), oldest first."""
+    return checkpoint_text([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
+
+
+def epochs_from_text(text: bytes) -> list[tuple[int, int]]:
+    """The (epoch, start offset) rows of a `leader-epoch-checkpoint`. Raises `MalformedCheckpoint`."""
+    return [(_number(epoch), _number(start_offset)) for epoch, start_offset in checkpoint_rows(text, columns=2)]
+
+
+def partition_metadata_text(topic_id: bytes) -> bytes:
+    """A `partition.metadata`, which has no newline at its end. `topic_id` has 16 bytes."""
+    return b"version: 0\ntopic_id: " + urlsafe_b64encode(topic_id).rstrip(b"=")
+
+
+def topic_id_from_text(text: bytes) -> bytes:
+    """The topic id, 16 bytes, of a `partition.metadata`. Raises `MalformedCheckpoint`."""
+    lines = dict(line.split(": ", 1) for line in _decoded(text).splitlines() if ": " in line)
+    if lines.get("version") != "0" or "topic_id" not in lines:
+        raise MalformedCheckpoint("it does not hold a version 0 and a topic_id")
+    try:
+        topic_id = urlsafe_b64decode(lines["topic_id"].strip() + "==")
+    except ValueError as error:
+        raise MalformedCheckpoint(f"topic_id: {error}") from None
+    if len(topic_id) != 16:
+        raise MalformedCheckpoint(f"topic_id has {len(topic_id)} bytes, not 16")
+    return topic_id
+
+
+def properties_text(values: Mapping[str, str], now_ms: int) -> bytes:
+    """A Java properties file: two comment lines, of which the second is the time, then the values.
+
+    The values must not need Java's escapes, which ids and numbers never do.
+    """
+    stamp = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
+    return "\n".join(("#", f"#{stamp}", *(f"{key}={value}" for key, value in values.items()), "")).encode()
+
+
+def properties_from_text(text: bytes) -> dict[str, str]:
+    """The values of a Java properties file without escapes or continued lines. Raises `MalformedCheckpoint`."""
+    values: dict[str, str] = {}
+    for number, line in enumerate(_decoded(text).splitlines(), 1):
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise MalformedCheckpoint(f"line {number} is not key=value")
+        values[key.strip()] = value.strip()
+    return values
+
+
+def _decoded(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise MalformedCheckpoint("it is not text") from None
+
+
+def _number(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise MalformedCheckpoint(f"{word!r} is not a number") from None

@@ -1,0 +1,86 @@
+"""Which leader epoch began at which offset of one log, and `leader-epoch-checkpoint`, which remembers it.
+
+Who is leader is not decided here (KIP-101: an epoch ends where the next one begins).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class LeaderEpochs:
+    """(epoch, start offset), both increasing. `latest` is the newest epoch, -1 if there is none.
+
+    `changed` says that the checkpoint on the disk is older than this.
+    """
+
+    __slots__ = ("latest", "changed", "_epochs", "_starts")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self.latest = UNDEFINED_EPOCH
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start_offset in entries:
+            self.assign(epoch, start_offset)
+        self.changed = False
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), oldest first."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` has begun at `start_offset`, unless it began before.
+
+        Entries that contradict the new one (a later epoch, or a start at or after its start) were never true: they go.
+        """
+        if epoch < 0 or (epoch == self.latest and start_offset >= self._starts[-1]):
+            return
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self._note_change()
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(the largest epoch at or below `epoch`, where it ends), or (-1, -1) if that is not known.
+
+        An epoch below all known ones is answered with itself and the start of the first known one.
+        """
+        if epoch == UNDEFINED_EPOCH or epoch > self.latest:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        higher = bisect_right(self._epochs, epoch)
+        return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch under which `offset` was, or would be, written; -1 if it is older than all known ones."""
+        index = bisect_right(self._starts, offset) - 1
+        return self._epochs[index] if index >= 0 else UNDEFINED_EPOCH
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that begin at or after `end_offset`: the log now ends there."""
+        if not self._starts or self._starts[-1] < end_offset:
+            return
+        while self._starts and self._starts[-1] >= end_offset:
+            self._epochs.pop()
+            self._starts.pop()
+        self._note_change()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget what is before `start_offset`, where the log now begins; the epoch of that offset begins there."""
+        at = bisect_right(self._starts, start_offset) - 1
+        if at < 0 or self._starts[at] == start_offset and at == 0:
+            return
+        del self._epochs[:at], self._starts[:at]
+        self._starts[0] = start_offset
+        self._note_change()
+
+    def _note_change(self) -> None:
+        self.latest = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+        self.changed = True

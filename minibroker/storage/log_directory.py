@@ -1,0 +1,234 @@
+"""One of the directories of `log.dirs`: its lock, its identity, its checkpoints, and which logs lie in it.
+
+How a log is opened and recovered is told in `recovery.py`; which directory a new log goes to in `log_directories.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+
+from minibroker.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    MalformedCheckpoint,
+    TopicPartition,
+    offsets_from_text,
+    offsets_text,
+    partition_metadata_text,
+    properties_from_text,
+    properties_text,
+)
+from minibroker.storage.files import File
+from minibroker.storage.log import Environment, Log
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.recovery import Checkpointed, LogDirectoryError, open_log
+
+logger = logging.getLogger(__name__)
+
+LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+DELETE_SUFFIX = "-delete"
+STRAY_SUFFIX = "-stray"
+MAX_NAME_BYTES = 255
+META_PROPERTIES_VERSION = "1"
+
+# The topic's name may contain dashes and digits itself: the partition is what stands behind the last dash.
+_LOG_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]{1,10})")
+_DELETED_NAME = re.compile(r".+\.[0-9a-f]{32}-delete")
+
+
+class LogDirectory:
+    """One directory of logs, used by nobody else from `open()` to `close()`.
+
+    `clean` says whether the last stop was one; `cluster_id` and `directory_id` are as in `meta.properties`.
+    Methods raise `LogDirectoryError` where a person must act.
+    """
+
+    def __init__(self, environment: Environment, path: str) -> None:
+        self.path = path
+        self.clean = True
+        self.cluster_id = ""
+        self.directory_id = ""
+        self.logs: dict[TopicPartition, Log] = {}
+        self._environment = environment
+        self._disk = environment.disk
+        self._lock: File | None = None
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._start_offsets: dict[TopicPartition, int] = {}
+
+    def lock(self) -> str | None:
+        """Make the directory, keep others off it, and tell the cluster id in it, if it has one."""
+        try:
+            self._disk.make_directory(self.path)
+            self._lock = self._disk.lock(f"{self.path}/{LOCK}")
+        except OSError as error:
+            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
+        if self._lock is None:
+            raise LogDirectoryError(f"log directory {self.path} is in use by another process")
+        return self._read_properties().get("cluster.id")
+
+    def open(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
+        """Check or write the identity, read the checkpoints, and from here on take a stop for unclean.
+
+        `new_id` makes a directory id. To be called once, after `lock()`.
+        """
+        try:
+            self._identify(node_id, cluster_id, new_id)
+            self._remove_deleted()
+            self._recovery_points = self._read_offsets(RECOVERY_POINT_CHECKPOINT)
+            self._start_offsets = self._read_offsets(LOG_START_OFFSET_CHECKPOINT)
+            self._take_marker()
+        except OSError as error:
+            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
+
+    def found(self) -> list[TopicPartition]:
+        """The (topic, partition) of each log that lies in the directory, open or not."""
+        found = []
+        for name in self._disk.names(self.path):
+            match = _LOG_NAME.fullmatch(name)
+            if match and self._disk.is_directory(f"{self.path}/{name}"):
+                found.append((match["topic"], int(match["partition"])))
+        return found
+
+    def open_log(self, topic: str, partition: int, settings: LogSettings) -> Log:
+        """Open a log that lies in the directory, recovering it if the last stop was unclean."""
+        key = topic, partition
+        known = Checkpointed(self.clean, self._recovery_points.get(key, 0), self._start_offsets.get(key, 0))
+        log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
+        return log
+
+    def create_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
+        """Make an empty log. `topic_id` has 16 bytes; zeros stand for none."""
+        key = topic, partition
+        path = self._log_path(key)
+        try:
+            self._disk.make_directory(path)
+            if any(topic_id):
+                self._disk.write_whole(f"{path}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=False)
+        except OSError as error:
+            raise LogDirectoryError(f"{topic}-{partition} cannot be created: {error}") from error
+        log = self.logs[key] = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
+        return log
+
+    def delete_log(self, log: Log, unique: str) -> None:
+        """Rename the log's directory at once, so that its name is free, and remove it after `file.delete.delay.ms`.
+
+        `unique` is 32 hexadecimal digits that no other deletion has. Raises `OSError`, and then the log is still there.
+        """
+        path = f"{self.path}/{_unlisted_name(log.topic, log.partition, unique, DELETE_SUFFIX)}"
+        self._disk.rename(log.directory, path)
+        self._forget(log.topic, log.partition)
+        self._environment.schedule(log.settings.file_delete_delay_ms, lambda: self._remove_tree(path))
+
+    def set_aside(self, topic: str, partition: int, unique: str) -> str:
+        """Rename a log's directory to one that no log has, and let go of it; the new path. Raises `OSError`."""
+        path = f"{self.path}/{_unlisted_name(topic, partition, unique, STRAY_SUFFIX)}"
+        self._disk.rename(self._log_path((topic, partition)), path)
+        self._forget(topic, partition)
+        return path
+
+    def _forget(self, topic: str, partition: int) -> None:
+        log = self.logs.get((topic, partition))
+        if log is not None:
+            log.abandon()
+        for offsets in (self.logs, self._recovery_points, self._start_offsets):
+            offsets.pop((topic, partition), None)
+
+    def write_checkpoints(self, *, sync: bool = False) -> None:
+        """Write recovery points, log start offsets and high watermarks of all open logs. Raises `OSError`."""
+        logs = self.logs.items()
+        moved = {key: log.log_start_offset for key, log in logs if log.log_start_offset > log.segments[0].base_offset}
+        self._write_offsets(RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in logs}, sync)
+        self._write_offsets(LOG_START_OFFSET_CHECKPOINT, moved, sync)
+        self._write_offsets(REPLICATION_OFFSET_CHECKPOINT, {key: log.high_watermark for key, log in logs}, sync)
+
+    def close(self, *, broker_epoch: int = -1) -> None:
+        """Flush and close all logs, then attest a clean stop. Raises `KafkaError`, `OSError` if it was none."""
+        for log in self.logs.values():
+            log.close()
+            log.flush()
+        self.write_checkpoints(sync=True)
+        marker = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
+        self._disk.write_whole(f"{self.path}/{CLEAN_SHUTDOWN}", marker, sync=True)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the directory as it is: the next start will recover it."""
+        for log in self.logs.values():
+            log.abandon()
+        self.logs.clear()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _log_path(self, key: TopicPartition) -> str:
+        return f"{self.path}/{key[0]}-{key[1]}"
+
+    def _read_properties(self) -> dict[str, str]:
+        path = f"{self.path}/{META_PROPERTIES}"
+        try:
+            return properties_from_text(self._disk.read_whole(path)) if self._disk.exists(path) else {}
+        except (OSError, MalformedCheckpoint) as error:
+            raise LogDirectoryError(f"{path} cannot be read: {error}") from error
+
+    def _identify(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
+        values = self._read_properties()
+        expected = {"version": META_PROPERTIES_VERSION, "cluster.id": cluster_id, "node.id": str(node_id)}
+        for key, value in expected.items():
+            if values and values.get(key) != value:
+                raise LogDirectoryError(
+                    f"{self.path}/{META_PROPERTIES} says {key}={values.get(key)}, but this broker has {value}"
+                )
+        self.cluster_id = cluster_id
+        self.directory_id = values.get("directory.id") or new_id()
+        if "directory.id" not in values:
+            written = {
+                "cluster.id": cluster_id,
+                "directory.id": self.directory_id,
+                "node.id": str(node_id),
+                "version": "1",
+            }
+            text = properties_text(written, self._environment.now_ms())
+            self._disk.write_whole(f"{self.path}/{META_PROPERTIES}", text, sync=True)
+
+    def _take_marker(self) -> None:
+        """A directory without logs is clean too. The marker is gone from the disk before anything is written."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN}"
+        self.clean = self._disk.exists(path) or not self.found()
+        if self._disk.exists(path):
+            self._disk.remove(path)
+            self._disk.sync_directory(self.path)
+
+    def _remove_deleted(self) -> None:
+        for name in self._disk.names(self.path):
+            if _DELETED_NAME.fullmatch(name):
+                self._disk.remove_tree(f"{self.path}/{name}")
+
+    def _remove_tree(self, path: str) -> None:
+        try:
+            self._disk.remove_tree(path)
+        except OSError as error:
+            logger.warning("%s stays until the next start: %s", path, error)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        path = f"{self.path}/{name}"
+        if not self._disk.exists(path):
+            return {}
+        try:
+            return offsets_from_text(self._disk.read_whole(path))
+        except MalformedCheckpoint as error:
+            raise LogDirectoryError(f"{path} is malformed: {error}") from None
+
+    def _write_offsets(self, name: str, offsets: dict[TopicPartition, int], sync: bool) -> None:
+        self._disk.write_whole(f"{self.path}/{name}", offsets_text(offsets), sync=sync)
+
+
+def _unlisted_name(topic: str, partition: int, unique: str, suffix: str) -> str:
+    """A directory's name that no log has; a topic's name that is too long for it is cut."""
+    end = f"-{partition}.{unique}{suffix}"
+    return topic[: MAX_NAME_BYTES - len(end)] + end

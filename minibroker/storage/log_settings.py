@@ -1,0 +1,32 @@
+"""The settings one log runs under: Kafka's topic configs, dots as underscores, with Kafka's defaults.
+
+Where the values come from, and how text becomes a value, is the business of the layer above.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from minibroker.protocol.records.batch import CREATE_TIME
+
+MAX_LONG = (1 << 63) - 1
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+class LogSettings(NamedTuple):
+    """Units are in the names: bytes, milliseconds. An instance never changes; a log is given another one."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * DAY_MS
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    max_message_bytes: int = 1_048_588
+    message_timestamp_type: int = CREATE_TIME
+    message_timestamp_before_max_ms: int = MAX_LONG
+    message_timestamp_after_max_ms: int = 60 * 60 * 1000
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    file_delete_delay_ms: int = 60_000

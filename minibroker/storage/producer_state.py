@@ -1,0 +1,210 @@
+"""What one log remembers of its producers: sequences, epochs, which batches are repetitions (KIP-98, KIP-360).
+
+Who may have which producer id is not decided here. The state is a fold over the log; a snapshot file saves a replay.
+
+    byte  size  field of a .snapshot file
+       0     2  version                    1
+       2     4  crc                        CRC-32C of all that follows this field
+       6     4  number of entries
+      10        entries of 46 bytes:
+                8 producer id              2 producer epoch          4 last sequence         8 last offset
+                4 offset delta             8 timestamp               4 coordinator epoch     8 first offset of the open
+                  (last batch)               (last batch, largest)     (-1: none)              transaction (-1: none)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from minibroker.protocol.records.crc import crc32c
+
+SNAPSHOT_VERSION = 1
+BATCHES_KEPT = 5
+MAX_SEQUENCE = 0x7FFFFFFF
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+_SNAPSHOT_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_ENTRY = Struct(">qhiqiqiq")
+_ENTRIES_POSITION = _SNAPSHOT_HEAD.size + _COUNT.size
+
+# (first sequence, last sequence, last offset, offset delta, largest timestamp) of an appended batch
+AppendedBatch = tuple[int, int, int, int, int]
+
+
+class CorruptSnapshot(ValueError):
+    """A `.snapshot` file that cannot be believed; the message says why."""
+
+
+class ProducerEntry:
+    """The state of one producer id. `batches` has the newest batch last, five at most, all of `epoch`."""
+
+    __slots__ = ("epoch", "coordinator_epoch", "last_timestamp", "transaction_first_offset", "batches")
+
+    def __init__(self, epoch: int = NO_EPOCH) -> None:
+        self.epoch = epoch
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.transaction_first_offset = NO_OFFSET
+        self.batches: list[AppendedBatch] = []
+
+
+class ProducerStates:
+    """The producers of one log, by producer id. `end_offset` is where the log stood when this was true."""
+
+    __slots__ = ("end_offset", "_entries")
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        self._entries: dict[int, ProducerEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> Iterator[tuple[int, ProducerEntry]]:
+        """(producer id, entry) of each producer, the one first seen first."""
+        return iter(self._entries.items())
+
+    def check(self, header: BatchHeader) -> tuple[int, int] | None:
+        """Whether a batch with a producer id may be appended: None if so.
+
+        If it repeats one of the producer's last five batches, the (first offset, largest timestamp) that this one got.
+        Raises `KafkaError` with INVALID_PRODUCER_EPOCH for an epoch that has passed, OUT_OF_ORDER_SEQUENCE_NUMBER for
+        a sequence that does not follow.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None or entry.epoch == NO_EPOCH:
+            return None  # nothing is known of it, perhaps because retention removed what was: any sequence may begin
+        first = header.base_sequence
+        if header.producer_epoch != entry.epoch:
+            _check_new_epoch(header, entry)
+            return None
+        batches = entry.batches
+        expected = (batches[-1][1] + 1) & MAX_SEQUENCE if batches else 0
+        if first == expected:
+            return None
+        last = header.last_sequence
+        for batch in batches:
+            if batch[0] == first and batch[1] == last:
+                return batch[2] - batch[3], batch[4]
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {header.producer_id}: {first} (incoming seq. number), "
+            f"{batches[-1][1] if batches else -1} (current end sequence number)",
+        )
+
+    def update(self, header: BatchHeader, first_offset: int, coordinator_epoch: int = -1) -> None:
+        """Note that the batch was appended at `first_offset`.
+
+        `coordinator_epoch` is the one in the marker, if the batch is the control batch that ends a transaction.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = self._entries[header.producer_id] = ProducerEntry()
+        if entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        entry.last_timestamp = timestamp = header.max_timestamp
+        delta = header.last_offset_delta
+        attributes = header.attributes
+        if attributes & CONTROL_BIT:
+            entry.transaction_first_offset = NO_OFFSET
+            entry.coordinator_epoch = max(entry.coordinator_epoch, coordinator_epoch)
+            return
+        if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = first_offset
+        first = header.base_sequence
+        batches = entry.batches
+        batches.append((first, (first + delta) & MAX_SEQUENCE, first_offset + delta, delta, timestamp))
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+
+    def remove_expired(self, now_ms: int, after_ms: int) -> None:
+        """Forget producers silent for `after_ms` (producer.id.expiration.ms), unless in a transaction."""
+        expired = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= after_ms
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+
+    def clear(self, end_offset: int) -> None:
+        """Forget everything; what follows is told from `end_offset` on."""
+        self._entries.clear()
+        self.end_offset = end_offset
+
+    def snapshot(self) -> bytes:
+        """The state as a `.snapshot` file holds it: of the last five batches only the newest."""
+        body = b"".join((_COUNT.pack(len(self._entries)), *(_packed(*item) for item in self._entries.items())))
+        return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
+
+    def load(self, data: bytes, end_offset: int) -> None:
+        """Take the state from a `.snapshot` file that was made at `end_offset`.
+
+        Raises `CorruptSnapshot`, and keeps what it had, if the file is not whole.
+        """
+        entries = _read_snapshot(data)
+        self._entries = entries
+        self.end_offset = end_offset
+
+
+def _check_new_epoch(header: BatchHeader, entry: ProducerEntry) -> None:
+    if header.producer_epoch < entry.epoch:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch of producer {header.producer_id} is {header.producer_epoch}, "
+            f"which is smaller than the last seen epoch {entry.epoch}",
+        )
+    if header.base_sequence != 0:
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Invalid sequence number for new epoch of producer {header.producer_id}: {header.producer_epoch} "
+            f"(request epoch), {header.base_sequence} (seq. number), {entry.epoch} (current producer epoch)",
+        )
+
+
+def _packed(producer_id: int, entry: ProducerEntry) -> bytes:
+    _, last_sequence, last_offset, delta, _ = entry.batches[-1] if entry.batches else (-1, -1, NO_OFFSET, 0, -1)
+    return _ENTRY.pack(
+        producer_id,
+        entry.epoch,
+        last_sequence,
+        last_offset,
+        delta,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.transaction_first_offset,
+    )
+
+
+def _read_snapshot(data: bytes) -> dict[int, ProducerEntry]:
+    if len(data) < _ENTRIES_POSITION:
+        raise CorruptSnapshot(f"it has {len(data)} bytes, fewer than its head")
+    version, crc = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshot(f"its version is {version}, not {SNAPSHOT_VERSION}")
+    computed = crc32c(memoryview(data)[_SNAPSHOT_HEAD.size :])
+    if crc != computed:
+        raise CorruptSnapshot(f"its checksum is {crc}, computed {computed}")
+    (count,) = _COUNT.unpack_from(data, _SNAPSHOT_HEAD.size)
+    if count * _ENTRY.size != len(data) - _ENTRIES_POSITION:
+        raise CorruptSnapshot(f"it announces {count} entries in {len(data)} bytes")
+    entries = _ENTRY.iter_unpack(memoryview(data)[_ENTRIES_POSITION:])
+    return {fields[0]: _unpacked(*fields[1:]) for fields in entries}
+
+
+def _unpacked(
+    epoch: int, last_sequence: int, last_offset: int, delta: int, timestamp: int, coordinator_epoch: int, first: int
+) -> ProducerEntry:
+    entry = ProducerEntry(epoch)
+    entry.coordinator_epoch = coordinator_epoch
+    entry.last_timestamp = timestamp
+    entry.transaction_first_offset = first
+    if last_offset >= 0:
+        entry.batches.append(((last_sequence - delta) & MAX_SEQUENCE, last_sequence, last_offset, delta, timestamp))
+    return entry
