@@ -1,1 +1,13 @@
-"""One file an API family, each of which registers its own keys and versions."""
+"""One file an API family, each of which registers its own keys and versions with `dispatch.handles`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+FAMILIES = ("api_versions", "fetch", "metadata", "produce", "topics")
+
+
+def load() -> None:
+    """Import every family, so that its handlers are registered."""
+    for family in FAMILIES:
+        import_module(f"{__name__}.{family}")

@@ -1,0 +1,191 @@
+"""The cluster: its nodes, its metadata, its logs, and what they all share. One event loop owns it; nothing locks.
+
+What is decided stands in `controller`; how a request is read and answered stands in `handlers`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from minibroker.broker import features
+from minibroker.broker.clock import Clock
+from minibroker.broker.controller import Controller
+from minibroker.broker.image import BROKER_RESOURCE, Image
+from minibroker.broker.metadata_log import MetadataLog
+from minibroker.broker.settings import Settings
+from minibroker.broker.topics import METADATA_TOPIC, NO_LEADER, Partition, Topic, Waiter
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.storage.log import Log
+from minibroker.storage.log_settings import LogSettings
+
+if TYPE_CHECKING:
+    from minibroker.broker.sessions import FetchSessions
+    from minibroker.storage.log_directories import LogDirectories
+
+log = logging.getLogger("minibroker.cluster")
+
+METADATA_LEADER_EPOCH = 1
+BASE64_DASH = 62
+METADATA_TOPIC_ID = bytes(15) + b"\x01"  # the same in every cluster
+
+
+def new_uuid(source: random.Random) -> bytes:
+    """A random id of 16 raw bytes whose text begins with no dash, and which is none of Kafka's reserved ones."""
+    while True:
+        raw = source.randbytes(16)
+        if raw[0] >> 2 != BASE64_DASH and any(raw[:15]):
+            return raw
+
+
+class Endpoint(NamedTuple):
+    """Where a listener is, as clients are told."""
+
+    host: str
+    port: int
+
+
+class Node:
+    """One broker of the cluster: an id, and where its listeners are (by name, as clients are to connect)."""
+
+    def __init__(self, node_id: int, sessions: FetchSessions) -> None:
+        self.node_id = node_id
+        self.endpoints: dict[str, Endpoint] = {}
+        self.rack: str | None = None
+        self.sessions = sessions
+
+
+class Cluster:
+    """All state of the process. `commit` is the only way to change the image."""
+
+    def __init__(self, settings: Settings, clock: Clock, logs: LogDirectories, source: random.Random) -> None:
+        self.static_settings = settings
+        self.settings = settings
+        self.clock = clock
+        self.logs = logs
+        self.random = source
+        self.cluster_id = logs.cluster_id
+        self.nodes: dict[int, Node] = {}
+        self.image = Image()
+        self.controller = Controller(self)
+        self.metadata_log = MetadataLog(self._open_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LogSettings()))
+        self._woken: set[Waiter] = set()
+
+    # --- start ----------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Fold the metadata log, then open every partition's log. Raises KafkaError for a log that cannot be read."""
+        for record in self.metadata_log.replay():
+            self.image.apply(record)
+        if not self.image.features:
+            levels = features.INITIAL.items()
+            self.commit(records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels)
+        self._apply_broker_configs()
+        for topic in self.image.topics.values():
+            self.open_logs(topic)
+        self._set_strays_aside()
+
+    def open_logs(self, topic: Topic) -> None:
+        """Give every partition of `topic` that has no log yet its own, made where it is not there."""
+        self._configure(topic)
+        for partition in topic.partitions:
+            if not hasattr(partition, "log"):
+                partition.log = self._open_log(topic.name, partition.index, topic.topic_id, topic.settings)
+
+    def _open_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
+        if self.logs.holds(topic, partition):
+            log = self.logs.open_log(topic, partition, settings)
+            if log.topic_id in (topic_id, ZERO_UUID):
+                return log
+            self._set_aside(topic, partition)
+        return self.logs.create_log(topic, partition, topic_id, settings)
+
+    def _set_strays_aside(self) -> None:
+        for name, index in self.logs.found():
+            topic = self.image.topics.get(name)
+            if name != METADATA_TOPIC and (topic is None or topic.partition(index) is None):
+                self._set_aside(name, index)
+
+    def _set_aside(self, topic: str, partition: int) -> None:
+        """Nothing is lost: a log that the metadata does not know keeps its files under another name."""
+        path = self.logs.set_aside(topic, partition, self.random.randbytes(16).hex())
+        log.warning("%s-%d is no partition of this cluster: its files are now in %s", topic, partition, path)
+
+    def drop_logs(self, topic: Topic) -> None:
+        """Take the logs of a removed topic away; their files follow after file.delete.delay.ms."""
+        for partition in topic.partitions:
+            self.logs.delete_log(partition.log, self.random.randbytes(16).hex())
+
+    # --- change ---------------------------------------------------------------------------------
+
+    def commit(self, decisions: Iterable[Message]) -> None:
+        """Write the records to the metadata log, all or none, and fold them in."""
+        decided = list(decisions)
+        self.metadata_log.append(decided, self.clock.wall_ms(), METADATA_LEADER_EPOCH)
+        for record in decided:
+            self.image.apply(record)
+
+    def settings_changed(self, topic: Topic | None) -> None:
+        """Have the changed configs of `topic`, or of the brokers (None), act."""
+        if topic is None:
+            self._apply_broker_configs()
+        for changed in self.image.topics.values() if topic is None else [topic]:
+            self._configure(changed)
+            for partition in changed.partitions:
+                partition.log.update_settings(changed.settings)
+
+    def _configure(self, topic: Topic) -> None:
+        topic.settings = self.settings.log_settings(topic.overrides)
+        topic.min_insync_replicas = self.settings.topic_value("min.insync.replicas", topic.overrides)
+
+    def _apply_broker_configs(self) -> None:
+        node = str(min(self.nodes, default=self.static_settings["node.id"]))
+        self.settings = self.static_settings.with_dynamic(
+            cluster=self.image.config(BROKER_RESOURCE, ""), broker=self.image.config(BROKER_RESOURCE, node)
+        )
+
+    def new_uuid(self) -> bytes:
+        """An id for something new."""
+        return new_uuid(self.random)
+
+    # --- look-up --------------------------------------------------------------------------------
+
+    def led_partition(self, node: Node, topic: Topic | None, index: int) -> Partition:
+        """The partition, if `node` leads it.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE or NOT_LEADER_OR_FOLLOWER.
+        """
+        partition = None if topic is None else topic.partition(index)
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        if partition.leader_id != node.node_id:
+            where = "no leader" if partition.leader_id == NO_LEADER else f"its leader is node {partition.leader_id}"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has {where}, not node {node.node_id}.")
+        return partition
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def appended(self, partition: Partition, size_bytes: int) -> None:
+        """Tell those who wait for records of `partition` that there are more."""
+        for waiter in partition.waiters:
+            waiter.appended(size_bytes)
+
+    def wake_soon(self, waiter: Waiter) -> None:
+        """Have `waiter` look again at the end of this read batch."""
+        self._woken.add(waiter)
+
+    def after_batch(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        """At the end of a read batch: let the woken ones look, in a turn of their own."""
+        if self._woken:
+            woken, self._woken = self._woken, set()
+            call_soon(lambda: _look_again(woken))
+
+
+def _look_again(woken: Iterable[Waiter]) -> None:
+    for waiter in woken:
+        waiter.changed()

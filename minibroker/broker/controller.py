@@ -1,0 +1,258 @@
+"""The controller: decides on topics, partitions, leaders and configs, and writes what it decided to the metadata log.
+
+Every decision is checked whole before the first record is written. How a request is read and answered is the handlers'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from minibroker.broker.settings import validate_topic_overrides
+from minibroker.broker.topics import NO_LEADER, Partition, Topic, check_name, colliding_name
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+
+PRODUCER_IDS_PER_BLOCK = 1000
+MAXIMUM_PARTITIONS_PER_REQUEST = 10_000
+DEFAULT = -1  # in CreateTopics: as many as the broker's settings say
+UNKNOWN_DIRECTORY = bytes(16)
+
+Assignment = Sequence[Sequence[int]]  # the node ids of each partition's replicas, the preferred leader first
+
+
+class Controller:
+    """Changes the cluster. One object, on whichever node is the active controller."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._producer_ids = range(0)
+
+    # --- topics ---------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partition_count: int = DEFAULT,
+        replication_factor: int = DEFAULT,
+        *,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        overrides: Mapping[str, str | None] | None = None,
+        validate_only: bool = False,
+    ) -> tuple[bytes, Assignment]:
+        """The new topic's id (16 raw bytes) and replicas. With `validate_only` nothing is created, and the id is zero.
+
+        Raises KafkaError with CreateTopics' codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG, POLICY_VIOLATION.
+        """
+        self._check_new_name(name)
+        configs = validate_topic_overrides(self._cluster.settings, overrides or {})
+        if assignment:
+            replicas = self._manual_assignment(assignment, partition_count, replication_factor)
+        else:
+            replicas = self._automatic_assignment(partition_count, replication_factor)
+        if validate_only:
+            return ZERO_UUID, replicas
+        topic_id = self._cluster.new_uuid()
+        decided: list[Message] = [records.TopicRecord(name=name, topic_id=topic_id)]
+        decided += [
+            records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
+            for key, value in configs.items()
+        ]
+        decided += self._partition_records(topic_id, 0, replicas)
+        self._cluster.commit(decided)
+        self._cluster.open_logs(self._cluster.image.topics[name])
+        return topic_id, replicas
+
+    def _check_new_name(self, name: str) -> None:
+        check_name(name)
+        topics = self._cluster.image.topics
+        if name in topics:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if "." in name or "_" in name:
+            wanted = colliding_name(name)
+            for other in topics:
+                if colliding_name(other) == wanted:
+                    message = f"Topic '{name}' collides with existing topic: {other}"
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+    def _automatic_assignment(self, partition_count: int, replication_factor: int) -> Assignment:
+        settings = self._cluster.settings
+        if replication_factor == 0 or replication_factor < DEFAULT:
+            message = "Replication factor must be larger than 0, or -1 to use the default value."
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        if partition_count == 0 or partition_count < DEFAULT:
+            message = "Number of partitions was set to an invalid non-positive value."
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+        if partition_count == DEFAULT:
+            partition_count = settings["num.partitions"]
+        if replication_factor == DEFAULT:
+            replication_factor = settings["default.replication.factor"]
+        return self.place(partition_count, replication_factor)
+
+    def place(self, partition_count: int, replication_factor: int, *, start: int | None = None) -> Assignment:
+        """Replicas for new partitions, leaders in turn over all live nodes from a random one on."""
+        if partition_count > MAXIMUM_PARTITIONS_PER_REQUEST:
+            message = f"{partition_count} partitions exceed the {MAXIMUM_PARTITIONS_PER_REQUEST} of one request."
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+        nodes = sorted(self._cluster.nodes)
+        if replication_factor > len(nodes):
+            message = (
+                f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
+                f"{replication_factor} cannot be reached because only {len(nodes)} broker(s) are registered."
+            )
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+        first = self._cluster.random.randrange(len(nodes)) if start is None else start
+        return [
+            [nodes[(first + index + replica) % len(nodes)] for replica in range(replication_factor)]
+            for index in range(partition_count)
+        ]
+
+    def _manual_assignment(
+        self, assignment: Mapping[int, Sequence[int]], partition_count: int, replication_factor: int
+    ) -> Assignment:
+        if replication_factor != DEFAULT:
+            message = "A manual partition assignment was specified, but replication factor was not set to -1."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        if partition_count != DEFAULT:
+            message = "A manual partition assignment was specified, but numPartitions was not set to -1."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        if sorted(assignment) != list(range(len(assignment))):
+            message = "partitions should be a consecutive 0-based integer sequence"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        replicas = [assignment[index] for index in range(len(assignment))]
+        self.check_assignment(replicas, len(replicas[0]))
+        return replicas
+
+    def check_assignment(self, assignment: Assignment, replication_factor: int) -> None:
+        """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each partition has that many different live nodes."""
+        for replicas in assignment:
+            reason = None
+            unknown = [node for node in replicas if node not in self._cluster.nodes]
+            if not replicas:
+                reason = "The manual partition assignment includes an empty replica list."
+            elif len(set(replicas)) < len(replicas):
+                reason = f"The manual partition assignment includes a broker more than once: {list(replicas)}."
+            elif unknown:
+                reason = (
+                    f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
+                )
+            elif len(replicas) != replication_factor:
+                reason = (
+                    f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
+                    f"is not consistent with previous partitions, which have {replication_factor} replica(s)."
+                )
+            if reason is not None:
+                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+    def _partition_records(self, topic_id: bytes, first: int, assignment: Assignment) -> list[Message]:
+        return [
+            records.PartitionRecord(
+                partition_id=first + offset,
+                topic_id=topic_id,
+                replicas=list(replicas),
+                isr=list(replicas),
+                leader=replicas[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=[UNKNOWN_DIRECTORY] * len(replicas),
+            )
+            for offset, replicas in enumerate(assignment)
+        ]
+
+    def add_partitions(
+        self, name: str, count: int, assignment: Assignment | None = None, *, validate_only: bool = False
+    ) -> None:
+        """Bring a topic to `count` partitions. Raises KafkaError with CreatePartitions' codes."""
+        topic = self._cluster.image.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        new = self._check_count(topic, count)
+        replication_factor = len(topic.partitions[0].replicas)
+        if assignment is None:
+            assignment = self.place(new, replication_factor)
+        elif len(assignment) != new:
+            message = (
+                f"Attempted to add {new} additional partition(s), but {len(assignment)} assignment(s) were specified."
+            )
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        else:
+            self.check_assignment(assignment, replication_factor)
+        if not validate_only:
+            self._cluster.commit(self._partition_records(topic.topic_id, len(topic.partitions), assignment))
+            self._cluster.open_logs(topic)
+
+    def _check_count(self, topic: Topic, count: int) -> int:
+        current = len(topic.partitions)
+        if count == current:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+        if count < current:
+            message = f"The topic {topic.name} currently has {current} partition(s); {count} would not be an increase."
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+        return count - current
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Remove a topic: its records are gone for every reader once this returns."""
+        self._cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])
+        self._cluster.drop_logs(topic)
+        for partition in topic.partitions:
+            partition.leader_id = NO_LEADER
+            partition.wake()
+
+    # --- configs --------------------------------------------------------------------------------
+
+    def change_config(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set what `changes` says, remove what is None there, and have it act at once. Validated by the caller."""
+        self._cluster.commit(
+            records.ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+            for key, value in changes.items()
+        )
+        self._cluster.settings_changed(
+            self._cluster.image.topics.get(name) if resource_type == TOPIC_RESOURCE else None
+        )
+
+    # --- leaders --------------------------------------------------------------------------------
+
+    def elect(self) -> None:
+        """Give each partition whose leader is away the first live replica in sync, or no leader."""
+        decided: list[Message] = []
+        for topic in self._cluster.image.topics.values():
+            for partition in topic.partitions:
+                leader = self._eligible(partition)
+                if leader != partition.leader_id:
+                    decided.append(
+                        records.PartitionChangeRecord(
+                            partition_id=partition.index, topic_id=topic.topic_id, leader=leader
+                        )
+                    )
+        if decided:
+            self._cluster.commit(decided)
+
+    def _eligible(self, partition: Partition) -> int:
+        nodes = self._cluster.nodes
+        if partition.leader_id in nodes:
+            return partition.leader_id
+        live: Iterable[int] = (node for node in partition.replicas if node in partition.isr and node in nodes)
+        return next(iter(live), NO_LEADER)
+
+    # --- producer ids ---------------------------------------------------------------------------
+
+    def next_producer_id(self) -> int:
+        """A producer id that was never given out; blocks of them are recorded before the first is used (KIP-730)."""
+        if not self._producer_ids:
+            first = self._cluster.image.next_producer_id
+            node_id = min(self._cluster.nodes)
+            following = first + PRODUCER_IDS_PER_BLOCK
+            self._cluster.commit([records.ProducerIdsRecord(broker_id=node_id, next_producer_id=following)])
+            self._producer_ids = range(first, following)
+        producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
+        return producer_id
+
+
+__all__ = ["BROKER_RESOURCE", "TOPIC_RESOURCE", "Assignment", "Controller"]

@@ -1,0 +1,154 @@
+"""From a frame to its handler and back: headers, versions, and the table of all handlers.
+
+A handler is a plain function `(context, request) -> response | Parked | None`; None answers nothing (acks=0). It says
+with `@handles` which API and versions it serves; what it does stands in its own file.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from minibroker.broker.parked import Parked
+from minibroker.protocol import apis, headers
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.fields import versions
+from minibroker.protocol.headers import RequestHeader, ResponseHeader
+from minibroker.protocol.messages.cluster import ApiVersionsResponse
+from minibroker.protocol.primitives import MalformedMessage, Output
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.connection import Connection
+
+log = logging.getLogger("minibroker.requests")
+
+START = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
+SIZE = Struct(">i")
+NO_SIZE_YET = bytes(4)
+
+Handler = Callable[["Context", Any], Any]
+KNOWN_KEYS = frozenset(ApiKey)
+AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
+
+
+class Served:
+    """One API as we serve it."""
+
+    def __init__(self, key: ApiKey, served: range, handler: Handler, authenticated: bool) -> None:
+        self.key = key
+        self.versions = served
+        self.handler = handler
+        self.authenticated = authenticated
+
+
+SERVED: dict[int, Served] = {}
+
+
+def handles(key: ApiKey, served: str, *, authenticated: bool = True) -> Callable[[AnyHandler], AnyHandler]:
+    """Register a handler for `key` in the versions `served` ("0-12").
+
+    `authenticated` says whether a client has to be authenticated first, where its listener asks for that.
+    """
+
+    def register(handler: AnyHandler) -> AnyHandler:
+        if key in SERVED:
+            raise ValueError(f"{key.name} has a handler already")
+        SERVED[key] = Served(key, versions(served), handler, authenticated)
+        return handler
+
+    return register
+
+
+class Context:
+    """What a handler knows beside the request itself."""
+
+    __slots__ = ("client_id", "cluster", "connection", "node", "version")
+
+    def __init__(self, cluster: Cluster, connection: Connection, version: int, client_id: str | None) -> None:
+        self.cluster = cluster
+        self.connection = connection
+        self.node: Node = connection.node
+        self.version = version
+        self.client_id = client_id
+
+
+class Route:
+    """How one version of one API is read, handled and answered; made when it is first asked for."""
+
+    __slots__ = ("handler", "header_version", "request_class", "response_header_version", "version")
+
+    def __init__(self, served: Served, version: int) -> None:
+        self.handler = served.handler
+        self.version = version
+        self.request_class: type[Message] = apis.request_class(served.key)
+        self.header_version = headers.request_header_version(served.key, version)
+        self.response_header_version = headers.response_header_version(served.key, version)
+
+
+class Unanswerable(Exception):
+    """A request that has no answer but a closed connection; the message is for the log."""
+
+
+class Dispatcher:
+    """Runs requests on a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._routes: dict[tuple[int, int], Route] = {}
+
+    def execute(self, connection: Connection, frame: memoryview) -> Any:
+        """Run the request in `frame`: a list of items to send, a Parked, or None. Raises Unanswerable."""
+        key, version, correlation_id = START.unpack_from(frame, 0)
+        route = self._routes.get((key, version))
+        if route is None:
+            served = SERVED.get(key)
+            if served is None or version not in served.versions:
+                return self._unsupported(key, version, correlation_id, served)
+            route = self._routes[key, version] = Route(served, version)
+        try:
+            header, position = RequestHeader.decode_from(frame, route.header_version)
+            # As Kafka, pass over what follows: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
+            request, _ = route.request_class.decode_from(frame, version, position)
+        except MalformedMessage as error:
+            raise Unanswerable(f"a request that cannot be read: {error}") from error
+        response = route.handler(Context(self._cluster, connection, version, header.client_id), request)
+        if response is None:
+            return None
+        if response.__class__ is Parked:
+            return self._park(connection, route, correlation_id, response)
+        return encoded(response, version, route.response_header_version, correlation_id)
+
+    def _park(self, connection: Connection, route: Route, correlation_id: int, parked: Parked) -> Parked:
+        def finish(response: Message) -> None:
+            connection.answered(encoded(response, route.version, route.response_header_version, correlation_id))
+
+        parked.attach(finish)
+        return parked
+
+    def _unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
+        """KIP-511: a client that asks for ApiVersions in a version of the future learns which ones there are."""
+        if key != ApiKey.API_VERSIONS or served is None:
+            name = apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
+            raise Unanswerable(f"{name} (key {key}) version {version}, which is not served here")
+        ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
+        answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
+        return encoded(answer, 0, 0, correlation_id)
+
+
+def encoded(response: Message, version: int, header_version: int, correlation_id: int) -> list[Any]:
+    """The frame of an answer: bytes, and the file regions between them."""
+    out = Output()
+    out += NO_SIZE_YET
+    ResponseHeader(correlation_id=correlation_id).encode_into(out, header_version)
+    response.encode_into(out, version)
+    regions = out.regions
+    if not regions:
+        SIZE.pack_into(out, 0, len(out) - SIZE.size)
+        return [out]
+    SIZE.pack_into(out, 0, len(out) - SIZE.size + sum(region.size_bytes for _, region in regions))
+    return out.parts()

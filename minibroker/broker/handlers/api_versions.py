@@ -1,0 +1,45 @@
+"""ApiVersions: which APIs and versions are served here, and which features the cluster has.
+
+Behaviour: only what has a handler is announced. A version of it that is not known gets a version-0 answer with
+UNSUPPORTED_VERSION (KIP-511), which the dispatcher writes.
+
+Versions: 3 brought the client's software name and version, a bad one
+of which is an INVALID_REQUEST, and features (KIP-584).
+"""
+
+from __future__ import annotations
+
+import re
+
+from minibroker.broker.dispatch import SERVED, Context, handles
+from minibroker.broker.features import SUPPORTED
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+FIRST_WITH_SOFTWARE = 3
+
+
+@handles(ApiKey.API_VERSIONS, "0-4", authenticated=False)
+def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if context.version >= FIRST_WITH_SOFTWARE:
+        texts = (request.client_software_name, request.client_software_version)
+        if not all(SOFTWARE_NAME.fullmatch(text) for text in texts):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.connection.software = f"{texts[0]} {texts[1]}"
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.versions[0], max_version=served.versions[-1])
+            for key, served in sorted(SERVED.items())
+        ],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[-1])
+            for name, levels in SUPPORTED.items()
+        ],
+        finalized_features_epoch=context.cluster.metadata_log.storage.log_end_offset - 1,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in context.cluster.image.features.items()
+        ],
+    )

@@ -1,0 +1,296 @@
+"""Fetch: whole batches out of partitions, by file region; a request for more than there is waits for it.
+
+Behaviour: the batch that contains the asked offset comes first, and the first partition with records gets one batch at
+least, whatever the limits. Below min_bytes the request is parked until an append, or max_wait. Sessions as in KIP-227:
+see `sessions`. An error concerns its partition only, but for errors of the session.
+
+Versions: 4 brought format 2 and isolation levels (older ones are not served yet), 5 the log start offset, 7 sessions, 9
+leader epochs (KIP-320), 10 zstd, 12 diverging epochs and the current leader, 13 topic ids, 16 where leaders are, 17 and
+18 fields for followers.
+
+Not implemented: followers (a replica id is taken for a consumer), rack-aware reading, and versions 0 to 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from minibroker.broker.clock import Timer
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.leaders import current_leader, leader_endpoints
+from minibroker.broker.parked import Parked
+from minibroker.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
+from minibroker.broker.topics import Partition, Topic
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+
+TopicAnswer = FetchResponse.FetchableTopicResponse
+PartitionAnswer = TopicAnswer.PartitionData
+
+FIRST_WITH_TOPIC_IDS = 13
+FIRST_WITH_LEADERS = 16
+READ_COMMITTED = 1
+
+Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many bytes of records it carries
+
+
+@handles(ApiKey.FETCH, "4-18")
+def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked:
+    try:
+        session, wanted = _wanted(context, request)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code, session_id=request.session_id)
+    reading = Reading(context, request, session, wanted)
+    if reading.enough() or request.max_wait_ms <= 0:
+        return reading.response()
+    return WaitingFetch(reading).parked
+
+
+# --- what is asked ------------------------------------------------------------------------------
+
+
+def _wanted(context: Context, request: FetchRequest) -> tuple[FetchSession | None, list[FetchedPartition]]:
+    """The session that is used or is made, if any, and the partitions to read. Raises KafkaError."""
+    sessions = context.node.sessions
+    now_ms = context.cluster.clock.monotonic_ms()
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if request.session_id != NO_SESSION:
+            sessions.remove(request.session_id)
+        wanted = _named(context, request)
+        if request.session_epoch == FINAL_EPOCH:
+            return None, wanted
+        return sessions.create(wanted, now_ms), wanted
+    uses_topic_ids = context.version >= FIRST_WITH_TOPIC_IDS
+    session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
+    _update(context, session, request)
+    session.next_epoch()
+    if not session.partitions:
+        sessions.remove(session.session_id)
+        return None, []
+    return session, list(session.partitions.values())
+
+
+def _named(context: Context, request: FetchRequest) -> list[FetchedPartition]:
+    by_id = context.version >= FIRST_WITH_TOPIC_IDS
+    return [
+        _asked(FetchedPartition(topic.topic_id if by_id else topic.topic, asked.partition), asked)
+        for topic in request.topics
+        for asked in topic.partitions
+    ]
+
+
+def _asked(partition: FetchedPartition, asked: FetchRequest.FetchTopic.FetchPartition) -> FetchedPartition:
+    partition.fetch_offset = asked.fetch_offset
+    partition.max_bytes = asked.partition_max_bytes
+    partition.current_leader_epoch = asked.current_leader_epoch
+    partition.last_fetched_epoch = asked.last_fetched_epoch
+    return partition
+
+
+def _update(context: Context, session: FetchSession, request: FetchRequest) -> None:
+    by_id = context.version >= FIRST_WITH_TOPIC_IDS
+    for topic in request.topics:
+        key = topic.topic_id if by_id else topic.topic
+        for asked in topic.partitions:
+            known = session.partitions.get((key, asked.partition))
+            if known is None:
+                known = session.partitions[key, asked.partition] = FetchedPartition(key, asked.partition)
+            _asked(known, asked)
+    for forgotten in request.forgotten_topics_data:
+        key = forgotten.topic_id if by_id else forgotten.topic
+        for index in forgotten.partitions:
+            session.partitions.pop((key, index), None)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+class Reading:
+    """One pass over the partitions of a fetch: `answers` holds each with its answer, `size_bytes` what they carry."""
+
+    __slots__ = ("answers", "context", "failed", "request", "session", "size_bytes", "wanted")
+
+    def __init__(
+        self, context: Context, request: FetchRequest, session: FetchSession | None, wanted: list[FetchedPartition]
+    ) -> None:
+        self.context = context
+        self.request = request
+        self.session = session
+        self.wanted = wanted
+        self.read()
+
+    def read(self) -> None:
+        """Look at all partitions, now."""
+        self.size_bytes = 0
+        self.failed = False
+        left = min(self.request.max_bytes, self.context.cluster.settings["fetch.max.bytes"])
+        self.answers: list[Answered] = []
+        for fetched in self.wanted:
+            answer, size_bytes = self._partition(fetched, left)
+            self.size_bytes += size_bytes
+            left = max(0, left - size_bytes)
+            self.answers.append((fetched, answer, size_bytes))
+
+    def _partition(self, fetched: FetchedPartition, left: int) -> tuple[PartitionAnswer, int]:
+        topic = None
+        try:
+            topic = self._topic(fetched.topic)
+            partition = self.context.cluster.led_partition(self.context.node, topic, fetched.index)
+            return self._led(fetched, partition, left)
+        except KafkaError as error:
+            self.failed = True
+            answer = PartitionAnswer(
+                partition_index=fetched.index, error_code=error.code, high_watermark=-1, records=b""
+            )
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
+                leader = current_leader(topic.partitions[fetched.index], PartitionAnswer.LeaderIdAndEpoch)
+                answer.current_leader = leader
+            return answer, 0
+
+    def _topic(self, key: str | bytes) -> Topic | None:
+        image = self.context.cluster.image
+        if isinstance(key, str):
+            return image.topics.get(key)
+        topic = image.topics_by_id.get(key)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return topic
+
+    def _led(self, fetched: FetchedPartition, partition: Partition, left: int) -> tuple[PartitionAnswer, int]:
+        check_epoch(partition, fetched.current_leader_epoch)
+        log = partition.log
+        committed = self.request.isolation_level == READ_COMMITTED
+        answer = PartitionAnswer(
+            partition_index=fetched.index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if committed else None,
+            records=b"",
+        )
+        if fetched.last_fetched_epoch >= 0 and self._diverges(fetched, partition, answer):
+            return answer, 0
+        region = log.read(
+            fetched.fetch_offset,
+            min(fetched.max_bytes, left),
+            limit_offset=log.last_stable_offset if committed else log.high_watermark,
+            minimum_one=self.size_bytes == 0,
+        )
+        if region is None:
+            return answer, 0
+        answer.records = region
+        return answer, region.size_bytes
+
+    def _diverges(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
+        """KIP-320: whether what the client read last is not in this log; then the answer says from where on."""
+        epoch, end_offset = partition.log.end_offset_for_epoch(fetched.last_fetched_epoch)
+        if epoch < 0 or end_offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {fetched.last_fetched_epoch} is unknown")
+        diverges = epoch < fetched.last_fetched_epoch or end_offset < fetched.fetch_offset
+        if diverges:
+            answer.diverging_epoch = PartitionAnswer.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            self.failed = True
+        return diverges
+
+    # --- answering ------------------------------------------------------------------------------
+
+    def enough(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.failed or not self.wanted or self.size_bytes >= self.request.min_bytes
+
+    def response(self) -> FetchResponse:
+        """The answer; with an incremental session, only of partitions that have news."""
+        session = self.session
+        if session is None:
+            return self._assembled(NO_SESSION, self.answers)
+        incremental = self.request.session_epoch > INITIAL_EPOCH
+        told = []
+        for fetched, answer, size_bytes in self.answers:
+            news = fetched.news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
+            if news or not incremental or answer.diverging_epoch is not None:
+                told.append((fetched, answer, size_bytes))
+            if size_bytes:
+                session.served(fetched)
+        return self._assembled(session.session_id, told)
+
+    def _assembled(self, session_id: int, answers: list[Answered]) -> FetchResponse:
+        by_id = self.context.version >= FIRST_WITH_TOPIC_IDS
+        topics: dict[str | bytes, TopicAnswer] = {}
+        for fetched, answer, _ in answers:
+            topic = topics.get(fetched.topic)
+            if topic is None:
+                key: Any = fetched.topic
+                topic = TopicAnswer(topic_id=key) if by_id else TopicAnswer(topic=key)
+                topics[key] = topic
+            topic.partitions.append(answer)
+        response = FetchResponse(session_id=session_id, responses=list(topics.values()))
+        if self.failed and self.context.version >= FIRST_WITH_LEADERS:
+            leaders = (answer.current_leader for _, answer, _ in answers)
+            response.node_endpoints = leader_endpoints(self.context, leaders, FetchResponse.NodeEndpoint)
+        return response
+
+
+def check_epoch(partition: Partition, epoch: int) -> None:
+    """KIP-320: raises KafkaError(FENCED_LEADER_EPOCH) for an older epoch, (UNKNOWN_LEADER_EPOCH) for a newer one."""
+    if epoch < 0 or epoch == partition.leader_epoch:
+        return
+    code = ErrorCode.FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+    raise KafkaError(code, f"{partition} is in leader epoch {partition.leader_epoch}, not {epoch}.")
+
+
+# --- waiting ------------------------------------------------------------------------------------
+
+
+class WaitingFetch:
+    """A fetch with less than min_bytes to read: it looks again once appends made up for that, or time is up."""
+
+    __slots__ = ("_missing_bytes", "_partitions", "_reading", "_timer", "parked")
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._partitions = list(self._waited_for())
+        self._missing_bytes = reading.request.min_bytes - reading.size_bytes
+        self.parked = Parked(self._forget)
+        for partition in self._partitions:
+            partition.waiters.add(self)
+        clock = reading.context.cluster.clock
+        self._timer: Timer = clock.call_later(reading.request.max_wait_ms, self._finish)
+
+    def _waited_for(self) -> Iterable[Partition]:
+        image = self._reading.context.cluster.image
+        for fetched in self._reading.wanted:
+            key: Any = fetched.topic
+            topic = image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
+            partition = None if topic is None else topic.partition(fetched.index)
+            if partition is not None:
+                yield partition
+
+    def appended(self, size_bytes: int) -> None:
+        self._missing_bytes -= size_bytes
+        if self._missing_bytes <= 0:
+            self._reading.context.cluster.wake_soon(self)
+
+    def changed(self) -> None:
+        if self.parked.done:
+            return
+        self._reading.read()
+        if self._reading.enough():
+            self._answer()
+        else:
+            self._missing_bytes = self._reading.request.min_bytes - self._reading.size_bytes
+
+    def _finish(self) -> None:
+        if not self.parked.done:
+            self._reading.read()
+            self._answer()
+
+    def _answer(self) -> None:
+        self._forget()
+        self.parked.complete(self._reading.response())
+
+    def _forget(self) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.waiters.discard(self)

@@ -1,0 +1,124 @@
+"""Produce: batches in, one partition at a time; each partition's answer stands alone.
+
+Behaviour: a partition's batch is checked whole (`storage.admission`), its sequence numbers are checked, and then it is
+appended and readable. acks 1 and all are answered after the append, which with one copy of the log is the same; acks 0
+is not answered, and an error then closes the connection, since that is all such a client can notice. all is refused
+with NOT_ENOUGH_REPLICAS below min.insync.replicas.
+
+Versions: 3 brought format 2 (older ones are not served yet), 7 zstd, 8 record errors (KIP-467), 10 the current leader
+in the answer (KIP-951), 13 topic ids.
+
+Not implemented: transactions (INVALID_TXN_STATE), formats 0 and 1, and versions 0 to 2 with them.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from minibroker.broker.dispatch import Context, Unanswerable, handles
+from minibroker.broker.leaders import current_leader, leader_endpoints
+from minibroker.broker.topics import Partition, Topic
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
+from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from minibroker.storage.admission import admit
+
+log = logging.getLogger("minibroker.produce")
+
+TopicAnswer = ProduceResponse.TopicProduceResponse
+PartitionAnswer = TopicAnswer.PartitionProduceResponse
+RecordError = PartitionAnswer.BatchIndexAndErrorMessage
+PartitionData = ProduceRequest.TopicProduceData.PartitionProduceData
+
+FIRST_WITH_TOPIC_IDS = 13
+FIRST_WITH_LEADERS = 10
+ADMIN_CLIENT = "__admin_client"
+
+
+@handles(ApiKey.PRODUCE, "3-13")
+def produce(context: Context, request: ProduceRequest) -> ProduceResponse | None:
+    answers = []
+    failed = None
+    for data in request.topic_data:
+        topic = _topic(context, data)
+        partitions = [_partition(context, request, topic, partition) for partition in data.partition_data]
+        answers.append(TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=partitions))
+        failed = failed or next((partition for partition in partitions if partition.error_code), None)
+    if request.acks == 0:
+        if failed is not None:
+            raise Unanswerable(f"a Produce with acks=0 failed: {ErrorCode(failed.error_code).name}")
+        return None
+    response = ProduceResponse(responses=answers)
+    if failed is not None and context.version >= FIRST_WITH_LEADERS:
+        leaders = [partition.current_leader for answer in answers for partition in answer.partition_responses]
+        response.node_endpoints = leader_endpoints(context, leaders, ProduceResponse.NodeEndpoint)
+    return response
+
+
+def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | None:
+    image = context.cluster.image
+    if context.version >= FIRST_WITH_TOPIC_IDS:
+        return image.topics_by_id.get(data.topic_id)
+    return image.topics.get(data.name)
+
+
+def _partition(context: Context, request: ProduceRequest, topic: Topic | None, data: PartitionData) -> PartitionAnswer:
+    try:
+        partition = _writable(context, request, topic, data.index)
+        return _append(context, partition, data)
+    except KafkaError as error:
+        return _refused(context, topic, data.index, error)
+
+
+def _writable(context: Context, request: ProduceRequest, topic: Topic | None, index: int) -> Partition:
+    """The partition, if this request may write to it."""
+    if request.acks not in (-1, 0, 1):
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if topic is None and context.version >= FIRST_WITH_TOPIC_IDS:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = context.cluster.led_partition(context.node, topic, index)
+    if partition.topic.internal and context.client_id != ADMIN_CLIENT:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic.name}")
+    if request.acks == -1 and len(partition.isr) < partition.topic.min_insync_replicas:
+        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{partition} has {len(partition.isr)} in-sync replica(s).")
+    return partition
+
+
+def _append(context: Context, partition: Partition, data: PartitionData) -> PartitionAnswer:
+    cluster = context.cluster
+    log = partition.log
+    if data.records is None:
+        raise InvalidRecords("There are no records.")
+    now_ms = cluster.clock.wall_ms()
+    records, headers = admit(log, memoryview(data.records), api_version=context.version, now_ms=now_ms)
+    header = headers[0]
+    if header.is_transactional:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "There is no ongoing transaction.")
+    original = log.producers.check(header) if header.producer_id >= 0 else None
+    if original is not None:
+        first_offset, append_time_ms = original
+    else:
+        first_offset = log.append(records, headers, partition.leader_epoch)
+        append_time_ms = header.max_timestamp
+        if partition.waiters:
+            cluster.appended(partition, len(records))
+    return PartitionAnswer(
+        index=data.index,
+        base_offset=first_offset,
+        log_append_time_ms=append_time_ms if header.timestamp_type else -1,
+        log_start_offset=log.log_start_offset,
+    )
+
+
+def _refused(context: Context, topic: Topic | None, index: int, error: KafkaError) -> PartitionAnswer:
+    name = "?" if topic is None else topic.name
+    log.info("Produce from %s to %s-%d refused: %s", context.client_id, name, index, error)
+    answer = PartitionAnswer(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
+    if isinstance(error, InvalidRecords):
+        answer.record_errors = [
+            RecordError(batch_index=record, batch_index_error_message=message)
+            for record, message in error.record_errors
+        ]
+    if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
+        answer.current_leader = current_leader(topic.partitions[index], PartitionAnswer.LeaderIdAndEpoch)
+    return answer

@@ -1,0 +1,157 @@
+"""CreateTopics, DeleteTopics and CreatePartitions.
+
+Behaviour: a topic is usable when CreateTopics has answered, and gone when DeleteTopics has answered; the timeouts of
+the requests have nothing to wait for. A name that stands twice in a request is refused everywhere in it. Which node is
+asked does not matter: the controller is in the same process.
+
+Versions: CreateTopics 1 brought validate_only, 5 the settings of the new topic, 7 its id; DeleteTopics 1 the code
+TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3), 6 topic ids.
+
+Not implemented: quotas on how many partitions may change.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.topics import Topic
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from minibroker.protocol.primitives import ZERO_UUID
+
+Created = CreateTopicsResponse.CreatableTopicResult
+CreatedConfig = Created.CreatableTopicConfigs
+Deleted = DeleteTopicsResponse.DeletableTopicResult
+Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
+
+FIRST_DELETION_BY_ID = 6
+FIRST_WITH_DELETION_DISABLED = 3
+
+
+@handles(ApiKey.CREATE_TOPICS, "0-7")
+def create_topics(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    repeated = _repeated([topic.name for topic in request.topics])
+    topics = [_created(context, topic, request.validate_only) for topic in request.topics if topic.name not in repeated]
+    topics += [
+        Created(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
+        for name in repeated
+    ]
+    return CreateTopicsResponse(topics=topics)
+
+
+def _repeated(names: list[str]) -> list[str]:
+    """The names that stand more than once, each once."""
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _created(context: Context, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> Created:
+    try:
+        assignment = {given.partition_index: given.broker_ids for given in topic.assignments}
+        if len(assignment) < len(topic.assignments):
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once.")
+        overrides = {config.name: config.value for config in topic.configs}
+        topic_id, replicas = context.cluster.controller.create_topic(
+            topic.name,
+            topic.num_partitions,
+            topic.replication_factor,
+            assignment=assignment,
+            overrides=overrides,
+            validate_only=validate_only,
+        )
+    except KafkaError as error:
+        return Created(name=topic.name, error_code=error.code, error_message=error.message)
+    texts = {name: value for name, value in overrides.items() if value is not None}
+    return Created(
+        name=topic.name,
+        topic_id=topic_id,
+        num_partitions=len(replicas),
+        replication_factor=len(replicas[0]),
+        configs=_configs(context, texts),
+    )
+
+
+def _configs(context: Context, overrides: dict[str, str]) -> list[CreatedConfig]:
+    return [
+        CreatedConfig(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.setting.sensitive,
+        )
+        for entry in context.cluster.settings.describe_topic(overrides)
+    ]
+
+
+@handles(ApiKey.DELETE_TOPICS, "0-6")
+def delete_topics(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    if context.version >= FIRST_DELETION_BY_ID:
+        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        asked = [(name, ZERO_UUID) for name in request.topic_names]
+    repeated = Counter(asked)
+    return DeleteTopicsResponse(
+        responses=[_deleted(context, name, topic_id, count > 1) for (name, topic_id), count in repeated.items()]
+    )
+
+
+def _deleted(context: Context, name: str | None, topic_id: bytes, repeated: bool) -> Deleted:
+    try:
+        _check_deletion(context, name, topic_id, repeated)
+        topic = _existing(context, name, topic_id)
+        context.cluster.controller.delete_topic(topic)
+    except KafkaError as error:
+        return Deleted(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
+    return Deleted(name=topic.name, topic_id=topic.topic_id)
+
+
+def _check_deletion(context: Context, name: str | None, topic_id: bytes, repeated: bool) -> None:
+    if not context.cluster.settings["delete.topic.enable"]:
+        newer = context.version >= FIRST_WITH_DELETION_DISABLED
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST)
+    if name is None and topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if name is not None and topic_id != ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if repeated:
+        which = "name" if name is not None else "id"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {which}.")
+
+
+def _existing(context: Context, name: str | None, topic_id: bytes) -> Topic:
+    image = context.cluster.image
+    topic = image.topics_by_id.get(topic_id) if name is None else image.topics.get(name)
+    if topic is not None:
+        return topic
+    if name is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+
+@handles(ApiKey.CREATE_PARTITIONS, "0-3")
+def create_partitions(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    repeated = _repeated([topic.name for topic in request.topics])
+    results = [_grown(context, topic, request.validate_only) for topic in request.topics if topic.name not in repeated]
+    results += [
+        Grown(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
+        for name in repeated
+    ]
+    return CreatePartitionsResponse(results=results)
+
+
+def _grown(context: Context, topic: CreatePartitionsRequest.CreatePartitionsTopic, validate_only: bool) -> Grown:
+    assignment = None if topic.assignments is None else [given.broker_ids for given in topic.assignments]
+    try:
+        context.cluster.controller.add_partitions(topic.name, topic.count, assignment, validate_only=validate_only)
+    except KafkaError as error:
+        return Grown(name=topic.name, error_code=error.code, error_message=error.message)
+    return Grown(name=topic.name)

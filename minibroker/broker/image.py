@@ -1,0 +1,117 @@
+"""What the metadata log says: brokers, topics, partitions, configs, features, folded record by record.
+
+`Image.apply` is all that ever changes it, at start and while running alike; who decides is the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minibroker.broker.topics import NO_LEADER, Partition, Topic
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages import metadata_records as records
+
+TOPIC_RESOURCE = 2  # config resource types, as in ConfigRecord and in the requests (org.apache.kafka...ConfigResource)
+BROKER_RESOURCE = 4
+LEADER_UNCHANGED = -2  # PartitionChangeRecord's default
+
+
+class Image:
+    """The cluster's metadata in memory."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
+        self.brokers: dict[int, records.RegisterBrokerRecord] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.next_producer_id = 0
+
+    def apply(self, record: Message) -> None:
+        """Fold one record in; kinds that say nothing of what we hold are passed over."""
+        apply = APPLY.get(type(record))
+        if apply is not None:
+            apply(self, record)
+
+    def config(self, resource_type: int, name: str) -> dict[str, str]:
+        """The settings of a topic, or of a broker ("" is the default for all brokers), as text by name."""
+        return self.configs.setdefault((resource_type, name), {})
+
+
+def _topic(image: Image, record: records.TopicRecord) -> None:
+    topic = Topic(record.name, record.topic_id)
+    topic.overrides = image.config(TOPIC_RESOURCE, record.name)
+    image.topics[topic.name] = topic
+    image.topics_by_id[topic.topic_id] = topic
+
+
+def _remove_topic(image: Image, record: records.RemoveTopicRecord) -> None:
+    topic = image.topics_by_id.pop(record.topic_id)
+    del image.topics[topic.name]
+    image.configs.pop((TOPIC_RESOURCE, topic.name), None)
+
+
+def _partition(image: Image, record: records.PartitionRecord) -> None:
+    topic = image.topics_by_id[record.topic_id]
+    partition = Partition(topic, record.partition_id, record.replicas, record.isr, record.leader)
+    partition.leader_epoch = record.leader_epoch
+    partition.partition_epoch = record.partition_epoch
+    if record.partition_id < len(topic.partitions):  # a snapshot may tell again what the log told
+        topic.partitions[record.partition_id] = partition
+    else:
+        topic.partitions.append(partition)
+
+
+def _partition_change(image: Image, record: records.PartitionChangeRecord) -> None:
+    partition = image.topics_by_id[record.topic_id].partitions[record.partition_id]
+    if record.isr is not None:
+        partition.isr = record.isr
+    if record.replicas is not None:
+        partition.replicas = record.replicas
+    if record.leader != LEADER_UNCHANGED:
+        partition.leader_id = record.leader
+        partition.leader_epoch += 1
+    partition.partition_epoch += 1
+
+
+def _config(image: Image, record: records.ConfigRecord) -> None:
+    config = image.config(record.resource_type, record.resource_name)
+    if record.value is None:
+        config.pop(record.name, None)
+    else:
+        config[record.name] = record.value
+
+
+def _broker(image: Image, record: records.RegisterBrokerRecord) -> None:
+    image.brokers[record.broker_id] = record
+
+
+def _remove_broker(image: Image, record: records.UnregisterBrokerRecord) -> None:
+    image.brokers.pop(record.broker_id, None)
+
+
+def _feature(image: Image, record: records.FeatureLevelRecord) -> None:
+    if record.feature_level == 0:
+        image.features.pop(record.name, None)
+    else:
+        image.features[record.name] = record.feature_level
+
+
+def _producer_ids(image: Image, record: records.ProducerIdsRecord) -> None:
+    image.next_producer_id = record.next_producer_id
+
+
+APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
+    records.TopicRecord: _topic,
+    records.RemoveTopicRecord: _remove_topic,
+    records.PartitionRecord: _partition,
+    records.PartitionChangeRecord: _partition_change,
+    records.ConfigRecord: _config,
+    records.RegisterBrokerRecord: _broker,
+    records.UnregisterBrokerRecord: _remove_broker,
+    records.FeatureLevelRecord: _feature,
+    records.ProducerIdsRecord: _producer_ids,
+}
+
+__all__ = ["BROKER_RESOURCE", "NO_LEADER", "TOPIC_RESOURCE", "Image"]

@@ -1,0 +1,43 @@
+"""A request that waits: what a handler returns when its answer is not there yet.
+
+Whoever has the answer calls `complete`; the connection then sends it and goes on with the next request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Parked:
+    """One unfinished request. `on_cancel` runs if its client goes away first, and never after `complete`."""
+
+    __slots__ = ("_finish", "_response", "done", "on_cancel")
+
+    def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
+        self.done = False
+        self.on_cancel = on_cancel
+        self._finish: Callable[[Any], None] | None = None
+        self._response: Any = None
+
+    def complete(self, response: Any) -> None:
+        """Answer the request with the message `response`; a second answer is dropped."""
+        if self.done:
+            return
+        self.done = True
+        self._response = response
+        if self._finish is not None:
+            self._finish(response)
+
+    def attach(self, finish: Callable[[Any], None]) -> None:
+        """Say who sends the answer. One that is there already is sent now."""
+        self._finish = finish
+        if self.done:
+            finish(self._response)
+
+    def cancel(self) -> None:
+        """The client went away: nobody wants the answer."""
+        if not self.done:
+            self.done = True
+            if self.on_cancel is not None:
+                self.on_cancel()

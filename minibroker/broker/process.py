@@ -1,0 +1,124 @@
+"""The process: from settings to a broker that serves, and from a signal to an orderly end.
+
+Everything that can be wrong with the settings is found before anything is touched, and said in one line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+from collections.abc import Callable, Iterator
+
+from minibroker.broker import handlers
+from minibroker.broker.clock import Clock, SystemClock
+from minibroker.broker.cluster import Cluster, Node, new_uuid
+from minibroker.broker.listeners import broker_listeners, listeners_of_node
+from minibroker.broker.server import BindError, BoundListener, Server, bind
+from minibroker.broker.sessions import FetchSessions
+from minibroker.broker.settings import Settings, SettingsError
+from minibroker.protocol.primitives import uuid_text
+from minibroker.storage.files import Disk
+from minibroker.storage.log import Environment
+from minibroker.storage.log_directories import LogDirectories
+from minibroker.storage.recovery import LogDirectoryError
+
+
+class StartError(Exception):
+    """Why the broker does not start, in one line."""
+
+
+def run(settings: Settings, *, nodes: int, announce: Callable[[str], None]) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status. `announce` gets one line once clients can connect.
+
+    Raises StartError when an address is taken or a directory cannot be used; then nothing was changed.
+    """
+    with asyncio.Runner(loop_factory=_event_loop()) as runner:
+        return runner.run(_run(settings, nodes, announce))
+
+
+def _event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    import uvloop
+
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _run(settings: Settings, nodes: int, announce: Callable[[str], None]) -> int:
+    loop = asyncio.get_running_loop()
+    clock, source = SystemClock(loop), random.SystemRandom()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    with _bound(settings, nodes) as bound, _opened(settings, clock, source) as logs:
+        cluster = Cluster(settings, clock, logs, source)
+        await _serve(cluster, bound, announce, stop)
+    return 0
+
+
+async def _serve(
+    cluster: Cluster, bound: dict[int, list[BoundListener]], announce: Callable[[str], None], stop: asyncio.Event
+) -> None:
+    handlers.load()
+    loop = asyncio.get_running_loop()
+    for node_id, listeners in bound.items():
+        slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
+        node = cluster.nodes[node_id] = Node(node_id, FetchSessions(slots, cluster.random))
+        node.endpoints = {listener.listener.name: listener.endpoint for listener in listeners}
+    cluster.load()
+    cluster.controller.elect()
+    server = Server(loop, cluster)
+    for node_id, listeners in bound.items():
+        for listener in listeners:
+            await server.serve(cluster.nodes[node_id], listener)
+    server.sweep_idle()
+    announce("minibroker listens on " + ",".join(_addresses(bound)))
+    await stop.wait()
+    await server.close()
+
+
+def _addresses(bound: dict[int, list[BoundListener]]) -> Iterator[str]:
+    for listeners in bound.values():
+        for listener in listeners:
+            yield f"{listener.endpoint.host}:{listener.endpoint.port}"
+
+
+@contextlib.contextmanager
+def _bound(settings: Settings, nodes: int) -> Iterator[dict[int, list[BoundListener]]]:
+    """Take all addresses, by node id; port 0 becomes what was free. Gives them back in the end."""
+    bound: dict[int, list[BoundListener]] = {}
+    try:
+        wanted = broker_listeners(settings)
+        first = settings["node.id"]
+        for index in range(nodes):
+            listeners = bound[first + index] = []
+            for listener in listeners_of_node(wanted, index):
+                listeners.append(bind(listener, settings))
+        yield bound
+    except (BindError, SettingsError) as error:
+        raise StartError(str(error)) from None
+    finally:
+        for listeners in bound.values():
+            for taken in listeners:
+                taken.socket.close()
+
+
+@contextlib.contextmanager
+def _opened(settings: Settings, clock: Clock, source: random.Random) -> Iterator[LogDirectories]:
+    """Open the log directories, and close them as a clean shutdown does, however the broker ended."""
+    environment = Environment(Disk(), clock.wall_ms, clock.call_later)
+    try:
+        logs = LogDirectories(
+            environment,
+            settings.log_directories,
+            node_id=settings["node.id"],
+            cluster_id=None,
+            new_id=lambda: uuid_text(new_uuid(source)),
+        )
+    except LogDirectoryError as error:
+        raise StartError(str(error)) from None
+    try:
+        yield logs
+    finally:
+        logs.close()

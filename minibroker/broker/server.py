@@ -1,0 +1,134 @@
+"""The server: opens the listeners of all nodes, and ties each client's socket to a connection and the dispatcher.
+
+How bytes move is in `sockets`, how requests run is in `dispatch`; starting and stopping the process is in `process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Any, NamedTuple
+
+from minibroker.broker.cluster import Cluster, Endpoint, Node
+from minibroker.broker.connection import Connection
+from minibroker.broker.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.listeners import Listener
+from minibroker.broker.sockets import Shared, SocketProtocol
+
+log = logging.getLogger("minibroker.connections")
+
+IDLE_SWEEP_MS = 10_000
+DRAIN_SECONDS = 5.0
+
+
+class BoundListener(NamedTuple):
+    """A listener whose port is taken already, though nobody is accepted yet."""
+
+    listener: Listener
+    socket: socket.socket
+    endpoint: Endpoint
+
+
+class BindError(Exception):
+    """An address that cannot be listened on; one line."""
+
+
+def bind(listener: Listener, settings: Any) -> BoundListener:
+    """Take the listener's address. Raises BindError."""
+    host = listener.host or "::"
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.getaddrinfo(host, listener.port)[0][0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        if listener.host:
+            raise BindError(f"cannot listen on {listener.host}: {error.strerror}") from None
+        host, bound = "0.0.0.0", socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # a machine without IPv6
+    try:
+        _configure(bound, settings)
+        if not listener.host and bound.family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.bind((host, listener.port))
+        # The backlog exists before the address is announced, so that no client is refused in between.
+        bound.listen(settings["socket.listen.backlog.size"])
+    except OSError as error:
+        bound.close()
+        raise BindError(f"cannot listen on {host}:{listener.port}: {error.strerror}") from None
+    port = bound.getsockname()[1]
+    told = listener.advertised_host or listener.host or socket.getfqdn()
+    return BoundListener(listener, bound, Endpoint(told, listener.advertised_port or port))
+
+
+def _configure(bound: socket.socket, settings: Any) -> None:
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setblocking(False)
+    for option, name in (
+        (socket.SO_RCVBUF, "socket.receive.buffer.bytes"),
+        (socket.SO_SNDBUF, "socket.send.buffer.bytes"),
+    ):
+        if settings[name] > 0:
+            bound.setsockopt(socket.SOL_SOCKET, option, settings[name])
+
+
+class Server:
+    """All sockets of the process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, cluster: Cluster) -> None:
+        self._loop = loop
+        self._cluster = cluster
+        self._dispatcher = Dispatcher(cluster)
+        self._shared = Shared()
+        self._servers: list[asyncio.Server] = []
+
+    async def serve(self, node: Node, bound: BoundListener) -> None:
+        """Accept clients for `node`."""
+        name = bound.listener.name
+
+        def protocol() -> SocketProtocol:
+            return SocketProtocol(self._loop, self._shared, lambda outlet, peer: self._attach(node, name, outlet, peer))
+
+        backlog = self._cluster.settings["socket.listen.backlog.size"]
+        self._servers.append(await self._loop.create_server(protocol, sock=bound.socket, backlog=backlog))
+
+    def _attach(self, node: Node, listener: str, outlet: SocketProtocol, peer: str) -> Connection:
+        limit_bytes = self._cluster.settings["socket.request.max.bytes"]
+        return Connection(
+            node, listener, outlet, self._execute, self._after_batch, self._shared.budget, limit_bytes, peer
+        )
+
+    def _execute(self, connection: Connection, frame: memoryview) -> Any:
+        try:
+            return self._dispatcher.execute(connection, frame)
+        except Unanswerable as error:
+            log.warning("closing %s (%s): %s", connection.peer, connection.software or "unnamed client", error)
+        except Exception:
+            # A mistake of ours must not take the other clients with it; the log tells everything.
+            log.exception("closing %s (%s): a request failed", connection.peer, connection.software or "unnamed client")
+        connection.end()
+        return None
+
+    def _after_batch(self) -> None:
+        self._cluster.after_batch(self._loop.call_soon)
+
+    def sweep_idle(self) -> None:
+        """Close the connections that were silent for connections.max.idle.ms, now and every ten seconds."""
+        limit_ms = self._cluster.settings["connections.max.idle.ms"]
+        now_ms = self._loop.time() * 1000.0
+        for client in list(self._shared.sockets):
+            if 0 <= limit_ms < now_ms - client.progress_ms and not client.connection.waiting:
+                log.info("closing %s: idle for %d ms", client.connection.peer, limit_ms)
+                client.abort()
+        self._cluster.clock.call_later(IDLE_SWEEP_MS, self.sweep_idle)
+
+    async def close(self) -> None:
+        """Accept nobody any more, let the answers that are queued go out, and close all connections."""
+        for server in self._servers:
+            server.close()
+        for client in list(self._shared.sockets):
+            client.close()
+        until = self._loop.time() + DRAIN_SECONDS
+        while self._shared.sockets and self._loop.time() < until:
+            await asyncio.sleep(0.005)
+        for client in list(self._shared.sockets):
+            client.abort()
+        await asyncio.sleep(0)

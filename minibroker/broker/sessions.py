@@ -1,0 +1,141 @@
+"""Fetch sessions (KIP-227): what a client fetches is kept here, so that it need not say it again each time.
+
+What is read for a session, and how it is answered, is in `handlers/fetch`.
+
+    session id  epoch       meaning
+    any         0, -1       fetch all that is named; with 0, a session is made for it (any old one ends)
+    known       its next    fetch what the session holds, changed by what is named and what is forgotten
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+STALE_AFTER_MS = 120_000
+LARGEST_EPOCH = (1 << 31) - 1
+
+PartitionKey = tuple[str | bytes, int]  # a topic's name, or from version 13 on its id, and the partition's number
+
+
+class FetchedPartition:
+    """What a client fetches of one partition, and what it was last told of it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "index",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "topic",
+    )
+
+    def __init__(self, topic: str | bytes, index: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.fetch_offset = 0
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def news(self, high_watermark: int, log_start_offset: int, error_code: int, size_bytes: int) -> bool:
+        """Whether an answer with these says anything new, which is remembered as told."""
+        news = size_bytes > 0 or error_code != 0
+        if self.high_watermark != high_watermark:
+            self.high_watermark = high_watermark
+            news = True
+        if self.log_start_offset != log_start_offset:
+            self.log_start_offset = log_start_offset
+            news = True
+        if error_code:
+            self.high_watermark = -1  # so that the client hears of it once the error is over
+        return news
+
+
+class FetchSession:
+    """One client's partitions, in the order in which they are served: who got data goes to the end."""
+
+    __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+
+    def __init__(self, session_id: int, partitions: Iterable[FetchedPartition], now_ms: float) -> None:
+        self.session_id = session_id
+        self.epoch = 1
+        self.last_used_ms = now_ms
+        self.partitions = OrderedDict(((partition.topic, partition.index), partition) for partition in partitions)
+        self.uses_topic_ids = any(isinstance(topic, bytes) for topic, _ in self.partitions)
+
+    def served(self, partition: FetchedPartition) -> None:
+        """The partition got data: the others come first next time."""
+        self.partitions.move_to_end((partition.topic, partition.index))
+
+    def next_epoch(self) -> None:
+        """Epochs count up from 1 and skip 0 when they wrap."""
+        self.epoch = 1 if self.epoch == LARGEST_EPOCH else self.epoch + 1
+
+
+class FetchSessions:
+    """The sessions of one node, at most `limit` of them (max.incremental.fetch.session.cache.slots)."""
+
+    def __init__(self, limit: int, source: random.Random) -> None:
+        self.limit = limit
+        self._random = source
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the longest unused first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def resume(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: float) -> FetchSession:
+        """The session of an incremental fetch.
+
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"epoch {epoch}, expected {session.epoch}")
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session_id)
+        return session
+
+    def create(self, partitions: list[FetchedPartition], now_ms: float) -> FetchSession | None:
+        """A session for `partitions`; None when there are none, or no room and nothing to evict."""
+        if not partitions or not self._make_room(len(partitions), now_ms):
+            return None
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._random.randrange(1, 1 << 31)
+        session = self._sessions[session_id] = FetchSession(session_id, partitions, now_ms)
+        return session
+
+    def remove(self, session_id: int) -> None:
+        """End a session; one that is not there is none the worse."""
+        self._sessions.pop(session_id, None)
+
+    def _make_room(self, partition_count: int, now_ms: float) -> bool:
+        """Evict a session that nobody used for two minutes, else a smaller one than the new one."""
+        if len(self._sessions) < self.limit:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.last_used_ms > STALE_AFTER_MS:
+            self.remove(oldest.session_id)
+            return True
+        smallest = min(self._sessions.values(), key=lambda session: len(session.partitions))
+        if len(smallest.partitions) < partition_count:
+            self.remove(smallest.session_id)
+            return True
+        return False

@@ -1,0 +1,249 @@
+"""The socket's side of a connection: reading into shared buffers, and writing bytes and file regions in order.
+
+The same class serves uvloop and asyncio, plaintext and TLS. Frames and requests are the connection's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+from minibroker.broker.connection import Connection
+from minibroker.broker.framing import FrameBudget, FrameError
+from minibroker.protocol.primitives import Output
+
+log = logging.getLogger("minibroker.connections")
+
+SCRATCH_BYTES = 256 << 10
+JOINED_REGION_BYTES = 16 << 10  # up to here one copy is cheaper than a sendfile of its own
+PILOT_BYTES = 16 << 10  # written through the transport when the socket is full, so that it tells when there is room
+COPY_BYTES = 64 << 10  # above this, fresh memory for every read costs page faults
+TURN_BYTES = 1 << 20
+TLS_HIGH_WATER_BYTES = 64 << 10  # with 0, a TLS transport pauses for ever
+
+Attach = Callable[["SocketProtocol", str], Connection]
+
+
+class Shared:
+    """What all sockets of one event loop have together: the scratch buffer, the budget, and the list of themselves."""
+
+    def __init__(self) -> None:
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.budget = FrameBudget()
+        self.sockets: set[SocketProtocol] = set()
+
+
+class SocketProtocol(asyncio.BufferedProtocol):
+    """One client's socket. `attach(protocol, peer)` makes its connection once the client is there."""
+
+    __slots__ = (
+        "_attach",
+        "_connection",
+        "_copies",
+        "_descriptor",
+        "_loop",
+        "_paused_reading",
+        "_pump_due",
+        "_queue",
+        "_region_sent_bytes",
+        "_shared",
+        "_transport",
+        "_write_paused",
+        "progress_ms",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, shared: Shared, attach: Attach) -> None:
+        self._loop = loop
+        self._shared = shared
+        self._attach = attach
+        self._queue: deque[Any] = deque()  # bytes and storage regions, in the order in which they leave
+        self._region_sent_bytes = 0  # of the region at the head of the queue
+        self._write_paused = False
+        self._pump_due = False
+        self._paused_reading = False
+        self.progress_ms = loop.time() * 1000.0
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        connected: socket.socket = transport.get_extra_info("socket")
+        # asyncio leaves Nagle's algorithm on for sockets whose protocol number is 0: 40 ms stalls.
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._descriptor = connected.fileno()
+        self._copies = transport.get_extra_info("ssl_object") is not None
+        self._transport.set_write_buffer_limits(high=TLS_HIGH_WATER_BYTES if self._copies else 0)
+        self._connection = self._attach(self, peer_name(transport))
+        self._shared.sockets.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._shared.sockets.discard(self)
+        self._queue.clear()
+        self._connection.lost()
+
+    def eof_received(self) -> bool:
+        return False  # a client that sends no more gets no more: close
+
+    def close(self) -> None:
+        """Close once everything that is queued has left."""
+        if self._queue:
+            self._queue.append(None)
+        else:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._queue.clear()
+        self._transport.abort()
+
+    @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._connection.room(self._shared.scratch)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.progress_ms = self._loop.time() * 1000.0
+        try:
+            self._connection.received(self._shared.scratch, nbytes)
+        except FrameError as error:
+            log.warning("closing %s (%s): it sent %s", self._connection.peer, self._connection.software or "?", error)
+            self.abort()
+
+    def pause_reading(self) -> None:
+        if not self._paused_reading:
+            self._paused_reading = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._paused_reading and not self._transport.is_closing():
+            self._paused_reading = False
+            self._transport.resume_reading()
+
+    # --- writing --------------------------------------------------------------------------------
+
+    @property
+    def congested(self) -> bool:
+        """Whether output waits for the client to take it."""
+        return bool(self._queue) or self._write_paused
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(callback)
+
+    def send(self, items: list[Any]) -> None:
+        self._queue += items
+        if not self._write_paused and not self._pump_due:
+            self._pump()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        # It may be called from inside of transport.write: never pump here.
+        self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        if not self._pump_due:
+            self._pump_due = True
+            self._loop.call_soon(self._pump_again)
+
+    def _pump_again(self) -> None:
+        self._pump_due = False
+        self.progress_ms = self._loop.time() * 1000.0
+        self._pump()
+        if not self.congested:
+            self._connection.resume()
+
+    def _pump(self) -> None:
+        """Hand to the kernel what it takes, at most about TURN_BYTES; the only place that writes."""
+        budget_bytes = TURN_BYTES
+        queue = self._queue
+        while queue and not self._write_paused:
+            if self._transport.is_closing():
+                queue.clear()
+                return
+            if queue[0].__class__ in BYTES:
+                budget_bytes -= self._write_joined()
+            elif queue[0] is None:
+                queue.clear()
+                self._transport.close()
+                return
+            else:
+                budget_bytes -= self._send_region(queue[0])
+            if budget_bytes <= 0 and queue:
+                self._pump_soon()
+                return
+
+    def _write_joined(self) -> int:
+        """Write the run of bytes at the head, and a small region behind it, at once: each write costs 10 us."""
+        queue = self._queue
+        joined = [queue.popleft()]
+        while queue and queue[0].__class__ in BYTES:
+            joined.append(queue.popleft())
+        if queue and queue[0] is not None and queue[0].size_bytes <= JOINED_REGION_BYTES:
+            region = queue.popleft()
+            data = region.file.read(region.position, region.size_bytes)
+            if len(data) != region.size_bytes:
+                self._promise_broken(region)
+                return 0
+            joined.append(data)
+        data = joined[0] if len(joined) == 1 else b"".join(joined)
+        self._transport.write(data)
+        return len(data)
+
+    def _send_region(self, region: Any) -> int:
+        """Send a part of the region at the head of the queue; how much."""
+        position = region.position + self._region_sent_bytes
+        left = region.size_bytes - self._region_sent_bytes
+        try:
+            sent = self._copy(region, position, left) if self._copies else self._sendfile(region, position, left)
+        except ConnectionError:
+            self.abort()  # the client is gone
+            return 0
+        except OSError as error:
+            log.error("reading %s at %d failed: %s", region.file.path, position, error)
+            sent = 0
+        if sent == 0:
+            self._promise_broken(region)
+        elif sent == left:
+            self._queue.popleft()
+            self._region_sent_bytes = 0
+        else:
+            self._region_sent_bytes += sent
+        return sent
+
+    def _sendfile(self, region: Any, position: int, left: int) -> int:
+        try:
+            sent: int = region.file.sendfile(self._descriptor, position, min(left, TURN_BYTES))
+            return sent
+        except (BlockingIOError, InterruptedError):
+            # The transport has no "tell me when there is room", but it waits for room after a write that did not fit.
+            return self._copy(region, position, min(left, PILOT_BYTES))
+
+    def _copy(self, region: Any, position: int, left: int) -> int:
+        data = region.file.read(position, min(left, COPY_BYTES))
+        if data:
+            self._transport.write(data)
+        return len(data)
+
+    def _promise_broken(self, region: Any) -> None:
+        """The length went out already and the bytes are not there: nothing but closing keeps the client from harm."""
+        log.error("%s ends before the %d bytes at %d", region.file.path, region.size_bytes, region.position)
+        self.abort()
+
+
+BYTES = frozenset({bytes, bytearray, Output})
+
+
+def peer_name(transport: asyncio.BaseTransport) -> str:
+    """The client's address, for people."""
+    name = transport.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "?")

@@ -1,0 +1,110 @@
+"""Topics and partitions as the broker holds them in memory: a fold over the metadata log.
+
+Who decides on them is the controller; what is in their logs is storage's business.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from minibroker.storage.log import Log
+    from minibroker.storage.log_settings import LogSettings
+
+NO_LEADER = -1
+MAXIMUM_NAME_LENGTH = 249
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class Waiter(Protocol):
+    """A parked request that an append may complete."""
+
+    def appended(self, size_bytes: int) -> None:
+        """`size_bytes` of new records are readable."""
+
+    def changed(self) -> None:
+        """The partition is gone, or has another leader: look again."""
+
+
+class Partition:
+    """One partition. `leader_id` is NO_LEADER while none of its replicas' nodes is there."""
+
+    __slots__ = (
+        "index",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "partition_epoch",
+        "replicas",
+        "topic",
+        "waiters",
+    )
+
+    log: Log
+
+    def __init__(self, topic: Topic, index: int, replicas: list[int], isr: list[int], leader_id: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.replicas = replicas
+        self.isr = isr
+        self.leader_id = leader_id
+        self.leader_epoch = 0
+        self.partition_epoch = 0
+        self.waiters: set[Waiter] = set()
+
+    def __repr__(self) -> str:
+        return f"{self.topic.name}-{self.index}"
+
+    def wake(self) -> None:
+        """Have everybody who waits look again."""
+        for waiter in list(self.waiters):
+            waiter.changed()
+
+
+class Topic:
+    """One topic.
+
+    `topic_id` is 16 raw bytes, `overrides` holds its own configs as text, `settings` is what its logs make of them.
+    """
+
+    __slots__ = ("internal", "min_insync_replicas", "name", "overrides", "partitions", "settings", "topic_id")
+
+    settings: LogSettings
+    min_insync_replicas: int
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.internal = name in INTERNAL_TOPICS
+        self.overrides: dict[str, str] = {}
+        self.partitions: list[Partition] = []
+
+    def partition(self, index: int) -> Partition | None:
+        """The partition with this number, if there is one."""
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+def check_name(name: str) -> None:
+    """Raises KafkaError(INVALID_TOPIC_EXCEPTION) for a name that Kafka does not allow."""
+    reason = None
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = "'.' or '..' is not allowed"
+    elif len(name) > MAXIMUM_NAME_LENGTH:
+        reason = f"the length of '{name}' is longer than the max allowed length {MAXIMUM_NAME_LENGTH}"
+    elif not LEGAL_NAME.fullmatch(name):
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def colliding_name(name: str) -> str:
+    """Names that differ only in '.' and '_' collide in metric names; this is equal for those."""
+    return name.replace(".", "_")
