@@ -1,0 +1,144 @@
+"""Apache Kafka 4.3 as a process, from the jars of Maven Central, so that the same tests can be asked of it.
+
+One combined broker and controller in a directory of the caller's; what the tests ask of it lives in the tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from conformance import builds
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 60
+JVM_OPTIONS = [
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",  # the start counts, not the speed
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+]
+CLUSTER_ID = "bWluaWJyb2tlci10ZXN0cw"  # 16 bytes, base64url
+CONTROL_PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "0",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class KafkaProcess:
+    """A broker with a fixed address and directory; it can be killed and started again. Not started by its making."""
+
+    def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
+        self._directory = directory
+        self._port, controller_port = free_ports(2)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.bootstrap_servers = f"127.0.0.1:{self._port}"
+        self._write_properties(controller_port, properties)
+        self._format()
+
+    def start(self) -> None:
+        """Returns when the broker answers; raises RuntimeError with the end of its log if it does not."""
+        with self._log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._java("kafka.Kafka", str(self._properties)), stdout=log, stderr=subprocess.STDOUT
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"Apache Kafka did not start:\n{self.log[-4000:]}")
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """Ends the process as a crash would, and waits until it is gone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Shuts the broker down in order, and waits until it has."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+
+    @property
+    def _properties(self) -> Path:
+        return self._directory / "server.properties"
+
+    @property
+    def log(self) -> str:
+        """What the broker wrote to stderr, all its starts together."""
+        return self._log_file.read_text(errors="replace")
+
+    @property
+    def _log_file(self) -> Path:
+        return self._directory / "server.log"
+
+    def _write_properties(self, controller_port: int, properties: Mapping[str, str]) -> None:
+        settings = {
+            **CONTROL_PROPERTIES,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.quorum.voters": f"0@127.0.0.1:{controller_port}",
+            "log.dirs": str(self._directory / "logs"),
+            **properties,
+        }
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def _format(self) -> None:
+        command = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties)]
+        subprocess.run(self._java(*command), check=True, stdout=subprocess.DEVNULL)
+
+    def _java(self, *arguments: str) -> list[str]:
+        jars = builds.apache_kafka()
+        return ["java", *JVM_OPTIONS, "-cp", f"{jars}/*", *arguments]
+
+    def _answers(self) -> bool:
+        """An ApiVersions request is answered: the broker opens its listener only when it has caught up."""
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=5) as connection:
+                connection.sendall(bytes.fromhex("0000000a0012000000000000ffff"))
+                return len(connection.recv(4)) == 4
+        except OSError:
+            return False
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now. Kafka's controller cannot be told to take any free one, so they are found before."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@contextlib.contextmanager
+def running_kafka(tmp_path: Path, properties: Mapping[str, str] | None = None) -> Iterator[KafkaProcess]:
+    """A started Apache Kafka in `tmp_path`; properties are server properties by Kafka's names. Killed at the end."""
+    broker = KafkaProcess(tmp_path, properties or {})
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.kill()
