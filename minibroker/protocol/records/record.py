@@ -61,11 +61,13 @@ def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: in
     return decompress(header.compression, view, limit_bytes)
 
 
-def parse_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
-    """The `header.record_count` records in `payload`, which must end with the last of them."""
+def parse_records(payload: Bytes, header: BatchHeader, start: int = 0, position: int = 0) -> Iterator[Record]:
+    """The records of the batch in `payload`, from record `start` at `position` on; it must end with the last of them.
+
+    Raises `InvalidRecords`, with the index of the record and what is wrong with it.
+    """
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
-    position = 0
-    for index in range(header.record_count):
+    for index in range(start, header.record_count):
         try:
             record, position = _read_record(payload, position, header, append_time)
         except (MalformedVarint, _Malformed) as error:

@@ -11,6 +11,10 @@ from __future__ import annotations
 MAX_VARINT_BYTES = 5
 MAX_VARLONG_BYTES = 10
 
+Bytes = bytes | bytearray | memoryview
+
+_MASKS = {MAX_VARINT_BYTES: 0xFFFFFFFF, MAX_VARLONG_BYTES: 0xFFFFFFFFFFFFFFFF}
+
 
 class MalformedVarint(ValueError):
     """A varint with more bytes than its type can need, or that the data ends in."""
@@ -29,27 +33,41 @@ def zigzag_bytes(value: int) -> bytes:
     return bytes(out)
 
 
-def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
+def from_zigzag(raw: int) -> int:
+    """The signed number that `raw`, from `read_raw`, stands for."""
+    return (raw >> 1) ^ -(raw & 1)
+
+
+def read_varint(data: Bytes, position: int) -> tuple[int, int]:
     """The int32 at `position` and the position after it; raises `MalformedVarint`."""
-    return _read(data, position, MAX_VARINT_BYTES, 0xFFFFFFFF)
+    raw, position = read_raw(data, position, MAX_VARINT_BYTES)
+    return (raw >> 1) ^ -(raw & 1), position
 
 
-def read_varlong(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
+def read_varlong(data: Bytes, position: int) -> tuple[int, int]:
     """The int64 at `position` and the position after it; raises `MalformedVarint`."""
-    return _read(data, position, MAX_VARLONG_BYTES, 0xFFFFFFFFFFFFFFFF)
+    raw, position = read_raw(data, position, MAX_VARLONG_BYTES)
+    return (raw >> 1) ^ -(raw & 1), position
 
 
-def _read(data: bytes | bytearray | memoryview, position: int, max_bytes: int, mask: int) -> tuple[int, int]:
-    value = 0
-    for shift, byte in enumerate(data[position : position + max_bytes]):
-        value |= (byte & 0x7F) << (7 * shift)
+def read_raw(data: Bytes, position: int, max_bytes: int) -> tuple[int, int]:
+    """The number at `position` as it is stored, zigzag (odd is negative), and the position after it.
+
+    `max_bytes` is `MAX_VARINT_BYTES` or `MAX_VARLONG_BYTES`. Raises `MalformedVarint`.
+    """
+    if position < len(data) and data[position] < 0x80:
+        return data[position], position + 1
+    value = shift = 0
+    for byte in data[position : position + max_bytes]:
+        position += 1
         if byte < 0x80:
-            value &= mask  # Java's readers drop the bits that the last byte has too many
-            return (value >> 1) ^ -(value & 1), position + shift + 1
-    left = len(data) - position
-    raise MalformedVarint(
-        f"a varint of more than {max_bytes} bytes" if left >= max_bytes else "the data ends in a varint"
-    )
+            # Java's readers drop the bits that the last byte may have too many.
+            return (value | byte << shift) & _MASKS[max_bytes], position
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    if shift == 7 * max_bytes:
+        raise MalformedVarint(f"a varint of more than {max_bytes} bytes")
+    raise MalformedVarint("the data ends in a varint")
 
 
 _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))

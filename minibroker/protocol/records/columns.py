@@ -1,0 +1,177 @@
+"""Runs of records of equal layout, checked a column at a time.
+
+In such a run, every byte that says how long something is comes again after the size of a record:
+
+    |len|at|ts|of|kl|vl|value.........|hc|len|at|ts|of|kl|vl|value.........|hc|len|at|ts|of|kl|vl|value.........|hc|
+      ^                                    ^                                    ^       a column: data[i::size]
+
+The columns of lengths and of the count of headers must hold one value; the offset deltas must be those of the indexes;
+the timestamp deltas must end where the first record's ends. Then every record of the run parses as the first one does.
+All of it is slicing and comparing bytes objects, work of C: some nanoseconds a record. One record after the other, of
+any layout, is the business of `scanning.py`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, MalformedVarint, read_raw
+
+MAX_HEADERS = 16  # each header costs two columns and more; records with more of them are walked
+
+
+class Run(NamedTuple):
+    """`length` records of `size_bytes` each, all well formed and with the offsets that their indexes ask for."""
+
+    length: int
+    size_bytes: int
+    timestamp_deltas: set[int]  # each distinct one, still zigzag
+    keyed: bool
+
+
+class _Layout(NamedTuple):
+    """Where things lie in a record, as positions in the payload."""
+
+    lengths: list[int]  # each byte of each length, and of the count of headers
+    timestamp_delta: range
+    offset_delta: range
+    end: int
+    keyed: bool
+
+
+def find_run(payload: bytes, position: int, index: int, count: int) -> Run | None:
+    """The run that starts with record `index` of `count`, at `position`; None if there is none.
+
+    A run ends where a layout does, so also where a delta needs one byte more (offset delta 64, 8192), and after every
+    8192nd record. It may be as short as one record.
+    """
+    if not _looks_repeated(payload, position):
+        return None
+    layout = _layout_of(payload, position)
+    if layout is None:
+        return None
+    size = layout.end - position
+    length = min(count, _end_of_offset_width(index)) - index
+    length = min(length, (len(payload) - position) // size)
+    for start in layout.lengths:
+        length = _equal_at_start(_column(payload, start, size, length))
+    offset_deltas = [_column(payload, start, size, length) for start in layout.offset_delta]
+    timestamp_deltas = [_column(payload, start, size, length) for start in layout.timestamp_delta]
+    if offset_deltas != _expected_offset_deltas(index, length) or not _are_varints(timestamp_deltas):
+        return None
+    return Run(length, size, _distinct_numbers(timestamp_deltas), layout.keyed)
+
+
+def _looks_repeated(payload: bytes, position: int) -> bool:
+    """Whether the two records that follow begin like this one: cheap, and mostly right to say no."""
+    try:
+        low, high = payload[position], payload[position + 1]
+        size = (low >> 1) + 1 if low < 0x80 else ((low & 0x7F | high << 7) >> 1) + 2
+        return low == payload[position + size] == payload[position + 2 * size]
+    except IndexError:
+        return False
+
+
+def _layout_of(payload: bytes, position: int) -> _Layout | None:
+    """The layout of the record at `position`; None if it is malformed, or has too many headers."""
+    lengths: list[int] = []
+
+    def length_at(at: int) -> tuple[int, int]:
+        raw, after = read_raw(payload, at, MAX_VARINT_BYTES)
+        lengths.extend(range(at, after))
+        return raw, after
+
+    def skip_bytes(at: int) -> tuple[int, int]:
+        raw, after = length_at(at)
+        return raw, after if raw & 1 else after + (raw >> 1)
+
+    try:
+        raw, body = length_at(position)
+        _, offset_at = read_raw(payload, body + 1, MAX_VARLONG_BYTES)
+        _, key_at = read_raw(payload, offset_at, MAX_VARINT_BYTES)
+        key, value_at = skip_bytes(key_at)
+        _, headers_at = skip_bytes(value_at)
+        headers, at = length_at(headers_at)
+        if raw & 1 or headers & 1 or headers > 2 * MAX_HEADERS:
+            return None
+        for _ in range(headers >> 1):
+            name, at = skip_bytes(at)
+            if name & 1:
+                return None
+            _, at = skip_bytes(at)
+    except MalformedVarint:
+        return None
+    if at != body + (raw >> 1) or at > len(payload):
+        return None
+    return _Layout(lengths, range(body + 1, offset_at), range(offset_at, key_at), at, not key & 1)
+
+
+def _column(payload: bytes, start: int, size: int, length: int) -> bytes:
+    return payload[start : start + size * (length - 1) + 1 : size]
+
+
+def _equal_at_start(column: bytes) -> int:
+    """How many bytes from the start on are equal; the comparison is much the faster way, and mostly true."""
+    first = column[:1]
+    return len(column) if column == first * len(column) else len(column) - len(column.lstrip(first))
+
+
+# The bytes of the zigzag varints 0, 2, 4, ... (offset deltas 0, 1, 2, ...), as columns. The low byte comes again after
+# 64 records, the second after 8192.
+_ONE_BYTE = bytes(range(0, 0x80, 2))
+_LOW = bytes(range(0x80, 0x100, 2)) * 128
+_MIDDLE = b"".join(bytes((0x80 | value,)) * 64 for value in range(0x80))
+_HIGH = b"".join(bytes((value,)) * 64 for value in range(0x80))
+_PERIOD = 8192
+_MAX_INDEX = 1 << 20  # from here on an offset delta takes four bytes, and records are walked
+
+
+def _end_of_offset_width(index: int) -> int:
+    return 64 if index < 64 else (index | _PERIOD - 1) + 1
+
+
+def _expected_offset_deltas(index: int, length: int) -> list[bytes] | None:
+    """The columns of the offset deltas `index`, `index` + 1, ..., none of which may need more bytes than the first."""
+    if index < 64:
+        return [_ONE_BYTE[index : index + length]]
+    at = index % _PERIOD
+    if index < _PERIOD:
+        return [_LOW[at : at + length], _HIGH[at : at + length]]
+    if index < _MAX_INDEX:
+        return [_LOW[at : at + length], _MIDDLE[at : at + length], bytes((index // _PERIOD,)) * length]
+    return None
+
+
+_WITH_TOP_BIT = bytes(range(0x80, 0x100))
+
+
+def _are_varints(columns: list[bytes]) -> bool:
+    """Whether each row is one whole varint: the top bit set in all columns but the last."""
+    return columns[-1].isascii() and not any(column.translate(None, _WITH_TOP_BIT) for column in columns[:-1])
+
+
+def _distinct_numbers(columns: list[bytes]) -> set[int]:
+    """The numbers that the rows are, each once, still zigzag."""
+    if len(columns) == 1:
+        return _distinct_bytes(columns[0])
+    found: set[int] = set()
+    if len(columns) == 2:
+        for _ in range(32):  # timestamps mostly rise, so that equal high bytes stand together
+            low, high = columns
+            length = _equal_at_start(high)
+            found.update((byte & 0x7F) + (high[0] << 7) for byte in _distinct_bytes(low[:length]))
+            columns = [low[length:], high[length:]]
+            if length == len(high):
+                return found
+    return found.union(read_raw(bytes(row), 0, MAX_VARLONG_BYTES)[0] for row in set(zip(*columns, strict=True)))
+
+
+def _distinct_bytes(column: bytes) -> set[int]:
+    """As `set(column)`, faster where few values are common, as timestamps within some milliseconds are."""
+    found: set[int] = set()
+    for _ in range(8):
+        if not column:
+            return found
+        found.add(column[0])
+        column = column.translate(None, column[:1])
+    return found | set(column)

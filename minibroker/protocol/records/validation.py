@@ -1,0 +1,114 @@
+"""What a broker checks in the records of a produced batch before it takes it, as Kafka's LogValidator does.
+
+The batch must be whole and sound already (`check_batch`). How records are looked at fast is in `scanning.py`; what
+depends on a log (sequences, sizes, a topic's codec and timestamp type) is the storage layer's.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from minibroker.protocol.errors import ErrorCode, InvalidRecords
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, Bytes
+from minibroker.protocol.records.record import Record, parse_records, payload_of
+from minibroker.protocol.records.scanning import Scan
+from minibroker.protocol.records.varints import from_zigzag
+
+INT64_MIN = -(1 << 63)
+INT64_MAX = (1 << 63) - 1
+NO_TIMESTAMP = -1
+
+_NO_KEY = "Compacted topic cannot accept message without key"
+
+
+def check_records(
+    data: Bytes,
+    position: int,
+    header: BatchHeader,
+    *,
+    keys_required: bool,
+    earliest_ms: int = INT64_MIN,
+    latest_ms: int = INT64_MAX,
+) -> int:
+    """Check all records of the batch at `position`, decompressed if need be; the largest timestamp of them, or -1.
+
+    Every record must parse and end where its length says, the offset deltas must be 0 to n-1 in this order, nothing may
+    follow the last record; with `keys_required` (a compacted topic) no key may be null; timestamps other than -1 must
+    be within `earliest_ms` to `latest_ms`. Raises `InvalidRecords` (INVALID_RECORD, or INVALID_TIMESTAMP if a timestamp
+    is at fault) with an entry in record_errors for each record at fault, and what `decompress` raises.
+    """
+    check_header(header)
+    payload = bytes(payload_of(data, position, header))
+    scan = Scan(payload, header.record_count)
+    if not scan.run():
+        _refuse_malformed(scan, header)
+    smallest, largest = _timestamp_range(scan, header)
+    in_time = largest == NO_TIMESTAMP or earliest_ms <= smallest <= largest <= latest_ms
+    if not in_time or (keys_required and scan.saw_null_key):
+        _refuse(payload, header, keys_required, earliest_ms, latest_ms)
+    return largest
+
+
+def check_header(header: BatchHeader) -> None:
+    """Check what a client's batch says of itself. Raises `InvalidRecords`."""
+    if header.last_offset_delta < 0:
+        raise InvalidRecords(f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}]")
+    if header.record_count <= 0:
+        raise InvalidRecords(f"Invalid reported count for record batch: {header.record_count}")
+    if header.record_count != header.last_offset_delta + 1:
+        raise InvalidRecords(
+            f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] "
+            f"and count of records {header.record_count}"
+        )
+    if header.is_control:
+        raise InvalidRecords("Clients are not allowed to write control records")
+    if header.producer_id > -1 and header.base_sequence < 0:
+        raise InvalidRecords(
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
+        )
+
+
+def _timestamp_range(scan: Scan, header: BatchHeader) -> tuple[int, int]:
+    """The smallest and the largest timestamp of the records, -1 left out; both -1 if there is no other."""
+    if header.timestamp_type == LOG_APPEND_TIME:
+        return header.max_timestamp, header.max_timestamp
+    base = header.base_timestamp
+    timestamps = {base + from_zigzag(raw) for raw in scan.timestamp_deltas} - {NO_TIMESTAMP}
+    return (min(timestamps), max(timestamps)) if timestamps else (NO_TIMESTAMP, NO_TIMESTAMP)
+
+
+def _refuse_malformed(scan: Scan, header: BatchHeader) -> NoReturn:
+    """Say what is wrong, which the strict reader finds from where the scan stopped."""
+    for index, record in enumerate(parse_records(scan.payload, header, scan.index, scan.position), scan.index):
+        delta = record.offset - header.base_offset
+        if delta != index:
+            message = f"Record {index} has the offset delta {delta}, expected {index}"
+            raise InvalidRecords(message, ((index, message),))
+    raise AssertionError("the scan refused records that the strict reader takes")
+
+
+def _refuse(payload: bytes, header: BatchHeader, keys_required: bool, earliest_ms: int, latest_ms: int) -> NoReturn:
+    """Name each record that breaks a rule; one without a key is not also named for its timestamp."""
+    errors = []
+    code = ErrorCode.INVALID_RECORD
+    for index, record in enumerate(parse_records(payload, header)):
+        if keys_required and record.key is None:
+            errors.append((index, _NO_KEY))
+        elif record.timestamp != NO_TIMESTAMP and not earliest_ms <= record.timestamp <= latest_ms:
+            errors.append((index, _timestamp_message(record, earliest_ms, latest_ms)))
+            code = ErrorCode.INVALID_TIMESTAMP
+    raise InvalidRecords(_summary(errors, code), tuple(errors), code)
+
+
+def _timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
+    return (
+        f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+        f"The timestamp should be within [{earliest_ms}, {latest_ms}]"
+    )
+
+
+def _summary(errors: list[tuple[int, str]], code: ErrorCode) -> str:
+    if code == ErrorCode.INVALID_TIMESTAMP:
+        return "One or more records have been rejected due to invalid timestamp"
+    first = "; ".join(f"record {index}: {message}" for index, message in errors[:3])
+    return f"One or more records have been rejected due to {len(errors)} record errors, the first of them: {first}"
