@@ -114,9 +114,15 @@ class Message(Struct):
 
         Records are slices of the data, all else is copied. Raises MalformedMessage for anything but a whole message.
         """
-        message, end = cls.decode_from(data, version, position)
-        if end != len(data):
-            raise MalformedMessage(cls.__name__, version, "", f"{len(data) - end} bytes follow its end")
+        read = cls.readers.get(version) or cls._reader(version)
+        end = len(data)
+        try:
+            result: tuple[Self, int] = read(data, position, end)
+        except READ_FAILURES as problem:
+            raise malformed(cls.__name__, version, problem) from problem
+        message, stop = result
+        if stop != end:
+            raise MalformedMessage(cls.__name__, version, "", f"{end - stop} bytes follow its end")
         return message
 
     @classmethod
@@ -132,7 +138,7 @@ class Message(Struct):
     def encode(self, version: int) -> bytes:
         """The message's bytes. Fields that the version lacks are left out."""
         out = Output()
-        self.encode_into(out, version)
+        (self.writers.get(version) or self._writer(version))(self, out)
         if out.regions:
             raise TypeError(
                 f"{type(self).__name__} has records that lie elsewhere: encode_into() notes where they belong"
@@ -141,8 +147,7 @@ class Message(Struct):
 
     def encode_into(self, out: Output, version: int) -> None:
         """Appends the message's bytes."""
-        write = self.writers.get(version) or self._writer(version)
-        write(self, out)
+        (self.writers.get(version) or self._writer(version))(self, out)
 
     @classmethod
     def _reader(cls, version: int) -> Any:

@@ -42,11 +42,10 @@ class Output(bytearray):
     `regions` holds (position, region) in the order of the positions.
     """
 
-    regions: list[tuple[int, Region]]
+    __slots__ = ("regions",)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.regions = []
+    def __init__(self) -> None:  # without the parent's, which adds nothing to an empty bytearray but 0.15 us
+        self.regions: list[tuple[int, Region]] = []
 
     def cut(self, region: Region) -> None:
         """Notes that a region's bytes come next. Its length has been written already."""

@@ -1,8 +1,8 @@
 """Writes the Python that writes one version of one message: a straight line, nested as the wire nests.
 
 The function it writes is `write(message, out)`. Neighbours of fixed size, with the length that follows them, are packed
-by one struct call. Records that lie elsewhere are noted with `out.cut`, not copied. How the text becomes a function is in
-`compiling.py`.
+by one struct call. Records that lie elsewhere are noted with `out.cut`, not copied. How the text becomes a function is
+in `compiling.py`.
 """
 
 from __future__ import annotations
@@ -179,16 +179,16 @@ class _Writing:
         add(f"value = {value}")
         if nullable:
             with block("if value is None:"):
-                add(f'value, n = b"", {0 if compact else -1}')
+                add(f'raw, n = b"", {0 if compact else -1}')
         with block(f"{'elif' if nullable else 'if'} isinstance(value, BYTES):"):
-            add(f"n = len(value){one}")
+            add(f"raw, n = value, len(value){one}")
         with block("else:"):
-            add(f"n = value.size_bytes{one}")
+            add(f"raw, n = None, value.size_bytes{one}")
         self._prefix("B" if compact else "i", "n")
-        with block("if isinstance(value, BYTES):"):
-            add(f"{self.out} += value")
-        with block("else:"):
+        with block("if raw is None:"):
             add(f"{self.out}.cut(value)")
+        with block("else:"):
+            add(f"{self.out} += raw")
 
     def _array(self, item: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         add = self.source.add

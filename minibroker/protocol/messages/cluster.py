@@ -1,4 +1,7 @@
-""""""
+"""The cluster and its brokers: the versions they speak, who they are, the controllers' quorum, features.
+
+Topics and partitions are in `metadata.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int1
 
 
 class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
+    """Asks which APIs a broker has, in which versions; the first request of most connections."""
+
     client_software_name: str = field("3+")
     client_software_version: str = field("3+")
 
 
 class ApiVersionsResponse(Message, api_key=18, versions="0-4", flexible="3+", flexible_header="none"):
+    """Lists APIs and features. Its header is always version 0, as the client cannot yet know better."""
+
     error_code: int16 = field()
     api_keys: list[ApiVersion] = field()
     throttle_time_ms: int32 = field("1+")
@@ -36,12 +43,16 @@ class ApiVersionsResponse(Message, api_key=18, versions="0-4", flexible="3+", fl
 
 
 class DescribeClusterRequest(Message, api_key=60, versions="0-2", flexible="0+"):
+    """Asks which brokers (or controllers) make up the cluster."""
+
     include_cluster_authorized_operations: bool = field()
     endpoint_type: int8 = field("1+", default=1)
     include_fenced_brokers: bool = field("2+")
 
 
 class DescribeClusterResponse(Message, api_key=60, versions="0-2", flexible="0+"):
+    """Lists them, with the controller and the cluster's id."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field(default=None)
@@ -60,6 +71,8 @@ class DescribeClusterResponse(Message, api_key=60, versions="0-2", flexible="0+"
 
 
 class DescribeQuorumRequest(Message, api_key=55, versions="0-2", flexible="0+"):
+    """Asks how far the replicas of the metadata log are."""
+
     topics: list[TopicData] = field()
 
     class TopicData(Struct):
@@ -71,6 +84,8 @@ class DescribeQuorumRequest(Message, api_key=55, versions="0-2", flexible="0+"):
 
 
 class DescribeQuorumResponse(Message, api_key=55, versions="0-2", flexible="0+"):
+    """Answers with the leader's view of voters and observers."""
+
     error_code: int16 = field()
     error_message: str | None = field("2+")
     topics: list[TopicData] = field()
@@ -108,6 +123,8 @@ class DescribeQuorumResponse(Message, api_key=55, versions="0-2", flexible="0+")
 
 
 class UpdateFeaturesRequest(Message, api_key=57, versions="0-2", flexible="0+"):
+    """Asks to raise or lower the finalized levels of features (KIP-584)."""
+
     timeout_ms: int32 = field(default=60000)
     feature_updates: list[FeatureUpdateKey] = field()
     validate_only: bool = field("1+")
@@ -120,6 +137,8 @@ class UpdateFeaturesRequest(Message, api_key=57, versions="0-2", flexible="0+"):
 
 
 class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+"):
+    """Says for each feature whether it was done; from version 2 on, for all at once."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field()
@@ -132,16 +151,22 @@ class UpdateFeaturesResponse(Message, api_key=57, versions="0-2", flexible="0+")
 
 
 class UnregisterBrokerRequest(Message, api_key=64, versions="0", flexible="0+"):
+    """Asks to forget a broker that will not come back."""
+
     broker_id: int32 = field()
 
 
 class UnregisterBrokerResponse(Message, api_key=64, versions="0", flexible="0+"):
+    """Says whether it was done."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field()
 
 
 class AddRaftVoterRequest(Message, api_key=80, versions="0-1", flexible="0+"):
+    """Asks to make a controller a voter of the quorum (KIP-853)."""
+
     cluster_id: str | None = field()
     timeout_ms: int32 = field()
     voter_id: int32 = field()
@@ -156,18 +181,24 @@ class AddRaftVoterRequest(Message, api_key=80, versions="0-1", flexible="0+"):
 
 
 class AddRaftVoterResponse(Message, api_key=80, versions="0-1", flexible="0+"):
+    """Says whether it was done."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field()
 
 
 class RemoveRaftVoterRequest(Message, api_key=81, versions="0", flexible="0+"):
+    """Asks to take a voter out of the quorum (KIP-853)."""
+
     cluster_id: str | None = field()
     voter_id: int32 = field()
     voter_directory_id: Uuid = field()
 
 
 class RemoveRaftVoterResponse(Message, api_key=81, versions="0", flexible="0+"):
+    """Says whether it was done."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field()

@@ -1,4 +1,7 @@
-""""""
+"""Configs of topics, brokers, groups and client metrics.
+
+Quotas are in `quotas.py`, credentials in `security.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class DescribeConfigsRequest(Message, api_key=32, versions="0-4", flexible="4+"):
+    """Asks for configs of resources, all or by name."""
+
     resources: list[DescribeConfigsResource] = field()
     include_synonyms: bool = field("1+")
     include_documentation: bool = field("3+")
@@ -17,6 +22,8 @@ class DescribeConfigsRequest(Message, api_key=32, versions="0-4", flexible="4+")
 
 
 class DescribeConfigsResponse(Message, api_key=32, versions="0-4", flexible="4+"):
+    """Lists them with their source, and whether they are sensitive, read-only or defaults."""
+
     throttle_time_ms: int32 = field()
     results: list[DescribeConfigsResult] = field()
 
@@ -45,6 +52,8 @@ class DescribeConfigsResponse(Message, api_key=32, versions="0-4", flexible="4+"
 
 
 class AlterConfigsRequest(Message, api_key=33, versions="0-2", flexible="2+"):
+    """Asks to replace all configs of resources; what is not named goes back to its default."""
+
     resources: list[AlterConfigsResource] = field()
     validate_only: bool = field()
 
@@ -59,6 +68,8 @@ class AlterConfigsRequest(Message, api_key=33, versions="0-2", flexible="2+"):
 
 
 class AlterConfigsResponse(Message, api_key=33, versions="0-2", flexible="2+"):
+    """Says for each resource whether it was done."""
+
     throttle_time_ms: int32 = field()
     responses: list[AlterConfigsResourceResponse] = field()
 
@@ -70,6 +81,8 @@ class AlterConfigsResponse(Message, api_key=33, versions="0-2", flexible="2+"):
 
 
 class IncrementalAlterConfigsRequest(Message, api_key=44, versions="0-1", flexible="1+"):
+    """Asks to set, delete, append to or subtract from single configs (KIP-339)."""
+
     resources: list[AlterConfigsResource] = field()
     validate_only: bool = field()
 
@@ -85,6 +98,8 @@ class IncrementalAlterConfigsRequest(Message, api_key=44, versions="0-1", flexib
 
 
 class IncrementalAlterConfigsResponse(Message, api_key=44, versions="0-1", flexible="1+"):
+    """Says for each resource whether it was done."""
+
     throttle_time_ms: int32 = field()
     responses: list[AlterConfigsResourceResponse] = field()
 
@@ -96,10 +111,14 @@ class IncrementalAlterConfigsResponse(Message, api_key=44, versions="0-1", flexi
 
 
 class ListConfigResourcesRequest(Message, api_key=74, versions="0-1", flexible="0+"):
+    """Asks which resources have configs; in version 0 only those of client metrics."""
+
     resource_types: list[int8] = field("1+")
 
 
 class ListConfigResourcesResponse(Message, api_key=74, versions="0-1", flexible="0+"):
+    """Lists them by name and type."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     config_resources: list[ConfigResource] = field()

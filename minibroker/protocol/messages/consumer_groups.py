@@ -1,4 +1,7 @@
-""""""
+"""Consumer groups whose assignment the broker makes (KIP-848).
+
+What all kinds of groups share is in `groups.py`, the records behind them in `group_records.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int1
 
 
 class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexible="0+"):
+    """Joins, stays in and leaves a group, and says what has changed since the last one."""
+
     group_id: str = field()
     member_id: str = field()
     member_epoch: int32 = field()
@@ -23,6 +28,8 @@ class ConsumerGroupHeartbeatRequest(Message, api_key=68, versions="0-1", flexibl
 
 
 class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions="0-1", flexible="0+"):
+    """Answers with the member's epoch and, if it has changed, its assignment."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field(default=None)
@@ -40,11 +47,15 @@ class ConsumerGroupHeartbeatResponse(Message, api_key=68, versions="0-1", flexib
 
 
 class ConsumerGroupDescribeRequest(Message, api_key=69, versions="0-1", flexible="0+"):
+    """Asks for state and members of consumer groups."""
+
     group_ids: list[str] = field()
     include_authorized_operations: bool = field()
 
 
 class ConsumerGroupDescribeResponse(Message, api_key=69, versions="0-1", flexible="0+"):
+    """Answers with them, with the current and the target assignment."""
+
     throttle_time_ms: int32 = field()
     groups: list[DescribedGroup] = field()
 

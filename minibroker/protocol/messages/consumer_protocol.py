@@ -1,4 +1,7 @@
-""""""
+"""What consumers put into the opaque parts of JoinGroup and SyncGroup.
+
+A broker carries these bytes; only tools that describe a group look inside. An int16 with the version goes before them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, field, int32
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
+    """What a member tells the leader of its group: topics, what it owns, where it is."""
+
     topics: list[str] = field()
     user_data: bytes | None = field(default=None)
     owned_partitions: list[TopicPartition] = field("1+")
@@ -18,6 +23,8 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
+    """What the leader gives a member: its partitions."""
+
     assigned_partitions: list[TopicPartition] = field()
     user_data: bytes | None = field(default=None)
 

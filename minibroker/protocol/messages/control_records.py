@@ -1,4 +1,7 @@
-""""""
+"""Keys and values of control records: the marks that transactions and the quorum leave in a log.
+
+The batches they lie in are read and written by `protocol/records/`.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,20 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int16, int
 
 
 class ControlRecordTypeSchema(Message, versions="0"):
+    """The key of every control record: what its value is. An int16 with the version goes before it."""
+
     type: int16 = field()
 
 
 class EndTxnMarker(Message, versions="0"):
+    """The value of an ABORT or COMMIT record. An int16 with the version goes before it."""
+
     coordinator_epoch: int32 = field()
 
 
 class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
+    """A new leader of the quorum, and who voted for it."""
+
     version: int16 = field()
     leader_id: int32 = field()
     voters: list[Voter] = field()
@@ -25,20 +34,28 @@ class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
 
 
 class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
+    """The first record of a snapshot."""
+
     version: int16 = field()
     last_contained_log_timestamp: int64 = field()
 
 
 class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
+    """The last record of a snapshot, without which it is not whole."""
+
     version: int16 = field()
 
 
 class KRaftVersionRecord(Message, versions="0", flexible="0+"):
+    """The quorum's own protocol version (KIP-853)."""
+
     version: int16 = field()
     k_raft_version: int16 = field()
 
 
 class VotersRecord(Message, versions="0", flexible="0+"):
+    """The voters of the quorum and how to reach them (KIP-853)."""
+
     version: int16 = field()
     voters: list[Voter] = field()
 

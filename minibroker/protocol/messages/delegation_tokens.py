@@ -1,4 +1,7 @@
-""""""
+"""Delegation tokens: secrets that stand for a principal for a while (KIP-48).
+
+Other credentials are in `security.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, field, int16, int32, in
 
 
 class CreateDelegationTokenRequest(Message, api_key=38, versions="0-3", flexible="2+"):
+    """Asks for a token, for oneself or (from version 3 on) for another owner."""
+
     owner_principal_type: str | None = field("3+")
     owner_principal_name: str | None = field("3+")
     renewers: list[CreatableRenewers] = field()
@@ -17,6 +22,8 @@ class CreateDelegationTokenRequest(Message, api_key=38, versions="0-3", flexible
 
 
 class CreateDelegationTokenResponse(Message, api_key=38, versions="0-3", flexible="2+"):
+    """Answers with the token, its secret and its times."""
+
     error_code: int16 = field()
     principal_type: str = field()
     principal_name: str = field()
@@ -31,28 +38,38 @@ class CreateDelegationTokenResponse(Message, api_key=38, versions="0-3", flexibl
 
 
 class RenewDelegationTokenRequest(Message, api_key=39, versions="0-2", flexible="2+"):
+    """Asks to put off the expiry of a token."""
+
     hmac: bytes = field()
     renew_period_ms: int64 = field()
 
 
 class RenewDelegationTokenResponse(Message, api_key=39, versions="0-2", flexible="2+"):
+    """Says when it expires now."""
+
     error_code: int16 = field()
     expiry_timestamp_ms: int64 = field()
     throttle_time_ms: int32 = field()
 
 
 class ExpireDelegationTokenRequest(Message, api_key=40, versions="0-2", flexible="2+"):
+    """Asks to bring forward the expiry of a token, or to delete it."""
+
     hmac: bytes = field()
     expiry_time_period_ms: int64 = field()
 
 
 class ExpireDelegationTokenResponse(Message, api_key=40, versions="0-2", flexible="2+"):
+    """Says when it expires now."""
+
     error_code: int16 = field()
     expiry_timestamp_ms: int64 = field()
     throttle_time_ms: int32 = field()
 
 
 class DescribeDelegationTokenRequest(Message, api_key=41, versions="0-3", flexible="2+"):
+    """Asks for the tokens of owners, of all if null."""
+
     owners: list[DescribeDelegationTokenOwner] | None = field()
 
     class DescribeDelegationTokenOwner(Struct):
@@ -61,6 +78,8 @@ class DescribeDelegationTokenRequest(Message, api_key=41, versions="0-3", flexib
 
 
 class DescribeDelegationTokenResponse(Message, api_key=41, versions="0-3", flexible="2+"):
+    """Lists them."""
+
     error_code: int16 = field()
     tokens: list[DescribedDelegationToken] = field()
     throttle_time_ms: int32 = field()

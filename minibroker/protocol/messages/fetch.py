@@ -1,4 +1,7 @@
-""""""
+"""Fetch: record batches on their way out of logs, and the sessions that make repeated fetches short (KIP-227).
+
+What a batch consists of is in `protocol/records/`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, RecordsOrRegion, Struct, Uuid, 
 
 
 class FetchRequest(Message, api_key=1, versions="0-18", flexible="12+"):
+    """Asks for batches of partitions from given offsets on; a session sends only what has changed."""
+
     cluster_id: str | None = field("12+", tag=0, default=None)
     replica_id: int32 = field("0-14", default=-1)
     replica_state: ReplicaState | None = field("15+", nullable="none", tag=1)
@@ -45,6 +50,8 @@ class FetchRequest(Message, api_key=1, versions="0-18", flexible="12+"):
 
 
 class FetchResponse(Message, api_key=1, versions="0-18", flexible="12+"):
+    """Answers with whole batches; in a session, only partitions with news."""
+
     throttle_time_ms: int32 = field("1+")
     error_code: int16 = field("7+")
     session_id: int32 = field("7+")

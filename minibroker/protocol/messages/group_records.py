@@ -1,4 +1,7 @@
-""""""
+"""Keys and values of the topic `__consumer_offsets`: committed offsets, classic groups and consumer groups.
+
+An int16 goes before each: the type before a key, which is `api_key` here, and the version before a value.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int3
 
 
 class OffsetCommitKey(Message, api_key=1, versions="0"):
+    """A group and a partition."""
+
     group: str = field()
     topic: str = field()
     partition: int32 = field()
 
 
 class OffsetCommitValue(Message, api_key=1, versions="0-4", flexible="4+"):
+    """The offset committed for it."""
+
     offset: int64 = field()
     leader_epoch: int32 = field("3+", default=-1)
     metadata: str = field()
@@ -21,10 +28,14 @@ class OffsetCommitValue(Message, api_key=1, versions="0-4", flexible="4+"):
 
 
 class GroupMetadataKey(Message, api_key=2, versions="0"):
+    """A classic group."""
+
     group: str = field()
 
 
 class GroupMetadataValue(Message, api_key=2, versions="0-4", flexible="4+"):
+    """Its generation, leader and members."""
+
     protocol_type: str = field()
     generation: int32 = field()
     protocol: str | None = field()
@@ -44,19 +55,27 @@ class GroupMetadataValue(Message, api_key=2, versions="0-4", flexible="4+"):
 
 
 class ConsumerGroupMetadataKey(Message, api_key=3, versions="0"):
+    """A consumer group."""
+
     group_id: str = field()
 
 
 class ConsumerGroupMetadataValue(Message, api_key=3, versions="0", flexible="0+"):
+    """Its epoch."""
+
     epoch: int32 = field()
     metadata_hash: int64 = field(tag=0)
 
 
 class ConsumerGroupPartitionMetadataKey(Message, api_key=4, versions="0"):
+    """A consumer group, as brokers before Kafka 4.1 wrote it."""
+
     group_id: str = field()
 
 
 class ConsumerGroupPartitionMetadataValue(Message, api_key=4, versions="0", flexible="0+"):
+    """The topics it is subscribed to and their partition counts."""
+
     topics: list[TopicMetadata] = field()
 
     class TopicMetadata(Struct):
@@ -71,11 +90,15 @@ class ConsumerGroupPartitionMetadataValue(Message, api_key=4, versions="0", flex
 
 
 class ConsumerGroupMemberMetadataKey(Message, api_key=5, versions="0"):
+    """A member of a consumer group."""
+
     group_id: str = field()
     member_id: str = field()
 
 
 class ConsumerGroupMemberMetadataValue(Message, api_key=5, versions="0", flexible="0+"):
+    """Its subscription, where it is, and how it speaks."""
+
     instance_id: str | None = field()
     rack_id: str | None = field()
     client_id: str = field()
@@ -96,20 +119,28 @@ class ConsumerGroupMemberMetadataValue(Message, api_key=5, versions="0", flexibl
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Message, api_key=6, versions="0"):
+    """A consumer group's target assignment."""
+
     group_id: str = field()
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Message, api_key=6, versions="0", flexible="0+"):
+    """The epoch it was made in."""
+
     assignment_epoch: int32 = field()
     assignment_timestamp: int64 = field(tag=0)
 
 
 class ConsumerGroupTargetAssignmentMemberKey(Message, api_key=7, versions="0"):
+    """A member in the target assignment."""
+
     group_id: str = field()
     member_id: str = field()
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Message, api_key=7, versions="0", flexible="0+"):
+    """The partitions it shall have."""
+
     topic_partitions: list[TopicPartition] = field()
 
     class TopicPartition(Struct):
@@ -118,11 +149,15 @@ class ConsumerGroupTargetAssignmentMemberValue(Message, api_key=7, versions="0",
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Message, api_key=8, versions="0"):
+    """A member in the current assignment."""
+
     group_id: str = field()
     member_id: str = field()
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Message, api_key=8, versions="0", flexible="0+"):
+    """The partitions it has, and those it has to give up first."""
+
     member_epoch: int32 = field()
     previous_member_epoch: int32 = field()
     state: int8 = field()
@@ -136,23 +171,31 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, api_key=8, versions="0"
 
 
 class ConsumerGroupRegularExpressionKey(Message, api_key=16, versions="0"):
+    """A pattern that members of a group subscribe to."""
+
     group_id: str = field()
     regular_expression: str = field()
 
 
 class ConsumerGroupRegularExpressionValue(Message, api_key=16, versions="0", flexible="0+"):
+    """The topics it matched, and when."""
+
     topics: list[str] = field()
     version: int64 = field()
     timestamp: int64 = field()
 
 
 class LegacyOffsetCommitKey(Message, api_key=0, versions="0"):
+    """A group and a partition, as before Kafka 0.9."""
+
     group: str = field()
     topic: str = field()
     partition: int32 = field()
 
 
 class LegacyOffsetCommitValue(Message, api_key=0, versions="0"):
+    """The offset committed for it, as before Kafka 0.9."""
+
     offset: int64 = field()
     metadata: str = field()
     commit_timestamp: int64 = field()

@@ -1,4 +1,7 @@
-""""""
+"""Classic groups (their members choose the assignment) and what holds for groups of every kind.
+
+The newer kinds are in `consumer_groups.py`, `share_groups.py` and `streams_groups.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+"):
+    """Asks which broker looks after a group, a transactional id or a share partition."""
+
     key: str = field("0-3")
     key_type: int8 = field("1+")
     coordinator_keys: list[str] = field("4+")
 
 
 class FindCoordinatorResponse(Message, api_key=10, versions="0-6", flexible="3+"):
+    """Names that broker; from version 4 on, one for each of several keys."""
+
     throttle_time_ms: int32 = field("1+")
     error_code: int16 = field("0-3")
     error_message: str | None = field("1-3")
@@ -30,6 +37,8 @@ class FindCoordinatorResponse(Message, api_key=10, versions="0-6", flexible="3+"
 
 
 class JoinGroupRequest(Message, api_key=11, versions="0-9", flexible="6+"):
+    """Asks to become (or stay) a member, and says which assignment protocols are understood."""
+
     group_id: str = field()
     session_timeout_ms: int32 = field()
     rebalance_timeout_ms: int32 = field("1+", default=-1)
@@ -45,6 +54,8 @@ class JoinGroupRequest(Message, api_key=11, versions="0-9", flexible="6+"):
 
 
 class JoinGroupResponse(Message, api_key=11, versions="0-9", flexible="6+"):
+    """Answers when the generation is complete; the leader gets all members."""
+
     throttle_time_ms: int32 = field("2+")
     error_code: int16 = field()
     generation_id: int32 = field(default=-1)
@@ -62,6 +73,8 @@ class JoinGroupResponse(Message, api_key=11, versions="0-9", flexible="6+"):
 
 
 class SyncGroupRequest(Message, api_key=14, versions="0-5", flexible="4+"):
+    """Brings the leader's assignment, or asks for one's own."""
+
     group_id: str = field()
     generation_id: int32 = field()
     member_id: str = field()
@@ -76,6 +89,8 @@ class SyncGroupRequest(Message, api_key=14, versions="0-5", flexible="4+"):
 
 
 class SyncGroupResponse(Message, api_key=14, versions="0-5", flexible="4+"):
+    """Brings a member its assignment."""
+
     throttle_time_ms: int32 = field("1+")
     error_code: int16 = field()
     protocol_type: str | None = field("5+", default=None)
@@ -84,6 +99,8 @@ class SyncGroupResponse(Message, api_key=14, versions="0-5", flexible="4+"):
 
 
 class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
+    """Says that a member of a classic group is alive."""
+
     group_id: str = field()
     generation_id: int32 = field()
     member_id: str = field()
@@ -91,11 +108,15 @@ class HeartbeatRequest(Message, api_key=12, versions="0-4", flexible="4+"):
 
 
 class HeartbeatResponse(Message, api_key=12, versions="0-4", flexible="4+"):
+    """Says whether it still belongs to the generation."""
+
     throttle_time_ms: int32 = field("1+")
     error_code: int16 = field()
 
 
 class LeaveGroupRequest(Message, api_key=13, versions="0-5", flexible="4+"):
+    """Takes a member out of its group; from version 3 on, several."""
+
     group_id: str = field()
     member_id: str = field("0-2")
     members: list[MemberIdentity] = field("3+")
@@ -107,6 +128,8 @@ class LeaveGroupRequest(Message, api_key=13, versions="0-5", flexible="4+"):
 
 
 class LeaveGroupResponse(Message, api_key=13, versions="0-5", flexible="4+"):
+    """Says for each member whether it has left."""
+
     throttle_time_ms: int32 = field("1+")
     error_code: int16 = field()
     members: list[MemberResponse] = field("3+")
@@ -118,11 +141,15 @@ class LeaveGroupResponse(Message, api_key=13, versions="0-5", flexible="4+"):
 
 
 class DescribeGroupsRequest(Message, api_key=15, versions="0-6", flexible="5+"):
+    """Asks for state and members of classic groups."""
+
     groups: list[str] = field()
     include_authorized_operations: bool = field("3+")
 
 
 class DescribeGroupsResponse(Message, api_key=15, versions="0-6", flexible="5+"):
+    """Answers with them, their metadata and assignments still as opaque bytes."""
+
     throttle_time_ms: int32 = field("1+")
     groups: list[DescribedGroup] = field()
 
@@ -146,11 +173,15 @@ class DescribeGroupsResponse(Message, api_key=15, versions="0-6", flexible="5+")
 
 
 class ListGroupsRequest(Message, api_key=16, versions="0-5", flexible="3+"):
+    """Asks which groups a broker looks after, by state and type if wanted."""
+
     states_filter: list[str] = field("4+")
     types_filter: list[str] = field("5+")
 
 
 class ListGroupsResponse(Message, api_key=16, versions="0-5", flexible="3+"):
+    """Lists them."""
+
     throttle_time_ms: int32 = field("1+")
     error_code: int16 = field()
     groups: list[ListedGroup] = field()
@@ -163,10 +194,14 @@ class ListGroupsResponse(Message, api_key=16, versions="0-5", flexible="3+"):
 
 
 class DeleteGroupsRequest(Message, api_key=42, versions="0-2", flexible="2+"):
+    """Asks to delete groups that have no members, with their offsets."""
+
     groups_names: list[str] = field()
 
 
 class DeleteGroupsResponse(Message, api_key=42, versions="0-2", flexible="2+"):
+    """Says for each group whether it was done."""
+
     throttle_time_ms: int32 = field()
     results: list[DeletableGroupResult] = field()
 

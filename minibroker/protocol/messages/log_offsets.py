@@ -1,4 +1,7 @@
-""""""
+"""Requests about the offsets of a log: which there are, where an epoch ended, and deleting up to one.
+
+Offsets that groups have committed are in `offsets.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class ListOffsetsRequest(Message, api_key=2, versions="0-11", flexible="6+"):
+    """Asks for the offset at a timestamp; negative timestamps stand for earliest, latest and the like."""
+
     replica_id: int32 = field()
     isolation_level: int8 = field("2+")
     topics: list[ListOffsetsTopic] = field()
@@ -23,6 +28,8 @@ class ListOffsetsRequest(Message, api_key=2, versions="0-11", flexible="6+"):
 
 
 class ListOffsetsResponse(Message, api_key=2, versions="0-11", flexible="6+"):
+    """Answers with the first offset at or after each timestamp. Version 0 answered with a list."""
+
     throttle_time_ms: int32 = field("2+")
     topics: list[ListOffsetsTopicResponse] = field()
 
@@ -40,6 +47,8 @@ class ListOffsetsResponse(Message, api_key=2, versions="0-11", flexible="6+"):
 
 
 class OffsetForLeaderEpochRequest(Message, api_key=23, versions="0-4", flexible="4+"):
+    """Asks where the log of a leader epoch ended, to find where two logs part (KIP-101)."""
+
     replica_id: int32 = field("3+", default=-2)
     topics: list[OffsetForLeaderTopic] = field()
 
@@ -54,6 +63,8 @@ class OffsetForLeaderEpochRequest(Message, api_key=23, versions="0-4", flexible=
 
 
 class OffsetForLeaderEpochResponse(Message, api_key=23, versions="0-4", flexible="4+"):
+    """Answers with the largest epoch not above the asked one, and the offset after its last record."""
+
     throttle_time_ms: int32 = field("2+")
     topics: list[OffsetForLeaderTopicResult] = field()
 
@@ -69,6 +80,8 @@ class OffsetForLeaderEpochResponse(Message, api_key=23, versions="0-4", flexible
 
 
 class DeleteRecordsRequest(Message, api_key=21, versions="0-2", flexible="2+"):
+    """Asks to delete all records below an offset; -1 is the high watermark."""
+
     topics: list[DeleteRecordsTopic] = field()
     timeout_ms: int32 = field()
 
@@ -82,6 +95,8 @@ class DeleteRecordsRequest(Message, api_key=21, versions="0-2", flexible="2+"):
 
 
 class DeleteRecordsResponse(Message, api_key=21, versions="0-2", flexible="2+"):
+    """Says at which offset each log begins now."""
+
     throttle_time_ms: int32 = field()
     topics: list[DeleteRecordsTopicResult] = field()
 

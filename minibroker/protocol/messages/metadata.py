@@ -1,4 +1,7 @@
-""""""
+"""What clients ask first: which brokers and topics there are, and who leads each partition.
+
+Facts about the cluster itself are in `cluster.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int16, int
 
 
 class MetadataRequest(Message, api_key=3, versions="0-13", flexible="9+"):
+    """Asks for brokers and topics; all topics if `topics` is null, or empty in version 0."""
+
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
     allow_auto_topic_creation: bool = field("4+", default=True)
     include_cluster_authorized_operations: bool = field("8-10")
@@ -17,6 +22,8 @@ class MetadataRequest(Message, api_key=3, versions="0-13", flexible="9+"):
 
 
 class MetadataResponse(Message, api_key=3, versions="0-13", flexible="9+"):
+    """Lists brokers, and for topics their partitions with leaders and replicas."""
+
     throttle_time_ms: int32 = field("3+")
     brokers: list[MetadataResponseBroker] = field()
     cluster_id: str | None = field("2+", default=None)
@@ -50,6 +57,8 @@ class MetadataResponse(Message, api_key=3, versions="0-13", flexible="9+"):
 
 
 class DescribeTopicPartitionsRequest(Message, api_key=75, versions="0", flexible="0+"):
+    """Asks for partitions of topics, page by page (KIP-966)."""
+
     topics: list[TopicRequest] = field()
     response_partition_limit: int32 = field(default=2000)
     cursor: Cursor | None = field(default=None)
@@ -63,6 +72,8 @@ class DescribeTopicPartitionsRequest(Message, api_key=75, versions="0", flexible
 
 
 class DescribeTopicPartitionsResponse(Message, api_key=75, versions="0", flexible="0+"):
+    """Answers with one page, and with the cursor of the next unless it was the last."""
+
     throttle_time_ms: int32 = field()
     topics: list[DescribeTopicPartitionsResponseTopic] = field()
     next_cursor: Cursor | None = field(default=None)

@@ -1,4 +1,7 @@
-""""""
+"""The records of the topic `__cluster_metadata`; together they are the cluster's state.
+
+`api_key` is the number of a record's type. Control records of the quorum are in `control_records.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, float64, i
 
 
 class RegisterBrokerRecord(Message, api_key=0, versions="0-4", flexible="0+"):
+    """A broker has registered: its incarnation, listeners, features and log directories."""
+
     broker_id: int32 = field()
     is_migrating_zk_broker: bool = field("2+")
     incarnation_id: Uuid = field()
@@ -31,21 +36,29 @@ class RegisterBrokerRecord(Message, api_key=0, versions="0-4", flexible="0+"):
 
 
 class UnregisterBrokerRecord(Message, api_key=1, versions="0", flexible="0+"):
+    """A broker is forgotten."""
+
     broker_id: int32 = field()
     broker_epoch: int64 = field()
 
 
 class FenceBrokerRecord(Message, api_key=7, versions="0", flexible="0+"):
+    """A broker is fenced. Replaced by BrokerRegistrationChangeRecord."""
+
     id: int32 = field()
     epoch: int64 = field()
 
 
 class UnfenceBrokerRecord(Message, api_key=8, versions="0", flexible="0+"):
+    """A broker is no longer fenced. Replaced by BrokerRegistrationChangeRecord."""
+
     id: int32 = field()
     epoch: int64 = field()
 
 
 class BrokerRegistrationChangeRecord(Message, api_key=17, versions="0-3", flexible="0+"):
+    """A registered broker is fenced, unfenced, or shuts down."""
+
     broker_id: int32 = field()
     broker_epoch: int64 = field()
     fenced: int8 = field(tag=0)
@@ -55,6 +68,8 @@ class BrokerRegistrationChangeRecord(Message, api_key=17, versions="0-3", flexib
 
 
 class RegisterControllerRecord(Message, api_key=27, versions="0", flexible="0+"):
+    """A controller has registered."""
+
     controller_id: int32 = field()
     incarnation_id: Uuid = field()
     zk_migration_ready: bool = field()
@@ -74,15 +89,21 @@ class RegisterControllerRecord(Message, api_key=27, versions="0", flexible="0+")
 
 
 class TopicRecord(Message, api_key=2, versions="0", flexible="0+"):
+    """A topic has come into being."""
+
     name: str = field()
     topic_id: Uuid = field()
 
 
 class RemoveTopicRecord(Message, api_key=9, versions="0", flexible="0+"):
+    """A topic is gone, with its partitions and configs."""
+
     topic_id: Uuid = field()
 
 
 class PartitionRecord(Message, api_key=3, versions="0-2", flexible="0+"):
+    """A partition's whole state."""
+
     partition_id: int32 = field(default=-1)
     topic_id: Uuid = field()
     replicas: list[int32] = field()
@@ -99,6 +120,8 @@ class PartitionRecord(Message, api_key=3, versions="0-2", flexible="0+"):
 
 
 class PartitionChangeRecord(Message, api_key=5, versions="0-2", flexible="0+"):
+    """What has changed in a partition's state; what is absent stays."""
+
     partition_id: int32 = field(default=-1)
     topic_id: Uuid = field()
     isr: list[int32] | None = field(tag=0, default=None)
@@ -113,10 +136,14 @@ class PartitionChangeRecord(Message, api_key=5, versions="0-2", flexible="0+"):
 
 
 class ClearElrRecord(Message, api_key=28, versions="0", flexible="0+"):
+    """The eligible leader replicas of a topic, or of all topics, are forgotten (KIP-966)."""
+
     topic_name: str = field()
 
 
 class ConfigRecord(Message, api_key=4, versions="0", flexible="0+"):
+    """A config is set, or removed if its value is null."""
+
     resource_type: int8 = field()
     resource_name: str = field()
     name: str = field()
@@ -124,17 +151,23 @@ class ConfigRecord(Message, api_key=4, versions="0", flexible="0+"):
 
 
 class FeatureLevelRecord(Message, api_key=12, versions="0", flexible="0+"):
+    """A feature's finalized level."""
+
     name: str = field()
     feature_level: int16 = field()
 
 
 class ProducerIdsRecord(Message, api_key=15, versions="0", flexible="0+"):
+    """Producer ids below this one are given away."""
+
     broker_id: int32 = field()
     broker_epoch: int64 = field(default=-1)
     next_producer_id: int64 = field()
 
 
 class ClientQuotaRecord(Message, api_key=14, versions="0", flexible="0+"):
+    """A quota is set or removed."""
+
     entity: list[EntityData] = field()
     key: str = field()
     value: float64 = field()
@@ -146,6 +179,8 @@ class ClientQuotaRecord(Message, api_key=14, versions="0", flexible="0+"):
 
 
 class UserScramCredentialRecord(Message, api_key=11, versions="0", flexible="0+"):
+    """A user's SCRAM credential."""
+
     name: str = field()
     mechanism: int8 = field()
     salt: bytes = field()
@@ -155,11 +190,15 @@ class UserScramCredentialRecord(Message, api_key=11, versions="0", flexible="0+"
 
 
 class RemoveUserScramCredentialRecord(Message, api_key=22, versions="0", flexible="0+"):
+    """A user's SCRAM credential is gone."""
+
     name: str = field()
     mechanism: int8 = field()
 
 
 class DelegationTokenRecord(Message, api_key=10, versions="0", flexible="0+"):
+    """A delegation token."""
+
     owner: str = field()
     requester: str = field()
     renewers: list[str] = field()
@@ -170,10 +209,14 @@ class DelegationTokenRecord(Message, api_key=10, versions="0", flexible="0+"):
 
 
 class RemoveDelegationTokenRecord(Message, api_key=26, versions="0", flexible="0+"):
+    """A delegation token is gone."""
+
     token_id: str = field()
 
 
 class AccessControlEntryRecord(Message, api_key=18, versions="0", flexible="0+"):
+    """An ACL."""
+
     id: Uuid = field()
     resource_type: int8 = field()
     resource_name: str = field()
@@ -185,24 +228,32 @@ class AccessControlEntryRecord(Message, api_key=18, versions="0", flexible="0+")
 
 
 class RemoveAccessControlEntryRecord(Message, api_key=19, versions="0", flexible="0+"):
+    """An ACL is gone."""
+
     id: Uuid = field()
 
 
 class NoOpRecord(Message, api_key=20, versions="0", flexible="0+"):
-    pass
+    """Nothing; it moves the log on, so that followers see a living leader."""
 
 
 class BeginTransactionRecord(Message, api_key=23, versions="0", flexible="0+"):
+    """What follows holds only once an EndTransactionRecord comes (KIP-868)."""
+
     name: str | None = field(tag=0, default=None)
 
 
 class EndTransactionRecord(Message, api_key=24, versions="0", flexible="0+"):
-    pass
+    """The transaction of records holds."""
 
 
 class AbortTransactionRecord(Message, api_key=25, versions="0", flexible="0+"):
+    """The transaction of records never was."""
+
     reason: str | None = field(tag=0, default=None)
 
 
 class ZkMigrationStateRecord(Message, api_key=21, versions="0", flexible="0+"):
+    """How far a migration from ZooKeeper is."""
+
     zk_migration_state: int8 = field()

@@ -1,4 +1,7 @@
-""""""
+"""The offsets that groups commit.
+
+Those committed inside a transaction come by TxnOffsetCommit, in `transactions.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int16, int
 
 
 class OffsetCommitRequest(Message, api_key=8, versions="0-10", flexible="8+"):
+    """Asks to store how far a group has come."""
+
     group_id: str = field()
     generation_id_or_member_epoch: int32 = field("1+", default=-1)
     member_id: str = field("1+")
@@ -27,6 +32,8 @@ class OffsetCommitRequest(Message, api_key=8, versions="0-10", flexible="8+"):
 
 
 class OffsetCommitResponse(Message, api_key=8, versions="0-10", flexible="8+"):
+    """Says for each partition whether it was stored."""
+
     throttle_time_ms: int32 = field("3+")
     topics: list[OffsetCommitResponseTopic] = field()
 
@@ -41,6 +48,8 @@ class OffsetCommitResponse(Message, api_key=8, versions="0-10", flexible="8+"):
 
 
 class OffsetFetchRequest(Message, api_key=9, versions="0-10", flexible="6+"):
+    """Asks how far a group has come; from version 8 on, several groups. Null topics are all topics."""
+
     group_id: str = field("0-7")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = field("8+")
@@ -63,6 +72,8 @@ class OffsetFetchRequest(Message, api_key=9, versions="0-10", flexible="6+"):
 
 
 class OffsetFetchResponse(Message, api_key=9, versions="0-10", flexible="6+"):
+    """Answers with the stored offsets, -1 where there is none."""
+
     throttle_time_ms: int32 = field("3+")
     topics: list[OffsetFetchResponseTopic] = field("0-7")
     error_code: int16 = field("2-7")
@@ -98,6 +109,8 @@ class OffsetFetchResponse(Message, api_key=9, versions="0-10", flexible="6+"):
 
 
 class OffsetDeleteRequest(Message, api_key=47, versions="0"):
+    """Asks to delete a group's offsets of partitions that it no longer reads."""
+
     group_id: str = field()
     topics: list[OffsetDeleteRequestTopic] = field()
 
@@ -110,6 +123,8 @@ class OffsetDeleteRequest(Message, api_key=47, versions="0"):
 
 
 class OffsetDeleteResponse(Message, api_key=47, versions="0"):
+    """Says for each partition whether it was done."""
+
     error_code: int16 = field()
     throttle_time_ms: int32 = field()
     topics: list[OffsetDeleteResponseTopic] = field()

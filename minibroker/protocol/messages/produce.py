@@ -1,4 +1,7 @@
-""""""
+"""Produce: record batches on their way into logs.
+
+What a batch consists of is in `protocol/records/`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Records, Struct, Uuid, field, i
 
 
 class ProduceRequest(Message, api_key=0, versions="0-13", flexible="9+"):
+    """Asks partition leaders to append batches; with `acks` 0 no response is sent."""
+
     transactional_id: str | None = field("3+", default=None)
     acks: int16 = field()
     timeout_ms: int32 = field()
@@ -22,6 +27,8 @@ class ProduceRequest(Message, api_key=0, versions="0-13", flexible="9+"):
 
 
 class ProduceResponse(Message, api_key=0, versions="0-13", flexible="9+"):
+    """Says for each partition where its batch begins, or why it was refused."""
+
     responses: list[TopicProduceResponse] = field()
     throttle_time_ms: int32 = field("1+")
     node_endpoints: list[NodeEndpoint] = field("10+", tag=0)

@@ -1,4 +1,7 @@
-""""""
+"""Quotas of clients: limits for a user, a client id, an address, or a default (KIP-546).
+
+Other configs are in `configs.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, field, float64, int8, i
 
 
 class DescribeClientQuotasRequest(Message, api_key=48, versions="0-1", flexible="1+"):
+    """Asks for the quotas of entities that match all components."""
+
     components: list[ComponentData] = field()
     strict: bool = field()
 
@@ -16,6 +21,8 @@ class DescribeClientQuotasRequest(Message, api_key=48, versions="0-1", flexible=
 
 
 class DescribeClientQuotasResponse(Message, api_key=48, versions="0-1", flexible="1+"):
+    """Lists them."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field()
@@ -35,6 +42,8 @@ class DescribeClientQuotasResponse(Message, api_key=48, versions="0-1", flexible
 
 
 class AlterClientQuotasRequest(Message, api_key=49, versions="0-1", flexible="1+"):
+    """Asks to set or remove quotas of entities."""
+
     entries: list[EntryData] = field()
     validate_only: bool = field()
 
@@ -53,6 +62,8 @@ class AlterClientQuotasRequest(Message, api_key=49, versions="0-1", flexible="1+
 
 
 class AlterClientQuotasResponse(Message, api_key=49, versions="0-1", flexible="1+"):
+    """Says for each entity whether it was done."""
+
     throttle_time_ms: int32 = field()
     entries: list[EntryData] = field()
 

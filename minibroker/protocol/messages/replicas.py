@@ -1,4 +1,7 @@
-""""""
+"""Where replicas lie and which one leads: elections, reassignments, log directories.
+
+The records that come of it are in `metadata_records.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class ElectLeadersRequest(Message, api_key=43, versions="0-2", flexible="2+"):
+    """Asks for the preferred leader, or for one outside the in-sync replicas."""
+
     election_type: int8 = field("1+")
     topic_partitions: list[TopicPartitions] | None = field()
     timeout_ms: int32 = field(default=60000)
@@ -16,6 +21,8 @@ class ElectLeadersRequest(Message, api_key=43, versions="0-2", flexible="2+"):
 
 
 class ElectLeadersResponse(Message, api_key=43, versions="0-2", flexible="2+"):
+    """Says for each partition how its election went."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field("1+")
     replica_election_results: list[ReplicaElectionResult] = field()
@@ -31,6 +38,8 @@ class ElectLeadersResponse(Message, api_key=43, versions="0-2", flexible="2+"):
 
 
 class AlterPartitionReassignmentsRequest(Message, api_key=45, versions="0-1", flexible="0+"):
+    """Asks to move partitions to other replicas; null replicas cancel a move (KIP-455)."""
+
     timeout_ms: int32 = field(default=60000)
     allow_replication_factor_change: bool = field("1+", default=True)
     topics: list[ReassignableTopic] = field()
@@ -45,6 +54,8 @@ class AlterPartitionReassignmentsRequest(Message, api_key=45, versions="0-1", fl
 
 
 class AlterPartitionReassignmentsResponse(Message, api_key=45, versions="0-1", flexible="0+"):
+    """Says for each partition whether the move began or was cancelled."""
+
     throttle_time_ms: int32 = field()
     allow_replication_factor_change: bool = field("1+", default=True)
     error_code: int16 = field()
@@ -62,6 +73,8 @@ class AlterPartitionReassignmentsResponse(Message, api_key=45, versions="0-1", f
 
 
 class ListPartitionReassignmentsRequest(Message, api_key=46, versions="0", flexible="0+"):
+    """Asks for the moves under way, of some partitions or of all."""
+
     timeout_ms: int32 = field(default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(default=None)
 
@@ -71,6 +84,8 @@ class ListPartitionReassignmentsRequest(Message, api_key=46, versions="0", flexi
 
 
 class ListPartitionReassignmentsResponse(Message, api_key=46, versions="0", flexible="0+"):
+    """Lists them, with the replicas that come and go."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field()
@@ -88,6 +103,8 @@ class ListPartitionReassignmentsResponse(Message, api_key=46, versions="0", flex
 
 
 class AlterReplicaLogDirsRequest(Message, api_key=34, versions="0-2", flexible="2+"):
+    """Asks to move replicas to other log directories of the same broker (KIP-113)."""
+
     dirs: list[AlterReplicaLogDir] = field()
 
     class AlterReplicaLogDir(Struct):
@@ -100,6 +117,8 @@ class AlterReplicaLogDirsRequest(Message, api_key=34, versions="0-2", flexible="
 
 
 class AlterReplicaLogDirsResponse(Message, api_key=34, versions="0-2", flexible="2+"):
+    """Says for each partition whether the move was taken on."""
+
     throttle_time_ms: int32 = field()
     results: list[AlterReplicaLogDirTopicResult] = field()
 
@@ -113,6 +132,8 @@ class AlterReplicaLogDirsResponse(Message, api_key=34, versions="0-2", flexible=
 
 
 class DescribeLogDirsRequest(Message, api_key=35, versions="0-5", flexible="2+"):
+    """Asks how large the logs in each log directory are."""
+
     topics: list[DescribableLogDirTopic] | None = field()
 
     class DescribableLogDirTopic(Struct):
@@ -121,6 +142,8 @@ class DescribeLogDirsRequest(Message, api_key=35, versions="0-5", flexible="2+")
 
 
 class DescribeLogDirsResponse(Message, api_key=35, versions="0-5", flexible="2+"):
+    """Lists directories with sizes, space and the partitions in them."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field("3+")
     results: list[DescribeLogDirsResult] = field()

@@ -1,4 +1,7 @@
-""""""
+"""Authentication (SASL, SCRAM credentials) and authorization (ACLs).
+
+Delegation tokens are in `delegation_tokens.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,27 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class SaslHandshakeRequest(Message, api_key=17, versions="0-1"):
+    """Asks to authenticate by a SASL mechanism."""
+
     mechanism: str = field()
 
 
 class SaslHandshakeResponse(Message, api_key=17, versions="0-1"):
+    """Says whether the mechanism is enabled, and which ones are."""
+
     error_code: int16 = field()
     mechanisms: list[str] = field()
 
 
 class SaslAuthenticateRequest(Message, api_key=36, versions="0-2", flexible="2+"):
+    """Carries a client's next SASL token (after a version 1 handshake)."""
+
     auth_bytes: bytes = field()
 
 
 class SaslAuthenticateResponse(Message, api_key=36, versions="0-2", flexible="2+"):
+    """Carries the broker's next token, and how long the session lasts."""
+
     error_code: int16 = field()
     error_message: str | None = field()
     auth_bytes: bytes = field()
@@ -26,6 +37,8 @@ class SaslAuthenticateResponse(Message, api_key=36, versions="0-2", flexible="2+
 
 
 class DescribeUserScramCredentialsRequest(Message, api_key=50, versions="0", flexible="0+"):
+    """Asks which SCRAM credentials users have (KIP-554)."""
+
     users: list[UserName] | None = field()
 
     class UserName(Struct):
@@ -33,6 +46,8 @@ class DescribeUserScramCredentialsRequest(Message, api_key=50, versions="0", fle
 
 
 class DescribeUserScramCredentialsResponse(Message, api_key=50, versions="0", flexible="0+"):
+    """Lists mechanisms and iteration counts, never secrets."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field()
@@ -50,6 +65,8 @@ class DescribeUserScramCredentialsResponse(Message, api_key=50, versions="0", fl
 
 
 class AlterUserScramCredentialsRequest(Message, api_key=51, versions="0", flexible="0+"):
+    """Asks to set or delete SCRAM credentials of users."""
+
     deletions: list[ScramCredentialDeletion] = field()
     upsertions: list[ScramCredentialUpsertion] = field()
 
@@ -66,6 +83,8 @@ class AlterUserScramCredentialsRequest(Message, api_key=51, versions="0", flexib
 
 
 class AlterUserScramCredentialsResponse(Message, api_key=51, versions="0", flexible="0+"):
+    """Says for each user whether it was done."""
+
     throttle_time_ms: int32 = field()
     results: list[AlterUserScramCredentialsResult] = field()
 
@@ -76,6 +95,8 @@ class AlterUserScramCredentialsResponse(Message, api_key=51, versions="0", flexi
 
 
 class DescribeAclsRequest(Message, api_key=29, versions="0-3", flexible="2+"):
+    """Asks for the ACLs that match a filter."""
+
     resource_type_filter: int8 = field()
     resource_name_filter: str | None = field()
     pattern_type_filter: int8 = field("1+", default=3)
@@ -86,6 +107,8 @@ class DescribeAclsRequest(Message, api_key=29, versions="0-3", flexible="2+"):
 
 
 class DescribeAclsResponse(Message, api_key=29, versions="0-3", flexible="2+"):
+    """Lists them by resource."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field()
@@ -105,6 +128,8 @@ class DescribeAclsResponse(Message, api_key=29, versions="0-3", flexible="2+"):
 
 
 class CreateAclsRequest(Message, api_key=30, versions="0-3", flexible="2+"):
+    """Asks to add ACLs."""
+
     creations: list[AclCreation] = field()
 
     class AclCreation(Struct):
@@ -118,6 +143,8 @@ class CreateAclsRequest(Message, api_key=30, versions="0-3", flexible="2+"):
 
 
 class CreateAclsResponse(Message, api_key=30, versions="0-3", flexible="2+"):
+    """Says for each whether it was added, in the order of the request."""
+
     throttle_time_ms: int32 = field()
     results: list[AclCreationResult] = field()
 
@@ -127,6 +154,8 @@ class CreateAclsResponse(Message, api_key=30, versions="0-3", flexible="2+"):
 
 
 class DeleteAclsRequest(Message, api_key=31, versions="0-3", flexible="2+"):
+    """Asks to delete all ACLs that match filters."""
+
     filters: list[DeleteAclsFilter] = field()
 
     class DeleteAclsFilter(Struct):
@@ -140,6 +169,8 @@ class DeleteAclsRequest(Message, api_key=31, versions="0-3", flexible="2+"):
 
 
 class DeleteAclsResponse(Message, api_key=31, versions="0-3", flexible="2+"):
+    """Lists for each filter what was deleted."""
+
     throttle_time_ms: int32 = field()
     filter_results: list[DeleteAclsFilterResult] = field()
 

@@ -1,4 +1,7 @@
-""""""
+"""Fetching and acknowledging as a member of a share group (KIP-932).
+
+The group itself is in `share_groups.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, RecordsOrRegion, Struct, Uuid, 
 
 
 class ShareFetchRequest(Message, api_key=78, versions="0-2", flexible="0+"):
+    """Acquires records of share partitions, and may acknowledge earlier ones on the way."""
+
     group_id: str | None = field(default=None)
     member_id: str | None = field()
     share_session_epoch: int32 = field()
@@ -39,6 +44,8 @@ class ShareFetchRequest(Message, api_key=78, versions="0-2", flexible="0+"):
 
 
 class ShareFetchResponse(Message, api_key=78, versions="0-2", flexible="0+"):
+    """Answers with batches, and with the ranges of offsets acquired from them."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field(default=None)
@@ -77,6 +84,8 @@ class ShareFetchResponse(Message, api_key=78, versions="0-2", flexible="0+"):
 
 
 class ShareAcknowledgeRequest(Message, api_key=79, versions="0-2", flexible="0+"):
+    """Says what became of acquired records: accepted, released, rejected or still in work."""
+
     group_id: str | None = field(default=None)
     member_id: str | None = field()
     share_session_epoch: int32 = field()
@@ -98,6 +107,8 @@ class ShareAcknowledgeRequest(Message, api_key=79, versions="0-2", flexible="0+"
 
 
 class ShareAcknowledgeResponse(Message, api_key=79, versions="0-2", flexible="0+"):
+    """Says for each partition whether that was taken."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field(default=None)

@@ -1,4 +1,7 @@
-""""""
+"""Keys and values that share groups leave in the topic `__consumer_offsets`.
+
+What goes before each is said in `group_records.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,28 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int3
 
 
 class ShareGroupMetadataKey(Message, api_key=11, versions="0"):
+    """A share group."""
+
     group_id: str = field()
 
 
 class ShareGroupMetadataValue(Message, api_key=11, versions="0", flexible="0+"):
+    """Its epoch."""
+
     epoch: int32 = field()
     metadata_hash: int64 = field()
 
 
 class ShareGroupMemberMetadataKey(Message, api_key=10, versions="0"):
+    """A member of a share group."""
+
     group_id: str = field()
     member_id: str = field()
 
 
 class ShareGroupMemberMetadataValue(Message, api_key=10, versions="0", flexible="0+"):
+    """Its subscription and where it is."""
+
     rack_id: str | None = field()
     client_id: str = field()
     client_host: str = field()
@@ -27,20 +38,28 @@ class ShareGroupMemberMetadataValue(Message, api_key=10, versions="0", flexible=
 
 
 class ShareGroupTargetAssignmentMetadataKey(Message, api_key=12, versions="0"):
+    """A share group's target assignment."""
+
     group_id: str = field()
 
 
 class ShareGroupTargetAssignmentMetadataValue(Message, api_key=12, versions="0", flexible="0+"):
+    """The epoch it was made in."""
+
     assignment_epoch: int32 = field()
     assignment_timestamp: int64 = field(tag=0)
 
 
 class ShareGroupTargetAssignmentMemberKey(Message, api_key=13, versions="0"):
+    """A member in the target assignment."""
+
     group_id: str = field()
     member_id: str = field()
 
 
 class ShareGroupTargetAssignmentMemberValue(Message, api_key=13, versions="0", flexible="0+"):
+    """The partitions it shall have."""
+
     topic_partitions: list[TopicPartition] = field()
 
     class TopicPartition(Struct):
@@ -49,11 +68,15 @@ class ShareGroupTargetAssignmentMemberValue(Message, api_key=13, versions="0", f
 
 
 class ShareGroupCurrentMemberAssignmentKey(Message, api_key=14, versions="0"):
+    """A member in the current assignment."""
+
     group_id: str = field()
     member_id: str = field()
 
 
 class ShareGroupCurrentMemberAssignmentValue(Message, api_key=14, versions="0", flexible="0+"):
+    """The partitions it has."""
+
     member_epoch: int32 = field()
     previous_member_epoch: int32 = field()
     state: int8 = field()
@@ -65,10 +88,14 @@ class ShareGroupCurrentMemberAssignmentValue(Message, api_key=14, versions="0", 
 
 
 class ShareGroupStatePartitionMetadataKey(Message, api_key=15, versions="0"):
+    """A share group's partitions."""
+
     group_id: str = field()
 
 
 class ShareGroupStatePartitionMetadataValue(Message, api_key=15, versions="0", flexible="0+"):
+    """Those whose state is begun, being begun, or being deleted."""
+
     initializing_topics: list[TopicPartitionsInfo] = field()
     initialized_topics: list[TopicPartitionsInfo] = field()
     deleting_topics: list[TopicInfo] = field()

@@ -1,4 +1,7 @@
-""""""
+"""Share groups: members, description and offsets (KIP-932).
+
+Their fetches are in `share_fetch.py`, the state that brokers keep for them in `share_state.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int16, int
 
 
 class ShareGroupHeartbeatRequest(Message, api_key=76, versions="0-1", flexible="0+"):
+    """Joins, stays in and leaves a share group."""
+
     group_id: str = field()
     member_id: str = field()
     member_epoch: int32 = field()
@@ -14,6 +19,8 @@ class ShareGroupHeartbeatRequest(Message, api_key=76, versions="0-1", flexible="
 
 
 class ShareGroupHeartbeatResponse(Message, api_key=76, versions="0-1", flexible="0+"):
+    """Answers with the member's epoch and, if it has changed, its assignment."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field(default=None)
@@ -31,11 +38,15 @@ class ShareGroupHeartbeatResponse(Message, api_key=76, versions="0-1", flexible=
 
 
 class ShareGroupDescribeRequest(Message, api_key=77, versions="0-1", flexible="0+"):
+    """Asks for state and members of share groups."""
+
     group_ids: list[str] = field()
     include_authorized_operations: bool = field()
 
 
 class ShareGroupDescribeResponse(Message, api_key=77, versions="0-1", flexible="0+"):
+    """Answers with them."""
+
     throttle_time_ms: int32 = field()
     groups: list[DescribedGroup] = field()
 
@@ -69,6 +80,8 @@ class ShareGroupDescribeResponse(Message, api_key=77, versions="0-1", flexible="
 
 
 class DescribeShareGroupOffsetsRequest(Message, api_key=90, versions="0-1", flexible="0+"):
+    """Asks where share groups begin to read; null topics are all topics."""
+
     groups: list[DescribeShareGroupOffsetsRequestGroup] = field()
 
     class DescribeShareGroupOffsetsRequestGroup(Struct):
@@ -81,6 +94,8 @@ class DescribeShareGroupOffsetsRequest(Message, api_key=90, versions="0-1", flex
 
 
 class DescribeShareGroupOffsetsResponse(Message, api_key=90, versions="0-1", flexible="0+"):
+    """Answers with the start offset of each partition."""
+
     throttle_time_ms: int32 = field()
     groups: list[DescribeShareGroupOffsetsResponseGroup] = field()
 
@@ -105,6 +120,8 @@ class DescribeShareGroupOffsetsResponse(Message, api_key=90, versions="0-1", fle
 
 
 class AlterShareGroupOffsetsRequest(Message, api_key=91, versions="0", flexible="0+"):
+    """Asks to move the offsets where a share group begins to read."""
+
     group_id: str = field()
     topics: list[AlterShareGroupOffsetsRequestTopic] = field()
 
@@ -118,6 +135,8 @@ class AlterShareGroupOffsetsRequest(Message, api_key=91, versions="0", flexible=
 
 
 class AlterShareGroupOffsetsResponse(Message, api_key=91, versions="0", flexible="0+"):
+    """Says for each partition whether it was done."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field(default=None)
@@ -135,6 +154,8 @@ class AlterShareGroupOffsetsResponse(Message, api_key=91, versions="0", flexible
 
 
 class DeleteShareGroupOffsetsRequest(Message, api_key=92, versions="0", flexible="0+"):
+    """Asks to delete a share group's offsets of topics."""
+
     group_id: str = field()
     topics: list[DeleteShareGroupOffsetsRequestTopic] = field()
 
@@ -143,6 +164,8 @@ class DeleteShareGroupOffsetsRequest(Message, api_key=92, versions="0", flexible
 
 
 class DeleteShareGroupOffsetsResponse(Message, api_key=92, versions="0", flexible="0+"):
+    """Says for each topic whether it was done."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field(default=None)

@@ -1,4 +1,7 @@
-""""""
+"""What a share group's coordinator tells the keeper of the delivery state of partitions (KIP-932).
+
+Clients never send these; the group itself is in `share_groups.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int1
 
 
 class InitializeShareGroupStateRequest(Message, api_key=83, versions="0", flexible="0+"):
+    """Asks to begin the state of share partitions at an offset."""
+
     group_id: str = field()
     topics: list[InitializeStateData] = field()
 
@@ -20,6 +25,8 @@ class InitializeShareGroupStateRequest(Message, api_key=83, versions="0", flexib
 
 
 class InitializeShareGroupStateResponse(Message, api_key=83, versions="0", flexible="0+"):
+    """Says for each partition whether it was done."""
+
     results: list[InitializeStateResult] = field()
 
     class InitializeStateResult(Struct):
@@ -33,6 +40,8 @@ class InitializeShareGroupStateResponse(Message, api_key=83, versions="0", flexi
 
 
 class ReadShareGroupStateRequest(Message, api_key=84, versions="0", flexible="0+"):
+    """Asks for the state of share partitions."""
+
     group_id: str = field()
     topics: list[ReadStateData] = field()
 
@@ -46,6 +55,8 @@ class ReadShareGroupStateRequest(Message, api_key=84, versions="0", flexible="0+
 
 
 class ReadShareGroupStateResponse(Message, api_key=84, versions="0", flexible="0+"):
+    """Answers with it, in batches of offsets with the same delivery state."""
+
     results: list[ReadStateResult] = field()
 
     class ReadStateResult(Struct):
@@ -68,6 +79,8 @@ class ReadShareGroupStateResponse(Message, api_key=84, versions="0", flexible="0
 
 
 class WriteShareGroupStateRequest(Message, api_key=85, versions="0-1", flexible="0+"):
+    """Brings new state of share partitions."""
+
     group_id: str = field()
     topics: list[WriteStateData] = field()
 
@@ -91,6 +104,8 @@ class WriteShareGroupStateRequest(Message, api_key=85, versions="0-1", flexible=
 
 
 class WriteShareGroupStateResponse(Message, api_key=85, versions="0-1", flexible="0+"):
+    """Says for each partition whether it was written."""
+
     results: list[WriteStateResult] = field()
 
     class WriteStateResult(Struct):
@@ -104,6 +119,8 @@ class WriteShareGroupStateResponse(Message, api_key=85, versions="0-1", flexible
 
 
 class DeleteShareGroupStateRequest(Message, api_key=86, versions="0", flexible="0+"):
+    """Asks to delete the state of share partitions."""
+
     group_id: str = field()
     topics: list[DeleteStateData] = field()
 
@@ -116,6 +133,8 @@ class DeleteShareGroupStateRequest(Message, api_key=86, versions="0", flexible="
 
 
 class DeleteShareGroupStateResponse(Message, api_key=86, versions="0", flexible="0+"):
+    """Says for each partition whether it was done."""
+
     results: list[DeleteStateResult] = field()
 
     class DeleteStateResult(Struct):
@@ -129,6 +148,8 @@ class DeleteShareGroupStateResponse(Message, api_key=86, versions="0", flexible=
 
 
 class ReadShareGroupStateSummaryRequest(Message, api_key=87, versions="0-1", flexible="0+"):
+    """Asks only where share partitions begin."""
+
     group_id: str = field()
     topics: list[ReadStateSummaryData] = field()
 
@@ -142,6 +163,8 @@ class ReadShareGroupStateSummaryRequest(Message, api_key=87, versions="0-1", fle
 
 
 class ReadShareGroupStateSummaryResponse(Message, api_key=87, versions="0-1", flexible="0+"):
+    """Answers with epochs and start offsets."""
+
     results: list[ReadStateSummaryResult] = field()
 
     class ReadStateSummaryResult(Struct):

@@ -1,4 +1,7 @@
-""""""
+"""Keys and values that streams groups leave in the topic `__consumer_offsets`.
+
+What goes before each is said in `group_records.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class StreamsGroupMetadataKey(Message, api_key=17, versions="0"):
+    """A streams group."""
+
     group_id: str = field()
 
 
 class StreamsGroupMetadataValue(Message, api_key=17, versions="0", flexible="0+"):
+    """Its epoch and the metadata it was made of."""
+
     epoch: int32 = field()
     metadata_hash: int64 = field()
     validated_topology_epoch: int32 = field(tag=0, default=-1)
@@ -21,11 +28,15 @@ class StreamsGroupMetadataValue(Message, api_key=17, versions="0", flexible="0+"
 
 
 class StreamsGroupMemberMetadataKey(Message, api_key=19, versions="0"):
+    """A member of a streams group."""
+
     group_id: str = field()
     member_id: str = field()
 
 
 class StreamsGroupMemberMetadataValue(Message, api_key=19, versions="0", flexible="0+"):
+    """Its process, its tags and how to reach its state stores."""
+
     instance_id: str | None = field()
     rack_id: str | None = field()
     client_id: str = field()
@@ -46,20 +57,28 @@ class StreamsGroupMemberMetadataValue(Message, api_key=19, versions="0", flexibl
 
 
 class StreamsGroupTargetAssignmentMetadataKey(Message, api_key=20, versions="0"):
+    """A streams group's target assignment."""
+
     group_id: str = field()
 
 
 class StreamsGroupTargetAssignmentMetadataValue(Message, api_key=20, versions="0", flexible="0+"):
+    """The epoch it was made in."""
+
     assignment_epoch: int32 = field()
     assignment_timestamp: int64 = field(tag=0)
 
 
 class StreamsGroupTargetAssignmentMemberKey(Message, api_key=21, versions="0"):
+    """A member in the target assignment."""
+
     group_id: str = field()
     member_id: str = field()
 
 
 class StreamsGroupTargetAssignmentMemberValue(Message, api_key=21, versions="0", flexible="0+"):
+    """The tasks it shall have."""
+
     active_tasks: list[TaskIds] = field()
     standby_tasks: list[TaskIds] = field()
     warmup_tasks: list[TaskIds] = field()
@@ -70,11 +89,15 @@ class StreamsGroupTargetAssignmentMemberValue(Message, api_key=21, versions="0",
 
 
 class StreamsGroupCurrentMemberAssignmentKey(Message, api_key=22, versions="0"):
+    """A member in the current assignment."""
+
     group_id: str = field()
     member_id: str = field()
 
 
 class StreamsGroupCurrentMemberAssignmentValue(Message, api_key=22, versions="0", flexible="0+"):
+    """The tasks it has, and those it has to give up first."""
+
     member_epoch: int32 = field()
     previous_member_epoch: int32 = field()
     state: int8 = field()
@@ -92,10 +115,14 @@ class StreamsGroupCurrentMemberAssignmentValue(Message, api_key=22, versions="0"
 
 
 class StreamsGroupTopologyKey(Message, api_key=23, versions="0"):
+    """A streams group's topology."""
+
     group_id: str = field()
 
 
 class StreamsGroupTopologyValue(Message, api_key=23, versions="0", flexible="0+"):
+    """Its subtopologies, with the topics they read, repartition and log to."""
+
     epoch: int32 = field()
     subtopologies: list[Subtopology] = field()
 

@@ -1,4 +1,7 @@
-""""""
+"""Groups of Kafka Streams applications whose tasks the broker assigns (KIP-1071).
+
+The records behind them are in `streams_group_records.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class StreamsGroupHeartbeatRequest(Message, api_key=88, versions="0", flexible="0+"):
+    """Joins, stays in and leaves a group; brings the topology when joining."""
+
     group_id: str = field()
     member_id: str = field()
     member_epoch: int32 = field()
@@ -67,6 +72,8 @@ class StreamsGroupHeartbeatRequest(Message, api_key=88, versions="0", flexible="
 
 
 class StreamsGroupHeartbeatResponse(Message, api_key=88, versions="0", flexible="0+"):
+    """Answers with the member's epoch and, if they have changed, its tasks."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     error_message: str | None = field(default=None)
@@ -105,11 +112,15 @@ class StreamsGroupHeartbeatResponse(Message, api_key=88, versions="0", flexible=
 
 
 class StreamsGroupDescribeRequest(Message, api_key=89, versions="0", flexible="0+"):
+    """Asks for state, topology and members of streams groups."""
+
     group_ids: list[str] = field()
     include_authorized_operations: bool = field()
 
 
 class StreamsGroupDescribeResponse(Message, api_key=89, versions="0", flexible="0+"):
+    """Answers with them."""
+
     throttle_time_ms: int32 = field()
     groups: list[DescribedGroup] = field()
 

@@ -1,4 +1,7 @@
-""""""
+"""Metrics that clients send to brokers (KIP-714).
+
+Which metrics are wanted is a config of the resource "client metrics", see `configs.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ from minibroker.protocol.declare import Message, Uuid, field, int8, int16, int32
 
 
 class GetTelemetrySubscriptionsRequest(Message, api_key=71, versions="0", flexible="0+"):
+    """Asks which metrics the broker wants of a client."""
+
     client_instance_id: Uuid = field()
 
 
 class GetTelemetrySubscriptionsResponse(Message, api_key=71, versions="0", flexible="0+"):
+    """Names them, how often, how compressed, and the client's instance id."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     client_instance_id: Uuid = field()
@@ -22,6 +29,8 @@ class GetTelemetrySubscriptionsResponse(Message, api_key=71, versions="0", flexi
 
 
 class PushTelemetryRequest(Message, api_key=72, versions="0", flexible="0+"):
+    """Brings metrics, as compressed OTLP."""
+
     client_instance_id: Uuid = field()
     subscription_id: int32 = field()
     terminating: bool = field()
@@ -30,5 +39,7 @@ class PushTelemetryRequest(Message, api_key=72, versions="0", flexible="0+"):
 
 
 class PushTelemetryResponse(Message, api_key=72, versions="0", flexible="0+"):
+    """Says whether they were taken."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()

@@ -1,4 +1,7 @@
-""""""
+"""Topics come, grow and go.
+
+Their configs are in `configs.py`, where their replicas lie is in `replicas.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, Uuid, field, int8, int1
 
 
 class CreateTopicsRequest(Message, api_key=19, versions="0-7", flexible="5+"):
+    """Asks for topics by partition count and replication factor, or by explicit assignments."""
+
     topics: list[CreatableTopic] = field()
     timeout_ms: int32 = field(default=60000)
     validate_only: bool = field("1+")
@@ -27,6 +32,8 @@ class CreateTopicsRequest(Message, api_key=19, versions="0-7", flexible="5+"):
 
 
 class CreateTopicsResponse(Message, api_key=19, versions="0-7", flexible="5+"):
+    """Says for each topic whether it was created, and from version 5 on with what."""
+
     throttle_time_ms: int32 = field("2+")
     topics: list[CreatableTopicResult] = field()
 
@@ -49,6 +56,8 @@ class CreateTopicsResponse(Message, api_key=19, versions="0-7", flexible="5+"):
 
 
 class DeleteTopicsRequest(Message, api_key=20, versions="0-6", flexible="4+"):
+    """Asks to delete topics, by name or (from version 6 on) by id."""
+
     topics: list[DeleteTopicState] = field("6+")
     topic_names: list[str] = field("0-5")
     timeout_ms: int32 = field()
@@ -59,6 +68,8 @@ class DeleteTopicsRequest(Message, api_key=20, versions="0-6", flexible="4+"):
 
 
 class DeleteTopicsResponse(Message, api_key=20, versions="0-6", flexible="4+"):
+    """Says for each topic whether it was deleted."""
+
     throttle_time_ms: int32 = field("1+")
     responses: list[DeletableTopicResult] = field()
 
@@ -70,6 +81,8 @@ class DeleteTopicsResponse(Message, api_key=20, versions="0-6", flexible="4+"):
 
 
 class CreatePartitionsRequest(Message, api_key=37, versions="0-3", flexible="2+"):
+    """Asks to raise the partition count of topics."""
+
     topics: list[CreatePartitionsTopic] = field()
     timeout_ms: int32 = field()
     validate_only: bool = field()
@@ -84,6 +97,8 @@ class CreatePartitionsRequest(Message, api_key=37, versions="0-3", flexible="2+"
 
 
 class CreatePartitionsResponse(Message, api_key=37, versions="0-3", flexible="2+"):
+    """Says for each topic whether it was done."""
+
     throttle_time_ms: int32 = field()
     results: list[CreatePartitionsTopicResult] = field()
 

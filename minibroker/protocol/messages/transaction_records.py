@@ -1,4 +1,7 @@
-""""""
+"""Keys and values of the topic `__transaction_state`: the last state of every transactional id.
+
+An int16 goes before each: the type before a key, which is `api_key` here, and the version before a value.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class TransactionLogKey(Message, api_key=0, versions="0"):
+    """A transactional id."""
+
     transactional_id: str = field()
 
 
 class TransactionLogValue(Message, api_key=0, versions="0-1", flexible="1+"):
+    """The state of its transaction, and the producer id and epoch it has."""
+
     producer_id: int64 = field()
     previous_producer_id: int64 = field("1+", tag=0, default=-1)
     next_producer_id: int64 = field("1+", tag=1, default=-1)

@@ -1,4 +1,7 @@
-""""""
+"""Producer ids and transactions, from a producer's side, between coordinators and brokers, and for tools.
+
+The records behind them are in `transaction_records.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from minibroker.protocol.declare import Message, Struct, field, int8, int16, int
 
 
 class InitProducerIdRequest(Message, api_key=22, versions="0-5", flexible="2+"):
+    """Asks for a producer id and epoch, and ends what an older owner of the transactional id began."""
+
     transactional_id: str | None = field()
     transaction_timeout_ms: int32 = field()
     producer_id: int64 = field("3+", default=-1)
@@ -13,6 +18,8 @@ class InitProducerIdRequest(Message, api_key=22, versions="0-5", flexible="2+"):
 
 
 class InitProducerIdResponse(Message, api_key=22, versions="0-5", flexible="2+"):
+    """Answers with them."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     producer_id: int64 = field(default=-1)
@@ -20,6 +27,8 @@ class InitProducerIdResponse(Message, api_key=22, versions="0-5", flexible="2+")
 
 
 class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3+"):
+    """Adds partitions to a transaction; from version 4 on sent by brokers, for several."""
+
     transactions: list[AddPartitionsToTxnTransaction] = field("4+")
     v3_and_below_transactional_id: str = field("0-3")
     v3_and_below_producer_id: int64 = field("0-3")
@@ -39,6 +48,8 @@ class AddPartitionsToTxnRequest(Message, api_key=24, versions="0-5", flexible="3
 
 
 class AddPartitionsToTxnResponse(Message, api_key=24, versions="0-5", flexible="3+"):
+    """Says for each partition whether it was added."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field("4+")
     results_by_transaction: list[AddPartitionsToTxnResult] = field("4+")
@@ -58,6 +69,8 @@ class AddPartitionsToTxnResponse(Message, api_key=24, versions="0-5", flexible="
 
 
 class AddOffsetsToTxnRequest(Message, api_key=25, versions="0-4", flexible="3+"):
+    """Adds the offsets of a group to a transaction."""
+
     transactional_id: str = field()
     producer_id: int64 = field()
     producer_epoch: int16 = field()
@@ -65,11 +78,15 @@ class AddOffsetsToTxnRequest(Message, api_key=25, versions="0-4", flexible="3+")
 
 
 class AddOffsetsToTxnResponse(Message, api_key=25, versions="0-4", flexible="3+"):
+    """Says whether it was done."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
 
 
 class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+"):
+    """Asks to store how far a group has come, valid once the transaction commits."""
+
     transactional_id: str = field()
     group_id: str = field()
     producer_id: int64 = field()
@@ -91,6 +108,8 @@ class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+")
 
 
 class TxnOffsetCommitResponse(Message, api_key=28, versions="0-5", flexible="3+"):
+    """Says for each partition whether it was taken."""
+
     throttle_time_ms: int32 = field()
     topics: list[TxnOffsetCommitResponseTopic] = field()
 
@@ -104,6 +123,8 @@ class TxnOffsetCommitResponse(Message, api_key=28, versions="0-5", flexible="3+"
 
 
 class EndTxnRequest(Message, api_key=26, versions="0-5", flexible="3+"):
+    """Asks to commit or abort a transaction."""
+
     transactional_id: str = field()
     producer_id: int64 = field()
     producer_epoch: int16 = field()
@@ -111,6 +132,8 @@ class EndTxnRequest(Message, api_key=26, versions="0-5", flexible="3+"):
 
 
 class EndTxnResponse(Message, api_key=26, versions="0-5", flexible="3+"):
+    """Says whether it was done; from version 5 on with the producer's next epoch (KIP-890)."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     producer_id: int64 = field("5+", default=-1)
@@ -118,6 +141,8 @@ class EndTxnResponse(Message, api_key=26, versions="0-5", flexible="3+"):
 
 
 class WriteTxnMarkersRequest(Message, api_key=27, versions="0-2", flexible="1+"):
+    """Sent by a coordinator: asks leaders to write the ends of transactions into logs."""
+
     markers: list[WritableTxnMarker] = field()
 
     class WritableTxnMarker(Struct):
@@ -134,6 +159,8 @@ class WriteTxnMarkersRequest(Message, api_key=27, versions="0-2", flexible="1+")
 
 
 class WriteTxnMarkersResponse(Message, api_key=27, versions="0-2", flexible="1+"):
+    """Says for each partition whether its marker was written."""
+
     markers: list[WritableTxnMarkerResult] = field()
 
     class WritableTxnMarkerResult(Struct):
@@ -150,6 +177,8 @@ class WriteTxnMarkersResponse(Message, api_key=27, versions="0-2", flexible="1+"
 
 
 class DescribeProducersRequest(Message, api_key=61, versions="0", flexible="0+"):
+    """Asks which producers a partition's leader knows."""
+
     topics: list[TopicRequest] = field()
 
     class TopicRequest(Struct):
@@ -158,6 +187,8 @@ class DescribeProducersRequest(Message, api_key=61, versions="0", flexible="0+")
 
 
 class DescribeProducersResponse(Message, api_key=61, versions="0", flexible="0+"):
+    """Lists their epochs, sequences and open transactions."""
+
     throttle_time_ms: int32 = field()
     topics: list[TopicResponse] = field()
 
@@ -181,10 +212,14 @@ class DescribeProducersResponse(Message, api_key=61, versions="0", flexible="0+"
 
 
 class DescribeTransactionsRequest(Message, api_key=65, versions="0", flexible="0+"):
+    """Asks for the state of transactional ids."""
+
     transactional_ids: list[str] = field()
 
 
 class DescribeTransactionsResponse(Message, api_key=65, versions="0", flexible="0+"):
+    """Answers with it, and with the partitions taking part."""
+
     throttle_time_ms: int32 = field()
     transaction_states: list[TransactionState] = field()
 
@@ -204,6 +239,8 @@ class DescribeTransactionsResponse(Message, api_key=65, versions="0", flexible="
 
 
 class ListTransactionsRequest(Message, api_key=66, versions="0-2", flexible="0+"):
+    """Asks which transactions a coordinator knows, by state, producer, age or pattern."""
+
     state_filters: list[str] = field()
     producer_id_filters: list[int64] = field()
     duration_filter: int64 = field("1+", default=-1)
@@ -211,6 +248,8 @@ class ListTransactionsRequest(Message, api_key=66, versions="0-2", flexible="0+"
 
 
 class ListTransactionsResponse(Message, api_key=66, versions="0-2", flexible="0+"):
+    """Lists them."""
+
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     unknown_state_filters: list[str] = field()

@@ -1,0 +1,128 @@
+"""Every message that minibroker declares, in every version, against the definitions in Apache Kafka's own jars.
+
+The definitions of 4.3 are asked first, those of 3.9 for the versions that 4.x dropped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from typing import Any
+
+import pytest
+
+from conformance.messages.definitions import RELEASES, Spec, definition_of, definitions
+from conformance.messages.interpreter import Interpreter
+from minibroker.protocol import headers, messages
+from minibroker.protocol.apis import ApiKey, request_class, response_class
+from minibroker.protocol.declare import Message
+from minibroker.protocol.fields import Kind, fields
+
+CASES = 6  # random messages for each version
+
+
+def declared_messages() -> list[type[Message]]:
+    modules = [
+        importlib.import_module(f"{messages.__name__}.{each.name}") for each in pkgutil.iter_modules(messages.__path__)
+    ]
+    found = [each for module in [*modules, headers] for each in vars(module).values() if isinstance(each, type)]
+    return sorted(
+        {each for each in found if issubclass(each, Message) and each is not Message}, key=lambda each: each.__name__
+    )
+
+
+MESSAGES = declared_messages()
+VERSIONS = [
+    pytest.param(each, version, id=f"{each.__name__}-{version}") for each in MESSAGES for version in each.versions
+]
+
+
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def as_struct(struct: Any, values: Spec) -> Any:
+    """The struct that minibroker would use for a dict of Kafka's names."""
+    kinds = {field.name: (field.kind, field) for field in fields(struct)}
+    converted = {}
+    for name, value in values.items():
+        kind, field = kinds[snake_case(name)]
+        converted[snake_case(name)] = converted_value(kind, value)
+        if kind.struct is not None and field.facts.tag >= 0 and converted[snake_case(name)] == kind.struct():
+            converted[snake_case(name)] = None  # a tagged struct that is not on the wire
+    return struct(**converted)
+
+
+def converted_value(kind: Kind, value: Any) -> Any:
+    if value is None:
+        return None
+    if kind.item is not None:
+        return [converted_value(kind.item, item) for item in value]
+    return as_struct(kind.struct, value) if kind.struct is not None else value
+
+
+@pytest.mark.parametrize(("message", "version"), VERSIONS)
+def test_bytes_are_those_of_the_definition(message: type[Message], version: int) -> None:
+    definition = definition_of(message.__name__, version)
+    assert definition is not None, "no release has this version"
+    interpreter = Interpreter(definition, version)
+    for _ in range(CASES):
+        values = interpreter.random_message()
+        expected = interpreter.encode(values)
+        ours = as_struct(message, values)
+        assert ours.encode(version) == expected
+        assert message.decode(expected, version) == ours
+        assert message.decode(memoryview(bytearray(expected)), version) == ours
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda each: each.__name__)
+def test_defaults_are_those_of_the_definition(message: type[Message]) -> None:
+    for version in message.versions:
+        definition = definition_of(message.__name__, version)
+        assert definition is not None
+        interpreter = Interpreter(definition, version)
+        values = {f["name"]: interpreter.default(f) for f in definition.spec["fields"] if interpreter.has(f)}
+        if None not in (
+            value for name, value in values.items() if snake_case(name) not in nullable_names(message, version)
+        ):
+            assert message().encode(version) == interpreter.encode(values)
+
+
+def nullable_names(message: type[Message], version: int) -> set[str]:
+    return {field.name for field in fields(message) if field.optional and version in field.facts.nullable}
+
+
+def test_every_api_of_the_broker_listener_is_declared_up_to_its_newest_stable_version() -> None:
+    specs = [definition for definition in definitions("4.3.0").values() if definition.spec["type"] == "request"]
+    expected = {each.spec["apiKey"]: each.versions[-1] for each in specs if "broker" in each.spec["listeners"]}
+    assert {int(key): request_class(key).versions for key in ApiKey} == {
+        key: range(0, newest + 1) for key, newest in expected.items()
+    }
+
+
+def test_request_and_response_of_an_api_have_the_same_versions() -> None:
+    for key in ApiKey:
+        assert request_class(key).versions == response_class(key).versions
+        assert request_class(key).api_key == response_class(key).api_key == key
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda each: each.__name__)
+def test_numbers_and_names_are_those_of_the_definition(message: type[Message]) -> None:
+    specs = [found.spec for release in RELEASES if (found := definitions(release).get(message.__name__)) is not None]
+    assert message.api_key == int(specs[0].get("apiKey", -1))
+    assert {field.name for field in fields(message)} == {
+        snake_case(field["name"]) for version in message.versions for field in _present(message.__name__, version)
+    }
+
+
+def _present(name: str, version: int) -> list[Spec]:
+    definition = definition_of(name, version)
+    assert definition is not None
+    return [field for field in definition.spec["fields"] if Interpreter(definition, version).has(field)]
+
+
+@pytest.mark.parametrize("kind", ["metadata", "coordinator-key", "coordinator-value"])
+def test_every_record_schema_is_declared(kind: str) -> None:
+    names = {name for name, found in definitions("4.3.0").items() if found.spec["type"] == kind}
+    assert names <= {message.__name__ for message in MESSAGES}
