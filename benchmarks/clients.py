@@ -14,7 +14,8 @@ from machine import cpu_seconds
 from report import Case, Column, Sample, Section
 from servers import Server, Target
 
-SIZES_BYTES = (100, 1024)
+SIZES_BYTES = ("100", "1024")
+MIXED_SIZES_BYTES = "50-150"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = {
     "acks=1": ["acks=1"],
@@ -26,7 +27,10 @@ COMMON = ["log_level=3", "enable.metrics.push=false"]
 WRITE_ON = ["queue.buffering.max.kbytes=8192"]
 # A full queue makes librdkafka wait for a second before it fetches again, which is no server's doing.
 READ_ON = ["queued.min.messages=10000000", "queued.max.messages.kbytes=2000000", "fetch.queue.backoff.ms=0"]
-TARGETS = {100: {"rate": 1.3e6, "server_us": 0.14}, 1024: {"rate": 0.39e6, "server_us": 1.05}}
+TARGETS = {
+    ("100", "none"): {"rate": 1.3e6, "server_us": 0.14},
+    ("1024", "none"): {"rate": 0.39e6, "server_us": 1.05},
+}
 COLUMNS = (
     Column("rate", "messages/s", higher_is_better=True),
     Column("mb_rate", "MB/s", higher_is_better=True),
@@ -39,7 +43,7 @@ COLUMNS = (
 def sections(seconds: float) -> list[Section]:
     """Produce for `seconds` a row; consume as much as one such row wrote."""
     how = "librdkafka in C, one partition, values of hexadecimal text"
-    rows = itertools.product(SIZES_BYTES, ACKS, CODECS)
+    rows = [*itertools.product(SIZES_BYTES, ACKS, CODECS), (MIXED_SIZES_BYTES, "acks=1", "none")]
     producing = [_produce_case(size, codec, acks, seconds) for size, acks, codec in rows]
     consuming = [_consume_case(size, codec, seconds) for size, codec in itertools.product(SIZES_BYTES, CODECS)]
     return [
@@ -48,24 +52,24 @@ def sections(seconds: float) -> list[Section]:
     ]
 
 
-def _produce_case(size: int, codec: str, acks: str, seconds: float) -> Case:
+def _produce_case(size: str, codec: str, acks: str, seconds: float) -> Case:
     def measure(target: Target) -> Sample:
         with wire.topic(target.server) as topic:
-            return _run(target.server, size, *_producing(topic, size, codec, acks, seconds))
+            return _run(target.server, *_producing(topic, size, codec, acks, seconds))
 
-    return Case(f"{size:4} B {codec:6} {acks}", measure, TARGETS[size] if codec == "none" else {})
+    return Case(f"{size:>6} B {codec:6} {acks}", measure, TARGETS.get((size, codec), {}))
 
 
-def _consume_case(size: int, codec: str, seconds: float) -> Case:
+def _consume_case(size: str, codec: str, seconds: float) -> Case:
     def measure(target: Target) -> Sample:
         with wire.topic(target.server) as topic:
             written = _client(target.server, *_producing(topic, size, codec, "acks=1", seconds))
-            return _run(target.server, size, "consume", topic, size, written["messages"], *READ_ON)
+            return _run(target.server, "consume", topic, size, written["messages"], *READ_ON)
 
-    return Case(f"{size:4} B {codec}", measure)
+    return Case(f"{size:>6} B {codec}", measure)
 
 
-def _producing(topic: str, size: int, codec: str, acks: str, seconds: float) -> list[object]:
+def _producing(topic: str, size: str, codec: str, acks: str, seconds: float) -> list[object]:
     return ["produce", topic, size, seconds, f"compression.codec={codec}", *ACKS[acks], *WRITE_ON]
 
 
@@ -74,14 +78,14 @@ def _client(server: Server, *words: object) -> dict[str, Any]:
     return programs.measure(programs.librdkafka(), [*words, bootstrap, *COMMON])
 
 
-def _run(server: Server, size: int, *words: object) -> Sample:
+def _run(server: Server, *words: object) -> Sample:
     programs.librdkafka()  # compile before the server's CPU is read
     before = cpu_seconds(server.pid)
     ran = _client(server, *words)
     cpu, messages, seconds = cpu_seconds(server.pid) - before, ran["messages"], ran["seconds"]
     return {
         "rate": messages / seconds,
-        "mb_rate": messages * size / seconds / 1e6,
+        "mb_rate": ran["value_bytes"] / seconds / 1e6,
         "server_us": cpu / messages * 1e6,
         "server_load": cpu / seconds,
         "client_us": ran["cpu_seconds"] / messages * 1e6,

@@ -1,8 +1,8 @@
-/* librdkafka as a load: one topic partition, values of one size. Python's call per message would hide the server.
+/* librdkafka as a load: one topic partition, values of one size or of sizes in a range. Python's call per message would hide the server.
  * It measures the client; the server's CPU is read by whoever starts it. Nothing here belongs to a test.
  *
- *   librdkafka produce TOPIC SIZE SECONDS name=value...     as many messages as SECONDS allow, then flush
- *   librdkafka consume TOPIC SIZE COUNT   name=value...     COUNT messages of partition 0, from its start
+ *   librdkafka produce TOPIC SIZE[-SIZE] SECONDS name=value...   as many messages as SECONDS allow, then flush
+ *   librdkafka consume TOPIC SIZE[-SIZE] COUNT   name=value...   COUNT messages of partition 0, from its start
  *
  * Prints one line of JSON; a message that fails ends the run with 1 and a line on stderr. The wheel of confluent-kafka
  * brings the library without its header, so what is used of it is declared here (rdkafka.h is API-stable since 0.9). */
@@ -45,9 +45,11 @@ ssize_t rd_kafka_consume_batch(rd_kafka_topic_t *, int32_t partition, int timeou
 void rd_kafka_message_destroy(rd_kafka_message_t *);
 const char *rd_kafka_err2str(int err);
 int rd_kafka_last_error(void);
-const char *rd_kafka_version_str(void);
 
 enum { POOL = 4 << 20, SIZE_MAX_BYTES = 1 << 20, BATCH = 4096, TIMEOUT_MS = 60000 };
+
+static size_t smallest, largest; /* bytes of a value */
+static uint64_t value_bytes;
 
 static void fail(const char *what, const char *why) {
     fprintf(stderr, "librdkafka: %s: %s\n", what, why);
@@ -89,32 +91,38 @@ static rd_kafka_t *connect_client(int type, int count, char **properties) {
     return rk;
 }
 
-/* Hexadecimal text of a fixed seed: gzip and zstd halve it, lz4 and snappy find little. */
+/* The same numbers in every run (xorshift64 of a fixed seed). */
+static uint64_t random_number(void) {
+    static uint64_t state = 88172645463325252u;
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return state;
+}
+
+/* gzip and zstd halve it, lz4 and snappy find little. */
 static char *hexadecimal_text(void) {
     char *pool = malloc(POOL);
-    uint64_t state = 88172645463325252u;
-    for (size_t i = 0; i < POOL; i++) {
-        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-        pool[i] = "0123456789abcdef"[state & 15];
-    }
+    for (size_t i = 0; i < POOL; i++) pool[i] = "0123456789abcdef"[random_number() & 15];
     return pool;
 }
 
-static void produce_one(rd_kafka_topic_t *topic, char *value, size_t size) {
-    if (rd_kafka_produce(topic, 0, RD_KAFKA_MSG_F_COPY | RD_KAFKA_MSG_F_BLOCK, value, size, NULL, 0, NULL))
+static void produce_one(rd_kafka_topic_t *topic, char *pool) {
+    static size_t at;
+    size_t size = smallest == largest ? smallest : smallest + random_number() % (largest - smallest + 1);
+    if (at + size > POOL) at = 0;
+    if (rd_kafka_produce(topic, 0, RD_KAFKA_MSG_F_COPY | RD_KAFKA_MSG_F_BLOCK, pool + at, size, NULL, 0, NULL))
         fail("produce", rd_kafka_err2str(rd_kafka_last_error()));
+    at += size, value_bytes += size;
 }
 
 /* The first message finds the leader and connects; the clock starts after it was acknowledged. */
-static long produce(rd_kafka_t *rk, rd_kafka_topic_t *topic, size_t size, double seconds, double *begun) {
+static long produce(rd_kafka_t *rk, rd_kafka_topic_t *topic, double seconds, double *begun) {
     char *pool = hexadecimal_text();
-    size_t at = 0;
     long messages = 0;
-    produce_one(topic, pool, size);
+    produce_one(topic, pool);
     if (rd_kafka_flush(rk, TIMEOUT_MS)) fail("the first message", "not acknowledged within 60 s");
     *begun = seconds_now();
     for (double now = *begun; now < *begun + seconds; now = seconds_now()) {
-        for (int i = 0; i < 256; i++, at = at + 2 * size < POOL ? at + size : 0) produce_one(topic, pool + at, size);
+        for (int i = 0; i < 256; i++) produce_one(topic, pool);
         messages += 256;
         rd_kafka_poll(rk, 0);
     }
@@ -123,7 +131,7 @@ static long produce(rd_kafka_t *rk, rd_kafka_topic_t *topic, size_t size, double
 }
 
 /* The clock starts at the first message: finding the leader takes librdkafka longer than reading 100,000 messages. */
-static long consume(rd_kafka_topic_t *topic, size_t size, long count, double *begun) {
+static long consume(rd_kafka_topic_t *topic, long count, double *begun) {
     static rd_kafka_message_t *batch[BATCH];
     long messages = 0;
     if (rd_kafka_consume_start(topic, 0, RD_KAFKA_OFFSET_BEGINNING)) fail("consume", "start was refused");
@@ -134,8 +142,9 @@ static long consume(rd_kafka_topic_t *topic, size_t size, long count, double *be
         if (messages == 0) *begun = seconds_now();
         for (ssize_t i = 0; i < n; i++) {
             if (batch[i]->err) fail("consume", rd_kafka_err2str(batch[i]->err));
-            if (batch[i]->len != size) fail("consume", "a value of another size");
+            if (batch[i]->len < smallest || batch[i]->len > largest) fail("consume", "a value of another size");
             if (batch[i]->offset != messages++) fail("consume", "an offset is missing");
+            value_bytes += batch[i]->len;
             rd_kafka_message_destroy(batch[i]);
         }
     }
@@ -145,16 +154,17 @@ static long consume(rd_kafka_topic_t *topic, size_t size, long count, double *be
 int main(int argc, char **argv) {
     if (argc < 5) fail("usage", "librdkafka produce|consume TOPIC SIZE SECONDS|COUNT name=value...");
     int producing = !strcmp(argv[1], "produce");
-    size_t size = (size_t)atol(argv[3]);
-    if (size < 1 || size > SIZE_MAX_BYTES) fail("SIZE", "1 to 1048576 bytes");
+    int bounds = sscanf(argv[3], "%zu-%zu", &smallest, &largest);
+    if (bounds == 1) largest = smallest;
+    if (bounds < 1 || smallest > largest || largest > SIZE_MAX_BYTES) fail("SIZE", "0 to 1048576 bytes");
     rd_kafka_t *rk = connect_client(producing ? RD_KAFKA_PRODUCER : RD_KAFKA_CONSUMER, argc - 5, argv + 5);
     rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, argv[2], NULL);
     if (!topic) fail("rd_kafka_topic_new", rd_kafka_err2str(rd_kafka_last_error()));
     double begun = 0, cpu = cpu_now();
     long messages =
-        producing ? produce(rk, topic, size, atof(argv[4]), &begun) : consume(topic, size, atol(argv[4]), &begun);
-    printf("{\"messages\": %ld, \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"version\": \"%s\"}\n", messages,
-           seconds_now() - begun, cpu_now() - cpu, rd_kafka_version_str());
+        producing ? produce(rk, topic, atof(argv[4]), &begun) : consume(topic, atol(argv[4]), &begun);
+    printf("{\"messages\": %ld, \"value_bytes\": %llu, \"seconds\": %.6f, \"cpu_seconds\": %.6f}\n", messages,
+           (unsigned long long)value_bytes, seconds_now() - begun, cpu_now() - cpu);
     fflush(stdout);
     _Exit(0); /* closing down takes up to a second and measures nothing */
 }
