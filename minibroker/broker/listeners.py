@@ -35,7 +35,7 @@ class Listener(NamedTuple):
 def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
     """The listeners to open, in the order they are given. Raises SettingsError."""
     protocols = _protocol_map(settings["listener.security.protocol.map"])
-    controllers = {name.upper() for name in settings["controller.listener.names"]}
+    controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
     opened = _endpoints("listeners", settings["listeners"])
     advertised = _endpoints("advertised.listeners", settings["advertised.listeners"] or ())
     _check_ports(opened)
@@ -48,7 +48,7 @@ def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
 
 def controller_listeners(settings: Settings) -> tuple[str, ...]:
     """The names in `listeners` that are not opened because they are a KRaft controller's: worth a line in the log."""
-    controllers = {name.upper() for name in settings["controller.listener.names"]}
+    controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
     return tuple(name for name in _endpoints("listeners", settings["listeners"]) if name in controllers)
 
 

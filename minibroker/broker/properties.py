@@ -19,6 +19,8 @@ BLANKS = " \t\f"
 # A separator is the first unescaped =, : or blank; blanks around one = or : belong to it.
 KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
 SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+# A line without its end; the last may have none.
+LINE = re.compile(r"([^\r\n]+)(?:\r\n|\r|\n|$)|(?:\r\n|\r|\n)")
 ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -46,15 +48,26 @@ def parse_properties(text: str) -> Iterator[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that hold a pair, continuations joined, with the number of their first line."""
-    lines = iter(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
-    for number, line in lines:
-        logical = line.lstrip(BLANKS)
-        if not logical or logical[0] in "#!":
-            continue
-        while _continues(logical):
-            logical = logical[:-1] + next(lines, (0, ""))[1].lstrip(BLANKS)
-        yield number, logical
+    """Lines that hold a pair, continuations joined, with the number of their first line.
+
+    As in Java, a line of nothing but a backslash begins nothing: what follows it may be blank or a comment.
+    """
+    logical, first, continues = "", 0, False
+    for number, physical in enumerate(LINE.findall(text), start=1):
+        line = physical.lstrip(BLANKS)
+        if not logical:
+            first, continues = number, False
+            if not line or line[0] in "#!":
+                continue
+        logical += line
+        continues = _continues(logical)
+        if continues:
+            logical = logical[:-1]
+        else:
+            yield first, logical
+            logical = ""
+    if continues:
+        yield first, logical
 
 
 def _continues(line: str) -> bool:

@@ -168,8 +168,6 @@ class Settings:
             raise SettingsError(
                 f"queued.max.request.bytes={queued} must be at least socket.request.max.bytes={largest}"
             )
-        if not self.log_directories:
-            raise SettingsError("log.dirs names no directory")
         conflict = _lag_conflict(self["log.cleaner.min.compaction.lag.ms"], self["log.cleaner.max.compaction.lag.ms"])
         if conflict is not None:
             raise SettingsError(conflict)

@@ -86,6 +86,14 @@ class ReplicaList(NamedTuple):
         return "must be the literal '*' or a list of replicas in the format [partitionId]:[brokerId],..."
 
 
+class NonEmpty(NamedTuple):
+    """A list of at least one element."""
+
+    def objection(self, value: Any) -> str | None:
+        """What is wrong with the value, or None."""
+        return None if value else "must not be empty"
+
+
 def _is_replica(pair: str) -> bool:
     partition, separator, broker = pair.partition(":")
     return bool(separator) and partition.isdecimal() and broker.isdecimal()
@@ -105,7 +113,7 @@ class Setting(NamedTuple):
     type: ConfigType
     default: Value
     documentation: str
-    valid: Range | OneOf | ReplicaList | None = None
+    valid: Range | OneOf | ReplicaList | NonEmpty | None = None
     scope: Scope = Scope.BROKER
     topic: str | None = None
     fallbacks: tuple[tuple[str, int], ...] = ()
@@ -131,6 +139,7 @@ CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 
 FROM_ZERO: Final = Range(0)
 FROM_ONE: Final = Range(1)
+NON_EMPTY: Final = NonEmpty()
 LONG_MAX: Final = (1 << 63) - 1
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
@@ -158,10 +167,10 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("node.id", INT, 1, "The id of this broker; with several nodes, of the first of them.", FROM_ZERO, kafka_default="required"),
     Setting("broker.id", INT, -1, "An older name of node.id; if both are set they must agree."),
     Setting("broker.rack", STRING, None, "The rack that Metadata and DescribeCluster report for this broker."),
-    Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; port 0 takes a free one.", kafka_default=("PLAINTEXT://:9092",)),
-    Setting("advertised.listeners", LIST, None, "The addresses clients are told to connect to; what listeners says, if unset."),
+    Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; port 0 takes a free one.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
+    Setting("advertised.listeners", LIST, None, "The addresses clients are told to connect to; what listeners says, if unset.", NON_EMPTY),
     Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; only PLAINTEXT is served."),
-    Setting("controller.listener.names", LIST, (), "Listeners of a KRaft controller, which are not opened: the controller is part of the process.", kafka_default="required"),
+    Setting("controller.listener.names", LIST, None, "Listeners of a KRaft controller, which are not opened: the controller is part of the process.", NON_EMPTY, kafka_default="required"),
     # Connections.
     Setting("connections.max.idle.ms", LONG, 600_000, "A connection on which nothing happens for this long is closed."),
     Setting("socket.listen.backlog.size", INT, 50, "How many connections may wait to be accepted on a listener.", FROM_ONE),
@@ -179,8 +188,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("fetch.max.bytes", INT, 57_671_680, "How many bytes of records one Fetch answer holds at most, whatever the client asks for.", Range(1024)),
     Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "How many fetch sessions are kept.", FROM_ZERO),
     # The log.
-    Setting("log.dir", LIST, ("minibroker-data",), "The directory of the data, if log.dirs is unset.", kafka_default=("/tmp/kafka-logs",)),
-    Setting("log.dirs", LIST, None, "The directory of the data."),
+    Setting("log.dir", LIST, ("minibroker-data",), "The directory of the data, if log.dirs is unset.", NON_EMPTY, kafka_default=("/tmp/kafka-logs",)),
+    Setting("log.dirs", LIST, None, "The directory of the data.", NON_EMPTY),
     _both("segment.bytes", "log.segment.bytes", INT, 1 << 30, "A segment file that would grow beyond this is closed and a new one begun.", Range(1 << 20)),
     _both("segment.ms", "log.roll.ms", LONG, None, "A segment whose first record is older than this is closed at the next append.", FROM_ONE, fallbacks=(("log.roll.hours", HOUR_MS),)),
     Setting("log.roll.hours", INT, 168, "log.roll.ms in hours, for when that is unset.", FROM_ONE),

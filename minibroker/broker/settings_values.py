@@ -28,21 +28,16 @@ def parse_value(setting: Setting, name: str, text: str) -> Value:
 
     `name` is what to call the setting in an error: its broker's or its topic's name. Raises InvalidValue.
     """
-    text = text.strip()
     try:
-        value = _typed(setting.type, text)
+        value = _typed(setting.type, text.strip())
     except ValueError as error:
         raise InvalidValue(f"Invalid value {text} for configuration {name}: {error}") from None
-    except _EmptyElement:
-        raise InvalidValue(f"Configuration '{name}' values must not be empty.") from None
+    if isinstance(value, tuple):
+        value = _checked_list(value, name, may_repeat=name == setting.topic)
     objection = setting.valid.objection(value) if setting.valid is not None else None
     if objection is not None:
-        raise InvalidValue(f"Invalid value {text} for configuration {name}: {objection}")
+        raise InvalidValue(f"Invalid value {format_value(value)} for configuration {name}: {objection}")
     return value
-
-
-class _EmptyElement(Exception):
-    """A list with nothing between two commas."""
 
 
 def _typed(type: ConfigType, text: str) -> Value:
@@ -78,12 +73,17 @@ def _double(text: str) -> float:
 
 
 def _list(text: str) -> tuple[str, ...]:
-    if not text:
-        return ()
-    elements = tuple(element.strip() for element in text.split(","))
+    return tuple(element.strip() for element in text.split(",")) if text else ()
+
+
+def _checked_list(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> tuple[str, ...]:
+    """The list, each element once. Kafka takes duplicates from a topic's config, and refuses them from a broker's."""
     if not all(elements):
-        raise _EmptyElement
-    return tuple(dict.fromkeys(elements))
+        raise InvalidValue(f"Configuration '{name}' values must not be empty.")
+    once = tuple(dict.fromkeys(elements))
+    if len(once) < len(elements) and not may_repeat:
+        raise InvalidValue(f"Configuration '{name}' values must not be duplicated.")
+    return once
 
 
 def format_value(value: Any) -> str | None:

@@ -75,7 +75,7 @@ def test_a_controllers_listener_is_not_opened() -> None:
         ("PLAINTEXT://a:1", {"advertised_listeners": "PLAINTEXT://[::]:1"}, "no client can connect to ::"),
         ("PLAINTEXT://a:1", {"advertised_listeners": "OTHER://b:1"}, "advertised.listeners: OTHER is not among"),
         ("PLAINTEXT://a:1", {"controller_listener_names": "PLAINTEXT"}, "no listener for clients"),
-        ("", {}, "no listener for clients"),
+        ("", {}, "configuration listeners: must not be empty"),
     ],
 )
 def test_listeners_that_make_no_sense_are_refused(value: str, more: dict[str, str], complaint: str) -> None:

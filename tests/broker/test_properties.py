@@ -31,6 +31,8 @@ def pairs(text: str) -> list[tuple[str, str]]:
         ("a=one\\\\\nb=2", [("a", "one\\"), ("b", "2")]),
         ("a=one\\", [("a", "one")]),
         ("a=one\\\n# no comment", [("a", "one# no comment")]),
+        ("\\\n# x\na=b", [("a", "b")]),
+        ("\\\n \na=b", [("a", "b")]),
         ("a\\ b\\==c\\:d", [("a b=", "c:d")]),
         ("a=\\t\\n\\r\\f\\q\\u00e9", [("a", "\t\n\r\fqé")]),
     ],

@@ -82,8 +82,8 @@ def test_the_data_directory_is_log_dirs_or_else_log_dir() -> None:
     assert Settings().log_directories == ("minibroker-data",)
     assert Settings({"log.dir": "/a"}).log_directories == ("/a",)
     assert Settings({"log.dir": "/a", "log.dirs": "/b"}).log_directories == ("/b",)
-    with pytest.raises(SettingsError, match=r"log\.dirs"):
-        Settings({"log.dirs": "", "log.dir": ""})
+    with pytest.raises(SettingsError, match=r"log\.dirs: must not be empty"):
+        Settings({"log.dirs": ""})
 
 
 def test_broker_id_is_node_id_by_its_old_name() -> None:

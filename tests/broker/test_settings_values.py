@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.settings_table import CODECS, FROM_ONE, ConfigType, OneOf, Range, Setting, Value
+from minibroker.broker.settings_table import CODECS, FROM_ONE, ConfigType, OneOf, Range, Scope, Setting, Value
 from minibroker.broker.settings_values import InvalidValue, format_value, parse_value
 
 
@@ -27,7 +27,7 @@ def parse(type: ConfigType, text: str, valid: Range | OneOf | None = None) -> Va
         (ConfigType.DOUBLE, ".5", 0.5),
         (ConfigType.STRING, "  a b ", "a b"),
         (ConfigType.LIST, "", ()),
-        (ConfigType.LIST, " a , b,a ", ("a", "b")),
+        (ConfigType.LIST, " a , b ", ("a", "b")),
     ],
 )
 def test_a_text_becomes_its_typed_value(type: ConfigType, text: str, value: Value) -> None:
@@ -57,6 +57,13 @@ def test_a_text_that_is_no_value_is_refused_in_kafkas_words(type: ConfigType, te
 def test_a_number_of_a_million_digits_is_refused_without_being_computed() -> None:
     with pytest.raises(InvalidValue, match="Not a number"):
         parse(ConfigType.INT, "9" * 1_000_000)
+
+
+def test_a_topics_list_drops_what_it_repeats_and_a_brokers_is_refused() -> None:
+    setting = Setting("log.cleanup.policy", ConfigType.LIST, (), "", scope=Scope.BOTH, topic="cleanup.policy")
+    assert parse_value(setting, "cleanup.policy", "b,a,b") == ("b", "a")
+    with pytest.raises(InvalidValue, match=r"^Configuration 'log\.cleanup\.policy' values must not be duplicated\.$"):
+        parse_value(setting, "log.cleanup.policy", "b,a,b")
 
 
 def test_a_list_has_no_empty_elements() -> None:
