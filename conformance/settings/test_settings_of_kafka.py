@@ -1,0 +1,162 @@
+"""Our settings against Apache Kafka's own: names, types, defaults, values, the .properties syntax, DescribeConfigs.
+
+Java answers all questions in one run, from the jars of Apache Kafka 4.3; what is only ours is in tests/broker/.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from conformance import builds
+from conformance.kafka_reference import running_kafka
+from minibroker.broker.properties import MalformedProperties, parse_properties
+from minibroker.broker.settings import ConfigEntry, Settings, validate_topic_overrides
+from minibroker.broker.settings_table import BROKER_SETTINGS, SETTINGS, TOPIC_SETTINGS, ConfigType, Scope, Setting
+from minibroker.broker.settings_values import InvalidValue, format_value, parse_value
+from minibroker.broker.settings_without_effect import KNOWN_WITHOUT_EFFECT
+
+PROGRAM = Path(__file__).parent / "KafkaSettings.java"
+TEXTS = (
+    *("", " 5 ", "+5", "-5", "0", "1", "-1", "-2", "-3", "4", "9", "10", "17", "18", "22", "23", "1024", "1048575"),
+    *("1048576", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", "1_000", "0x10", "5.0"),
+    *("0.5", ".5", "1e-1", "0.5d", "1.5", "half", "true", "TRUE", "yes", "delete", "compact", "compact, delete"),
+    *("delete,", "compact,compact", "gzip", "GZIP", "producer", "uncompressed", "none", "CreateTime", "createtime"),
+    *("*", "0:1,1:2", "0:1,*", "x", "PLAINTEXT://a:1"),
+)
+ALPHABET = "ab=: \t\f\\\n\r#!u0041é"
+
+
+def value_questions(names: list[str]) -> list[tuple[str, str]]:
+    return [(name, text) for name in names for text in TEXTS]
+
+
+def property_texts() -> list[str]:
+    """Random texts of the characters that mean something, the same ones in each run."""
+    source = random.Random(7)
+    return ["".join(source.choices(ALPHABET, k=source.randrange(30))) for _ in range(3000)]
+
+
+@pytest.fixture(scope="module")
+def kafka() -> dict[str, Any]:
+    """All that Apache Kafka says."""
+    questions = {
+        "topic values": value_questions(list(TOPIC_SETTINGS)),
+        "broker values": value_questions(list(BROKER_SETTINGS)),
+        "properties": property_texts(),
+    }
+    command = ["java", "-cp", f"{builds.apache_kafka()}/*", str(PROGRAM)]
+    run = subprocess.run(command, input=json.dumps(questions), capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    answers: dict[str, Any] = json.loads(run.stdout)
+    return answers
+
+
+def test_each_name_of_kafka_is_in_the_table_or_known_without_effect_and_no_other(kafka: dict[str, Any]) -> None:
+    assert set(TOPIC_SETTINGS) == set(kafka["topic"])
+    quotas = set(kafka["quotas"]) - set(kafka["broker"])
+    assert set(BROKER_SETTINGS) | KNOWN_WITHOUT_EFFECT == set(kafka["broker"]) | quotas
+
+
+def kafka_default(row: Setting) -> str | None:
+    return format_value(row.default if row.kafka_default is None else row.kafka_default)
+
+
+@pytest.mark.parametrize("row", [row for row in SETTINGS if row.scope is not Scope.TOPIC], ids=lambda row: row.name)
+def test_a_broker_setting_has_kafkas_type_and_default(row: Setting, kafka: dict[str, Any]) -> None:
+    theirs = kafka["broker"][row.name]
+    assert (row.type.name, row.internal) == (theirs["type"], theirs["internal"])
+    assert kafka_default(row) == ("required" if theirs["required"] else theirs["default"])
+
+
+@pytest.mark.parametrize("topic", TOPIC_SETTINGS)
+def test_a_topic_setting_has_kafkas_type_default_and_synonyms(topic: str, kafka: dict[str, Any]) -> None:
+    row, theirs = TOPIC_SETTINGS[topic], kafka["topic"][topic]
+    assert (row.type.name, row.internal) == (theirs["type"], theirs["internal"])
+    assert format_value(Settings().topic_value(topic, {})) == theirs["default"]
+    ours = [] if row.scope is Scope.TOPIC else [row.name, *(name for name, _ in row.fallbacks)]
+    assert ours == kafka["synonyms"].get(topic, [])
+
+
+def test_what_changes_while_running_does_so_in_kafka_too(kafka: dict[str, Any]) -> None:
+    for row in BROKER_SETTINGS.values():
+        if row.dynamic:
+            assert kafka["dynamic"][row.name] == row.update.value
+
+
+def complaint(row: Setting, name: str, text: str) -> str | None:
+    try:
+        parse_value(row, name, text)
+    except InvalidValue as error:
+        return str(error)
+    return None
+
+
+def test_a_topic_takes_the_values_it_takes_in_kafka(kafka: dict[str, Any]) -> None:
+    for (name, text), theirs in zip(value_questions(list(TOPIC_SETTINGS)), kafka["topic values"], strict=True):
+        ours = complaint(TOPIC_SETTINGS[name], name, text)
+        assert (ours is None) == (theirs is None), f"{name}={text!r}: {ours!r} here, {theirs!r} in Kafka"
+        if TOPIC_SETTINGS[name].type not in (ConfigType.LIST, ConfigType.DOUBLE):
+            assert ours == theirs
+
+
+# Ours is stricter: Kafka finds these when it uses the value.
+STRICTER = {"log.retention.ms", "log.roll.ms", "log.roll.jitter.ms", "log.flush.interval.ms"}
+
+
+def test_a_broker_takes_the_values_it_takes_in_kafka(kafka: dict[str, Any]) -> None:
+    for (name, text), theirs in zip(value_questions(list(BROKER_SETTINGS)), kafka["broker values"], strict=True):
+        ours = complaint(BROKER_SETTINGS[name], name, text)
+        same = (ours is None) == (theirs is None) or (name in STRICTER and theirs is None)
+        assert same, f"{name}={text!r}: {ours!r} here, {theirs!r} in Kafka"
+
+
+def test_properties_are_read_as_java_reads_them(kafka: dict[str, Any]) -> None:
+    for text, theirs in zip(property_texts(), kafka["properties"], strict=True):
+        try:
+            ours = {pair.key: pair.value for pair in parse_properties(text)}
+        except MalformedProperties:
+            ours = None
+        assert ours == theirs, repr(text)
+
+
+STATIC = {"log.roll.hours": "2", "log.retention.ms": "77", "num.partitions": "3"}
+OVERRIDES = {"segment.bytes": "2000000", "retention.ms": " 5000", "cleanup.policy": "compact, delete"}
+# Kafka sets it for the whole cluster when it formats its directory, because of eligible leader replicas (KIP-966).
+ELSEWHERE = {"min.insync.replicas"}
+
+
+def test_a_topic_and_a_broker_are_described_as_by_kafka(tmp_path: Path) -> None:
+    settings = Settings(STATIC)
+    kept = validate_topic_overrides(settings, OVERRIDES)
+    with running_kafka(tmp_path, STATIC) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_topics([NewTopic("t", config=OVERRIDES)])["t"].result(60)
+        # The client fills in the dict it gave: it must outlive the call.
+        asked = admin.describe_configs([ConfigResource("topic", "t"), ConfigResource("broker", "0")])
+        topic, broker = (answer.result(60) for answer in asked.values())
+    ours = {entry.name: described(entry) for entry in settings.describe_topic(kept)}
+    assert {name: described_by_kafka(topic[name]) for name in topic if name not in ELSEWHERE} == {
+        name: ours[name] for name in ours if name not in ELSEWHERE
+    }
+    by_name = {entry.name: described(entry) for entry in settings.describe_broker()}
+    for name, row in BROKER_SETTINGS.items():
+        if name not in ELSEWHERE and (name in STATIC or row.scope is Scope.BOTH):
+            assert by_name[name] == described_by_kafka(broker[name]), name
+
+
+def described(entry: ConfigEntry) -> tuple[Any, ...]:
+    # The client keeps one synonym a name, the weakest.
+    synonyms = {synonym.name: (synonym.value, int(synonym.source)) for synonym in entry.synonyms}
+    return entry.value, int(entry.source), entry.read_only, entry.setting.sensitive, synonyms
+
+
+def described_by_kafka(entry: Any) -> tuple[Any, ...]:
+    synonyms = {synonym.name: (synonym.value, synonym.source) for synonym in entry.synonyms.values()}
+    return entry.value, entry.source, entry.is_read_only, entry.is_sensitive, synonyms
