@@ -15,6 +15,7 @@ from report import Case, Column, Sample, Section
 from servers import Server, Target
 
 MB = 1_000_000
+RECEIVE_LIMIT = 200  # requests of 1 MB: see VOLUME in clients/librdkafka.c
 RATE_COLUMNS = (
     Column("rate", "requests/s", higher_is_better=True),
     Column("p50_us", "p50, us"),
@@ -31,7 +32,7 @@ COPYING = str(programs.HERE / "copying.py")
 
 
 def sections(seconds: float) -> list[Section]:
-    """Ping-pong for `seconds` a row; volumes up to `seconds`, and up to a bound, because kfake keeps all in memory."""
+    """Rows of `seconds` each, or of a bounded volume where the server keeps what it gets."""
     pings = [
         _ping_pong("1 connection", 1, 1, seconds, {"rate": 16e3, "server_us": 49}),
         _ping_pong("50 connections", 50, 1, seconds, {"rate": 24e3, "server_us": 35}),
@@ -79,7 +80,7 @@ def _receive(name: str, values: list[bytes], seconds: float, targets: dict[str, 
     def measure(target: Target) -> Sample:
         with wire.topic(target.server) as topic:
             request = wire.produce_request(topic, wire.batch(values))
-            ran = _run(target.server, request, wire.produce_error_at(topic), seconds, limit=500)
+            ran = _run(target.server, request, wire.produce_error_at(topic), seconds, limit=RECEIVE_LIMIT)
         return _volume(ran, ran["sent_bytes"])
 
     return Case(name, measure, targets)

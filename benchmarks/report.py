@@ -106,7 +106,7 @@ def print_tables(console: Console, sections: Sequence[Section], results: Results
         for word, reasons in (("left out", results.left_out), ("failed", results.failed)):
             for (name, case, server), reason in reasons.items():
                 if name == section.name:
-                    console.print(f"  {word}: {case}, {server}: {reason}", markup=False)
+                    console.print(f"  {word}: {case}, {server}: {reason.splitlines()[-1]}", markup=False)
     console.print(
         f"{machine.date}, commit {machine.commit}, {machine.cores} x {machine.processor}, {machine.memory_gib} GiB, "
         f"{machine.kernel}, CPython {machine.python}, load {machine.load_before:.2f} before and "
