@@ -33,8 +33,7 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.crc import crc32c
-
-Bytes = bytes | bytearray | memoryview
+from minibroker.protocol.records.varints import Bytes
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size

@@ -18,12 +18,11 @@ from minibroker.protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    Bytes,
     seal,
 )
 from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.record import Record, payload_of
-from minibroker.protocol.records.varints import zigzag_bytes
+from minibroker.protocol.records.varints import Bytes, zigzag_bytes
 
 _NULL = zigzag_bytes(-1)
 _NO_ATTRIBUTES = b"\0"

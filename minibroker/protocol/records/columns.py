@@ -39,7 +39,7 @@ class _Layout(NamedTuple):
     keyed: bool
 
 
-def find_run(payload: bytes, position: int, index: int, count: int) -> Run | None:
+def find_run(payload: bytes | bytearray, position: int, index: int, count: int) -> Run | None:
     """The run that starts with record `index` of `count`, at `position`; None if there is none.
 
     A run ends where a layout does, so also where a delta needs one byte more (offset delta 64, 8192), and after every
@@ -62,7 +62,7 @@ def find_run(payload: bytes, position: int, index: int, count: int) -> Run | Non
     return Run(length, size, _distinct_numbers(timestamp_deltas), layout.keyed)
 
 
-def _looks_repeated(payload: bytes, position: int) -> bool:
+def _looks_repeated(payload: bytes | bytearray, position: int) -> bool:
     """Whether the two records that follow begin like this one: cheap, and mostly right to say no."""
     try:
         low, high = payload[position], payload[position + 1]
@@ -72,7 +72,7 @@ def _looks_repeated(payload: bytes, position: int) -> bool:
         return False
 
 
-def _layout_of(payload: bytes, position: int) -> _Layout | None:
+def _layout_of(payload: bytes | bytearray, position: int) -> _Layout | None:
     """The layout of the record at `position`; None if it is malformed, or has too many headers."""
     lengths: list[int] = []
 
@@ -106,11 +106,11 @@ def _layout_of(payload: bytes, position: int) -> _Layout | None:
     return _Layout(lengths, range(body + 1, offset_at), range(offset_at, key_at), at, not key & 1)
 
 
-def _column(payload: bytes, start: int, size: int, length: int) -> bytes:
+def _column(payload: bytes | bytearray, start: int, size: int, length: int) -> bytes | bytearray:
     return payload[start : start + size * (length - 1) + 1 : size]
 
 
-def _equal_at_start(column: bytes) -> int:
+def _equal_at_start(column: bytes | bytearray) -> int:
     """How many bytes from the start on are equal; the comparison is much the faster way, and mostly true."""
     first = column[:1]
     return len(column) if column == first * len(column) else len(column) - len(column.lstrip(first))
@@ -130,7 +130,7 @@ def _end_of_offset_width(index: int) -> int:
     return 64 if index < 64 else (index | _PERIOD - 1) + 1
 
 
-def _expected_offset_deltas(index: int, length: int) -> list[bytes] | None:
+def _expected_offset_deltas(index: int, length: int) -> list[bytes | bytearray] | None:
     """The columns of the offset deltas `index`, `index` + 1, ..., none of which may need more bytes than the first."""
     if index < 64:
         return [_ONE_BYTE[index : index + length]]
@@ -145,12 +145,12 @@ def _expected_offset_deltas(index: int, length: int) -> list[bytes] | None:
 _WITH_TOP_BIT = bytes(range(0x80, 0x100))
 
 
-def _are_varints(columns: list[bytes]) -> bool:
+def _are_varints(columns: list[bytes | bytearray]) -> bool:
     """Whether each row is one whole varint: the top bit set in all columns but the last."""
     return columns[-1].isascii() and not any(column.translate(None, _WITH_TOP_BIT) for column in columns[:-1])
 
 
-def _distinct_numbers(columns: list[bytes]) -> set[int]:
+def _distinct_numbers(columns: list[bytes | bytearray]) -> set[int]:
     """The numbers that the rows are, each once, still zigzag."""
     if len(columns) == 1:
         return _distinct_bytes(columns[0])
@@ -166,12 +166,12 @@ def _distinct_numbers(columns: list[bytes]) -> set[int]:
     return found.union(read_raw(bytes(row), 0, MAX_VARLONG_BYTES)[0] for row in set(zip(*columns, strict=True)))
 
 
-def _distinct_bytes(column: bytes) -> set[int]:
+def _distinct_bytes(column: bytes | bytearray) -> set[int]:
     """As `set(column)`, faster where few values are common, as timestamps within some milliseconds are."""
     found: set[int] = set()
     for _ in range(8):
         if not column:
             return found
         found.add(column[0])
-        column = column.translate(None, column[:1])
+        column = column.translate(None, bytes(column[:1]))
     return found | set(column)

@@ -7,13 +7,12 @@ into a compressed batch, and start faster without.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
-
-Bytes = bytes | bytearray | memoryview
+from minibroker.protocol.records.varints import Bytes
 
 
 class Compression(IntEnum):
@@ -40,9 +39,9 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> Bytes:
 def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
     """What `compress` was given; codec 0 gives `data` itself.
 
-    Takes no more memory than `limit_bytes` and a chunk of 1 MiB, whatever `data` announces. Raises `CorruptBatch` for
-    bytes that are not of this codec, `KafkaError` with MESSAGE_TOO_LARGE for more than `limit_bytes`, and with
-    UNSUPPORTED_COMPRESSION_TYPE for codecs 5-7.
+    Takes about `limit_bytes` and a chunk of 256 KiB of memory at most, whatever `data` announces. Raises `CorruptBatch`
+    for bytes that are not of this codec or end early, `KafkaError` with MESSAGE_TOO_LARGE for more than `limit_bytes`
+    (Kafka itself has no such limit: it never holds all of it), and with UNSUPPORTED_COMPRESSION_TYPE for codecs 5-7.
     """
     if codec == Compression.NONE:
         return data
@@ -55,16 +54,19 @@ def _known(codec: int) -> int:
     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}")
 
 
-def _joined(chunks: Iterable[bytes], limit_bytes: int) -> bytes:
-    """All chunks as one; each is made only after the ones before it were counted."""
-    parts: list[bytes] = []
-    size_bytes = 0
+def _joined(chunks: Iterator[Bytes], limit_bytes: int) -> Bytes:
+    """All chunks as one; none is made before the ones before it were counted."""
+    joined: Bytes = b""
     for chunk in chunks:
-        size_bytes += len(chunk)
-        if size_bytes > limit_bytes:
+        if len(joined) + len(chunk) > limit_bytes:
             raise _too_large(limit_bytes)
-        parts.append(chunk)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        if not joined:
+            joined = chunk  # mostly the only one, and not copied then
+        elif isinstance(joined, bytearray):
+            joined += chunk
+        elif chunk:
+            joined = bytearray(joined) + chunk
+    return joined
 
 
 def _too_large(limit_bytes: int) -> KafkaError:
@@ -73,8 +75,8 @@ def _too_large(limit_bytes: int) -> KafkaError:
 
 # --- gzip -------------------------------------------------------------------------------------------------------------
 
-_CHUNK_BYTES = 1 << 20  # what a decompressor may give at once
-_INPUT_BYTES = 1 << 16  # what it is fed at once: at the end of each member or frame it copies the rest of its input
+_CHUNK_BYTES = 1 << 18  # what a decompressor may give at once
+_INPUT_BYTES = 1 << 15  # what it is fed at once: it copies the rest of its input whenever it has to stop
 _GZIP_WINDOW = 31  # zlib's largest window, plus 16 for gzip's header and trailer
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -83,7 +85,7 @@ def _gzip_compress(data: Bytes, level: int | None) -> bytes:
     return zlib.compress(data, -1 if level is None else level, _GZIP_WINDOW)
 
 
-def _gzip_chunks(data: Bytes, limit_bytes: int) -> Iterator[bytes]:
+def _gzip_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
     """Members one after another, as Java's GZIPInputStream reads them: what follows a member and is none is ignored."""
     view = memoryview(data)
     position = 0
@@ -126,7 +128,7 @@ def _snappy_compress(data: Bytes, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _snappy_chunks(data: Bytes, limit_bytes: int) -> Iterator[bytes]:
+def _snappy_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         yield _snappy_block(view, limit_bytes)
@@ -156,21 +158,24 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
         position += size_bytes
 
 
-def _snappy_block(block: memoryview, limit_bytes: int) -> bytes:
-    """One raw block; the length it announces is what the library will allocate, so that is looked at first."""
+def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
+    """One raw block, which announces its length: that is looked at before memory is taken."""
     import cramjam
 
     try:
-        announced_bytes = cramjam.snappy.decompress_raw_len(block)
-        if announced_bytes > limit_bytes:
+        chunk = bytearray(min(cramjam.snappy.decompress_raw_len(block), limit_bytes + 1))
+        if len(chunk) > limit_bytes:
             raise _too_large(limit_bytes)
-        return bytes(cramjam.snappy.decompress_raw(block))
+        cramjam.snappy.decompress_raw_into(block, chunk)
     except cramjam.DecompressionError as error:
         raise CorruptBatch(f"invalid snappy data: {error}") from error
+    return chunk
 
 
 # --- lz4 --------------------------------------------------------------------------------------------------------------
 
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_INDEPENDENT_BLOCKS = 0x20  # in the byte after the magic
 _LZ4_DEFAULT_LEVEL = 9  # Kafka's default, for which its library takes the fast compressor (level 0 here)
 
 
@@ -188,21 +193,24 @@ def _lz4_compress(data: Bytes, level: int | None) -> bytes:
     return compressed
 
 
-def _lz4_chunks(data: Bytes, limit_bytes: int) -> Iterator[bytes]:
-    """The first frame; as in Kafka, what follows its end mark is ignored."""
+def _lz4_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
+    """The first frame; as in Kafka, what follows its end is ignored, and linked blocks are refused."""
     from lz4.frame import LZ4FrameDecompressor
 
     view = memoryview(data)
+    if view[:4] != _LZ4_MAGIC or len(view) < 5 or not view[4] & _LZ4_INDEPENDENT_BLOCKS:
+        raise CorruptBatch("invalid lz4 data: not a frame of independent blocks")
     stream = LZ4FrameDecompressor()
     position = 0
     while not stream.eof:
-        source = view[position : position + _INPUT_BYTES] if stream.needs_input else b""
+        is_hungry = stream.needs_input
+        source = view[position : position + _INPUT_BYTES] if is_hungry else b""
         position += len(source)
         try:
-            chunk = stream.decompress(source, _CHUNK_BYTES)
-        except RuntimeError as error:
+            chunk: bytes = stream.decompress(source, _CHUNK_BYTES)
+        except (RuntimeError, EOFError) as error:
             raise CorruptBatch(f"invalid lz4 data: {error}") from error
-        if not chunk and not source and not stream.eof:
+        if is_hungry and not source and not chunk and not stream.eof:
             raise CorruptBatch("invalid lz4 data: it ends early")
         yield chunk
 
@@ -211,6 +219,7 @@ def _lz4_chunks(data: Bytes, limit_bytes: int) -> Iterator[bytes]:
 
 _ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_MIN_WINDOW_BYTES = 1 << 23  # levels up to 19 use windows up to this
+_ZSTD_MAX_HEADER_BYTES = 18
 _ZSTD_MAX_WINDOW_BYTES = 1 << 27  # what Kafka's library takes at most
 
 
@@ -220,8 +229,8 @@ def _zstd_compress(data: Bytes, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
 
 
-def _zstd_chunks(data: Bytes, limit_bytes: int) -> Iterator[bytes]:
-    """Frame after frame, with or without their content's size, streamed: the library trusts an announced size."""
+def _zstd_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
+    """Frame after frame, with or without their content's size, streamed: the one-shot way trusts an announced size."""
     import zstandard
 
     window_bytes = min(max(1 << limit_bytes.bit_length(), _ZSTD_MIN_WINDOW_BYTES), _ZSTD_MAX_WINDOW_BYTES)
@@ -229,8 +238,34 @@ def _zstd_chunks(data: Bytes, limit_bytes: int) -> Iterator[bytes]:
     try:
         while chunk := stream.read(_CHUNK_BYTES):
             yield chunk
-    except zstandard.ZstdError as error:
+        if _zstd_end(memoryview(data)) != len(data):
+            raise CorruptBatch("invalid zstd data: it ends early")
+    except (zstandard.ZstdError, IndexError) as error:
         raise CorruptBatch(f"invalid zstd data: {error}") from error
+
+
+def _zstd_end(view: memoryview) -> int:
+    """Where the last of the frames ends, past the end of data that is cut off: the stream reader says nothing of it.
+
+    Frame (RFC 8878): header, blocks, and 4 bytes of checksum if the header says so. Block: 3 bytes, lowest first, of
+    which bit 0 says that it is the last, bits 1-2 its type (1: one byte, repeated), bits 3-23 its size. Frames to be
+    skipped: a magic of their own, 4 bytes of size, so many bytes.
+    """
+    from zstandard import frame_header_size
+
+    position = 0
+    while position < len(view):
+        if view[position] & 0xF0 == 0x50:
+            position += 8 + int.from_bytes(view[position + 4 : position + 8], "little")
+            continue
+        has_checksum = view[position + 4] & 0x04
+        position += frame_header_size(view[position : position + _ZSTD_MAX_HEADER_BYTES])
+        block = 0
+        while not block & 1:
+            block = view[position] | view[position + 1] << 8 | view[position + 2] << 16
+            position += 3 + (1 if block & 0x06 == 0x02 else block >> 3)
+        position += 4 if has_checksum else 0
+    return position
 
 
 _COMPRESSORS: dict[int, Callable[[Bytes, int | None], bytes]] = {
@@ -239,7 +274,7 @@ _COMPRESSORS: dict[int, Callable[[Bytes, int | None], bytes]] = {
     Compression.LZ4: _lz4_compress,
     Compression.ZSTD: _zstd_compress,
 }
-_DECOMPRESSORS: dict[int, Callable[[Bytes, int], Iterator[bytes]]] = {
+_DECOMPRESSORS: dict[int, Callable[[Bytes, int], Iterator[Bytes]]] = {
     Compression.GZIP: _gzip_chunks,
     Compression.SNAPPY: _snappy_chunks,
     Compression.LZ4: _lz4_chunks,

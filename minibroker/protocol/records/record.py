@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minibroker.protocol.errors import InvalidRecords
-from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, Bytes, read_header
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header
 from minibroker.protocol.records.compression import decompress
-from minibroker.protocol.records.varints import MalformedVarint, read_varint, read_varlong
+from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_varint, read_varlong
 
 MAX_UNCOMPRESSED_BYTES = 100 * 1024 * 1024
 """What the records of one batch may decompress to: as much as socket.request.max.bytes lets in uncompressed."""

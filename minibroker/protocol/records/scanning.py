@@ -31,7 +31,7 @@ class Scan:
 
     __slots__ = ("payload", "count", "index", "position", "timestamp_deltas", "saw_null_key")
 
-    def __init__(self, payload: bytes, count: int) -> None:
+    def __init__(self, payload: bytes | bytearray, count: int) -> None:
         self.payload = payload
         self.count = count
         self.index = 0
@@ -146,7 +146,7 @@ class Scan:
         return True
 
 
-def _after_headers(data: bytes, position: int, end: int) -> int:
+def _after_headers(data: bytes | bytearray, position: int, end: int) -> int:
     """The position after the headers, whose count is at `position`; 0 if they are malformed.
 
     `end` is the end of the record: without it, a batch of a few bytes could ask for 2^30 headers to be skipped.

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NoReturn
 
 from minibroker.protocol.errors import ErrorCode, InvalidRecords
-from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, Bytes
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
 from minibroker.protocol.records.record import Record, parse_records, payload_of
 from minibroker.protocol.records.scanning import Scan
-from minibroker.protocol.records.varints import from_zigzag
+from minibroker.protocol.records.varints import Bytes, from_zigzag
 
 INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1
@@ -38,7 +38,9 @@ def check_records(
     is at fault) with an entry in record_errors for each record at fault, and what `decompress` raises.
     """
     check_header(header)
-    payload = bytes(payload_of(data, position, header))
+    payload = payload_of(data, position, header)
+    if isinstance(payload, memoryview):
+        payload = bytes(payload)  # slices of it are then bytes too, and each byte is read twice as fast
     scan = Scan(payload, header.record_count)
     if not scan.run():
         _refuse_malformed(scan, header)
@@ -87,7 +89,7 @@ def _refuse_malformed(scan: Scan, header: BatchHeader) -> NoReturn:
     raise AssertionError("the scan refused records that the strict reader takes")
 
 
-def _refuse(payload: bytes, header: BatchHeader, keys_required: bool, earliest_ms: int, latest_ms: int) -> NoReturn:
+def _refuse(payload: Bytes, header: BatchHeader, keys_required: bool, earliest_ms: int, latest_ms: int) -> NoReturn:
     """Name each record that breaks a rule; one without a key is not also named for its timestamp."""
     errors = []
     code = ErrorCode.INVALID_RECORD
