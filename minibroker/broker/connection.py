@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from minibroker.broker.cluster import Node
 
 REQUESTS_PER_TURN = 64
-TURN_SECONDS = 0.002
+TURN_SECONDS = 0.002  # of the processor's time, so it is not the passed-in clock's
 BACKLOG_LIMIT_BYTES = 64 << 10
 
 

@@ -77,7 +77,7 @@ class Server:
         self._loop = loop
         self._cluster = cluster
         self._dispatcher = Dispatcher(cluster)
-        self._shared = Shared()
+        self._shared = Shared(cluster.clock)
         self._servers: list[asyncio.Server] = []
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
@@ -113,7 +113,7 @@ class Server:
     def sweep_idle(self) -> None:
         """Close the connections that were silent for connections.max.idle.ms, now and every ten seconds."""
         limit_ms = self._cluster.settings["connections.max.idle.ms"]
-        now_ms = self._loop.time() * 1000.0
+        now_ms = self._cluster.clock.monotonic_ms()
         for client in list(self._shared.sockets):
             if 0 <= limit_ms < now_ms - client.progress_ms and not client.connection.waiting:
                 log.info("closing %s: idle for %d ms", client.connection.peer, limit_ms)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
 
+from minibroker.broker.clock import Clock
 from minibroker.broker.connection import Connection
 from minibroker.broker.framing import FrameBudget, FrameError
 from minibroker.protocol.primitives import Output
@@ -29,9 +30,10 @@ Attach = Callable[["SocketProtocol", str], Connection]
 
 
 class Shared:
-    """What all sockets of one event loop have together: the scratch buffer, the budget, and the list of themselves."""
+    """What all sockets of one event loop have together: the clock, the scratch buffer, the budget, and who they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self.now_ms = clock.monotonic_ms
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.budget = FrameBudget()
         self.sockets: set[SocketProtocol] = set()
@@ -65,7 +67,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._write_paused = False
         self._pump_due = False
         self._paused_reading = False
-        self.progress_ms = loop.time() * 1000.0
+        self.progress_ms = shared.now_ms()
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -110,7 +112,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         return self._connection.room(self._shared.scratch)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.progress_ms = self._loop.time() * 1000.0
+        self.progress_ms = self._shared.now_ms()
         try:
             self._connection.received(self._shared.scratch, nbytes)
         except FrameError as error:
@@ -157,7 +159,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
     def _pump_again(self) -> None:
         self._pump_due = False
-        self.progress_ms = self._loop.time() * 1000.0
+        self.progress_ms = self._shared.now_ms()
         self._pump()
         if not self.congested:
             self._connection.resume()

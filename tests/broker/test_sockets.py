@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import uvloop
 
+from minibroker.broker.clock import SystemClock
 from minibroker.broker.connection import Connection
 from minibroker.broker.sockets import Shared, SocketProtocol
 from minibroker.storage.files import Disk, File
@@ -36,7 +37,7 @@ class Harness:
     def __init__(self, loop: asyncio.AbstractEventLoop, answer: Callable[[bytes], list[Any]]) -> None:
         self.loop = loop
         self.answer = answer
-        self.shared = Shared()
+        self.shared = Shared(SystemClock(loop))
         self.protocols: list[SocketProtocol] = []
         self.copies = False
 
