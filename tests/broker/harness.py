@@ -1,0 +1,340 @@
+"""A cluster without sockets, for tests of handlers: its clock stands still, its disk is a temporary directory.
+
+Requests go through the dispatcher as real frames and their answers come back decoded, so that every version's bytes are
+covered on the way. What an API must answer is each test's business.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from minibroker.broker import handlers
+from minibroker.broker.clock import ManualClock
+from minibroker.broker.cluster import Cluster, Endpoint, Node, new_uuid
+from minibroker.broker.connection import Connection
+from minibroker.broker.dispatch import SERVED, Dispatcher, Unanswerable
+from minibroker.broker.framing import PREFIX, FrameBudget
+from minibroker.broker.parked import Parked
+from minibroker.broker.sessions import FetchSessions
+from minibroker.broker.settings import Settings
+from minibroker.broker.topics import Partition
+from minibroker.protocol.apis import response_class
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    request_header_version,
+    response_header_version,
+)
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.topics import CreateTopicsRequest
+from minibroker.protocol.primitives import Output, uuid_text
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
+from minibroker.storage.files import Disk
+from minibroker.storage.log import Environment
+from minibroker.storage.log_directories import LogDirectories
+
+LISTENERS = {"PLAINTEXT": 9000, "INTERNAL": 19000}  # by name, the port of node 0
+LIMIT_BYTES = 1 << 20
+
+TopicData = ProduceRequest.TopicProduceData
+CreatableTopic = CreateTopicsRequest.CreatableTopic
+
+
+def served_versions(request: type[Message]) -> range:
+    """The versions of a request that are served: what to parametrize tests over."""
+    handlers.load()
+    return SERVED[request.api_key].versions
+
+
+def frame_of(request: Message, version: int, correlation_id: int = 7, client_id: str | None = "test") -> bytes:
+    """A request as a client sends it, its size first."""
+    out = Output()
+    header = RequestHeader(
+        request_api_key=request.api_key,
+        request_api_version=version,
+        correlation_id=correlation_id,
+        client_id=client_id,
+    )
+    header.encode_into(out, request_header_version(request.api_key, version))
+    request.encode_into(out, version)
+    return PREFIX.pack(len(out)) + out
+
+
+def answer_in(frame: bytes, api_key: int, version: int) -> tuple[int, Any]:
+    """The correlation id and the response in a frame that a client receives; it must be whole, and nothing more."""
+    assert PREFIX.unpack_from(frame)[0] == len(frame) - PREFIX.size
+    header_version = response_header_version(api_key, version)
+    header, position = ResponseHeader.decode_from(frame, header_version, PREFIX.size)
+    return header.correlation_id, response_class(api_key).decode(frame, version, position)
+
+
+def joined(items: Sequence[Any]) -> bytes:
+    """What goes to the wire for some items: the bytes, and the regions' bytes between them."""
+    return b"".join(bytes(item) if isinstance(item, bytes | bytearray) else item.read() for item in items)
+
+
+def batch(*values: bytes | str | None, timestamp: int = 1_700_000_000_000, step_ms: int = 0, **more: Any) -> bytes:
+    """A batch with a record a value, `step_ms` apart; `more` are arguments of `build_batch`."""
+    records = [
+        Record(0, timestamp + index * step_ms, None, value.encode() if isinstance(value, str) else value, ())
+        for index, value in enumerate(values)
+    ]
+    return bytes(build_batch(records, **more))
+
+
+class KeptOutlet:
+    """A socket's side of a connection that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.congested = False
+        self.closed = False
+        self.reading = True
+        self.items: list[Any] = []
+        self.soon: list[Callable[[], None]] = []
+
+    def send(self, items: list[Any]) -> None:
+        self.items += items
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def run_soon(self) -> None:
+        """The loop's next turns, until nothing is left to do."""
+        while self.soon:
+            self.soon.pop(0)()
+
+
+class Waiting:
+    """A parked request: `done` once it has its answer, which `response()` gives."""
+
+    def __init__(self, outlet: KeptOutlet, api_key: int, version: int, connection: Connection) -> None:
+        self._outlet = outlet
+        self._key = api_key
+        self._version = version
+        self._connection = connection
+
+    @property
+    def done(self) -> bool:
+        return bool(self._outlet.items)
+
+    def response(self) -> Any:
+        assert self.done, "the request is still parked"
+        return answer_in(joined(self._outlet.items), self._key, self._version)[1]
+
+    def go_away(self) -> None:
+        """The client closes its connection while it waits."""
+        self._connection.lost()
+
+
+class Client:
+    """A client's connection: bytes in as they come from a socket, decoded answers out.
+
+    `failure` says why the broker closed it, if a request was unanswerable.
+    """
+
+    def __init__(self, harness: Harness, node: Node, listener: str, budget: FrameBudget, limit_bytes: int) -> None:
+        self.outlet = KeptOutlet()
+        self.failure: str | None = None
+        self._harness = harness
+        self._asked: list[tuple[int, int]] = []
+        self._read = 0
+        self.connection = Connection(
+            node, listener, self.outlet, self._execute, harness.after_batch, budget, limit_bytes, "test:1"
+        )
+
+    def send(self, request: Message, version: int | None = None, *, correlation_id: int = 7) -> None:
+        """Send one request, whole, and let everything run that can."""
+        version = served_versions(type(request))[-1] if version is None else version
+        self._asked.append((request.api_key, version))
+        self.send_bytes(frame_of(request, version, correlation_id))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Have the socket read `data`, in as many pieces as the connection makes room for."""
+        scratch = memoryview(bytearray(1 << 16))
+        while data:
+            room = self.connection.room(scratch)
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            data = data[count:]
+            self.connection.received(scratch, count)
+        self.outlet.run_soon()
+
+    def sent_bytes(self) -> bytes:
+        """All that the broker has sent."""
+        return joined(self.outlet.items)
+
+    def responses(self) -> Iterator[tuple[int, Any]]:
+        """(correlation id, response) of each answer to `send` that was not read yet."""
+        data = self.sent_bytes()
+        while len(data) > self._read:
+            size = PREFIX.unpack_from(data, self._read)[0] + PREFIX.size
+            frame = data[self._read : self._read + size]
+            self._read += size
+            yield answer_in(frame, *self._asked.pop(0))
+
+    @property
+    def closed(self) -> bool:
+        return self.outlet.closed
+
+    def _execute(self, connection: Connection, frame: memoryview) -> Any:
+        try:
+            return self._harness.dispatcher.execute(connection, frame)
+        except Unanswerable as error:
+            self.failure = str(error)
+            connection.end()
+            return None
+
+
+class Harness:
+    """A cluster of `nodes` nodes with the ids 1, 2, ..., on the data in `directory`; ids and placement are seeded.
+
+    `settings` are texts by Kafka's names. `advance` of the `clock` runs what is due.
+    """
+
+    def __init__(
+        self, directory: Path, *, nodes: int = 1, settings: Mapping[str, str] | None = None, seed: int = 1
+    ) -> None:
+        handlers.load()
+        self.directory = directory
+        self.random = random.Random(seed)
+        self.clock = ManualClock()
+        self._texts = dict(settings or {})
+        self._open(range(1, nodes + 1))
+
+    def __enter__(self) -> Harness:
+        return self
+
+    def __exit__(self, failure: object, *_: object) -> None:
+        if failure is None:
+            self.logs.close()
+        else:
+            self.logs.abandon()
+
+    def _open(self, node_ids: Sequence[int]) -> None:
+        self._node_ids = node_ids
+        settings = Settings({"log.dirs": str(self.directory / "data"), "node.id": "1", **self._texts})
+        environment = Environment(Disk(), self.clock.wall_ms, self.clock.call_later)
+        self.logs = LogDirectories(
+            environment,
+            settings.log_directories,
+            node_id=1,
+            cluster_id=None,
+            new_id=lambda: uuid_text(new_uuid(self.random)),
+        )
+        try:
+            self._load(settings)
+        except BaseException:
+            self.logs.abandon()
+            raise
+
+    def _load(self, settings: Settings) -> None:
+        self.cluster = cluster = Cluster(settings, self.clock, self.logs, self.random)
+        for node_id in self._node_ids:
+            slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
+            node = cluster.nodes[node_id] = Node(node_id, FetchSessions(slots, self.random))
+            node.endpoints = {name: Endpoint(f"node{node_id}.test", port + node_id) for name, port in LISTENERS.items()}
+        cluster.load()
+        cluster.controller.elect()
+        self.dispatcher = Dispatcher(cluster)
+
+    def restart(
+        self, *, nodes: Sequence[int] | None = None, crash: bool = False, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Stop, as a signal or (`crash`) as SIGKILL does, and start on the same data with the nodes of these ids."""
+        if crash:
+            self.logs.abandon()
+        else:
+            self.logs.close()
+        self.clock = ManualClock(self.clock.wall_ms())
+        self._texts.update(settings or {})
+        self._open(self._node_ids if nodes is None else nodes)
+
+    def after_batch(self) -> None:
+        """What the server does after each run of requests: those that appends have woken look again."""
+        self.cluster.after_batch(lambda callback: callback())
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def client(self, *, node: int = 1, listener: str = "PLAINTEXT", limit_bytes: int = LIMIT_BYTES) -> Client:
+        """A connection of its own to a node, for what concerns connections."""
+        return Client(self, self.cluster.nodes[node], listener, FrameBudget(), limit_bytes)
+
+    def request(
+        self,
+        request: Message,
+        version: int | None = None,
+        *,
+        node: int = 1,
+        client_id: str | None = "test",
+        listener: str = "PLAINTEXT",
+    ) -> Any:
+        """The decoded answer to a request, in its newest served version unless told; a `Waiting` if it is parked.
+
+        None if it has no answer. Raises Unanswerable where the broker closes the connection.
+        """
+        version = served_versions(type(request))[-1] if version is None else version
+        outlet = KeptOutlet()
+        connection = Connection(
+            self.cluster.nodes[node],
+            listener,
+            outlet,
+            self.dispatcher.execute,
+            self.after_batch,
+            FrameBudget(),
+            LIMIT_BYTES,
+        )
+        frame = memoryview(bytearray(frame_of(request, version, client_id=client_id)))
+        outcome = self.dispatcher.execute(connection, frame[PREFIX.size :])
+        self.after_batch()
+        if outcome is None:
+            return None
+        if isinstance(outcome, Parked):
+            return Waiting(outlet, request.api_key, version, connection)
+        correlation_id, response = answer_in(joined(outcome), request.api_key, version)
+        assert correlation_id == 7
+        return response
+
+    # --- what most tests need -------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int = 1, replicas: int = 1, **configs: str) -> None:
+        """Make a topic; `configs` have underscores for dots."""
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
+        topic.configs = [
+            CreatableTopic.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ]
+        (result,) = self.request(CreateTopicsRequest(topics=[topic])).topics
+        assert result.error_code == ErrorCode.NONE, result
+
+    def partition(self, topic: str, index: int = 0) -> Partition:
+        """The partition itself, for a look inside."""
+        return self.cluster.image.topics[topic].partitions[index]
+
+    def produce(self, topic: str, *values: bytes | str | None, partition: int = 0, **more: Any) -> int:
+        """Append a record a value in one batch, at the leader; its first offset. `more` as for `batch`."""
+        answer = self.produce_batch(topic, batch(*values, **more), partition=partition)
+        assert answer.error_code == ErrorCode.NONE, answer
+        offset: int = answer.base_offset
+        return offset
+
+    def produce_batch(self, topic: str, records: bytes, *, partition: int = 0, version: int = 9, acks: int = -1) -> Any:
+        """The answer of the leader to a Produce of these bytes, for their partition."""
+        data = TopicData(name=topic, partition_data=[TopicData.PartitionProduceData(index=partition, records=records)])
+        request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
+        response = self.request(request, version, node=self.partition(topic, partition).leader_id)
+        return response.responses[0].partition_responses[0]
