@@ -151,20 +151,21 @@ class Message(Struct):
 
     @classmethod
     def _reader(cls, version: int) -> Any:
-        cls._check(version)
+        cls.check_version(version)
         made = compiled(reading(cls, version, version in cls.flexible), f"read {cls.__name__} v{version}")
         cls.readers[version] = made
         return made
 
     @classmethod
     def _writer(cls, version: int) -> Any:
-        cls._check(version)
+        cls.check_version(version)
         made = compiled(writing(cls, version, version in cls.flexible), f"write {cls.__name__} v{version}")
         cls.writers[version] = made
         return made
 
     @classmethod
-    def _check(cls, version: int) -> None:
+    def check_version(cls, version: int) -> None:
+        """Raises ValueError for a version that is not declared."""
         if version not in cls.versions:
             raise ValueError(f"{cls.__name__} has no version {version}")
 

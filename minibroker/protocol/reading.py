@@ -27,32 +27,22 @@ _NAMES: dict[str, Any] = {
     "bad_tag_size": primitives.bad_tag_size,
 }
 
+_SLICES = {
+    "string": 'str(data[pos:stop], "utf-8")',
+    "bytes": "bytes(data[pos:stop])",
+    "records": "memoryview(data)[pos:stop]",  # no copy, whatever the data is
+}
+
 
 def reading(struct: type, version: int, flexible: bool) -> Source:
     """The function that reads a version of a struct."""
     source = Source(dict(_NAMES))
     with source.block("def read(data, pos, end):"):
         reader = _Reading(source, version, flexible)
-        if _has_records(struct, version, flexible):
-            reader.in_bytes = False
-            source.add("view = memoryview(data)")
-        else:
-            source.add("data = bytes(data)")
         name = reader.struct(struct, ())
         reader.flush()
         source.add(f"return {name}, pos")
     return source
-
-
-def _has_records(struct: type, version: int, flexible: bool) -> bool:
-    shape = layout(struct, version, flexible)
-    return any(_kind_has_records(place.kind, version, flexible) for place in shape.body + shape.tagged)
-
-
-def _kind_has_records(kind: Kind, version: int, flexible: bool) -> bool:
-    if kind.item is not None:
-        return _kind_has_records(kind.item, version, flexible)
-    return kind.code == "records" or (kind.struct is not None and _has_records(kind.struct, version, flexible))
 
 
 class _Reading:
@@ -65,7 +55,6 @@ class _Reading:
         self.source = source
         self.version = version
         self.flexible = flexible
-        self.in_bytes = True  # the data has been made `bytes`, so a slice of it needs no further copy
         self._run: list[tuple[str, str, str, int]] = []  # target, letters, field's path, bytes
 
     # --- structs ---
@@ -192,15 +181,8 @@ class _Reading:
         add("stop = pos + n")
         with self.source.block("if stop > end:" if nullable else "if not pos <= stop <= end:"):
             add("raise bad_length(n, end - pos)")
-        add(f"{target} = {self._slice(kind.code)}")
+        add(f"{target} = {_SLICES[kind.code]}")
         add("pos = stop")
-
-    def _slice(self, code: str) -> str:
-        if code == "records":
-            return "view[pos:stop]"
-        if code == "string":
-            return "data[pos:stop].decode()" if self.in_bytes else 'str(data[pos:stop], "utf-8")'
-        return "data[pos:stop]" if self.in_bytes else "bytes(data[pos:stop])"
 
     def _array(self, item: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         add = self.source.add

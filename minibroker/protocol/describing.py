@@ -1,0 +1,122 @@
+"""What `minibroker show` shows of a message: its fields in one version, and the Python that reads and writes them.
+
+Makes rows and texts; how they are printed is the command line's business.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from inspect import isclass
+from pkgutil import iter_modules
+from typing import NamedTuple
+
+from minibroker.protocol import headers, messages
+from minibroker.protocol.declare import Message
+from minibroker.protocol.fields import Field, Kind, default_maker, default_value
+from minibroker.protocol.layout import Place, layout
+from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.reading import reading
+from minibroker.protocol.writing import writing
+
+_TYPES = {"?": "bool", "b": "int8", "h": "int16", "H": "uint16", "i": "int32", "I": "uint32", "q": "int64"}
+_TYPES |= {"d": "float64", "16s": "uuid"}
+
+
+class FieldRow(NamedTuple):
+    """One field as it is in a version. `depth` is how many structs it is nested in; `type` is Kafka's notation
+    ("[]int32"); `versions` are all that carry it; `tag` is None outside the tagged section; `default` is what a reader
+    of a version without the field sees, as Python."""
+
+    depth: int
+    name: str
+    type: str
+    versions: str
+    nullable: bool
+    compact: bool
+    tag: int | None
+    default: str
+
+
+def messages_named(name: str) -> list[type[Message]]:
+    """The messages that a person means: "Metadata" is a request and a response, "TopicRecord" a record.
+
+    Upper and lower case are not told apart. The list is empty if there is none.
+    """
+    wanted = {name.lower(), f"{name}request".lower(), f"{name}response".lower()}
+    return [message for message in all_messages() if message.__name__.lower() in wanted]
+
+
+def all_messages() -> list[type[Message]]:
+    """Every message, in the order of the files' names and in the files' own order."""
+    modules = [import_module(f"{messages.__name__}.{each.name}") for each in iter_modules(messages.__path__)]
+    found = [each for module in [*modules, headers] for each in vars(module).values()]
+    return [each for each in found if isclass(each) and issubclass(each, Message) and each is not Message]
+
+
+def field_rows(message: type[Message], version: int) -> list[FieldRow]:
+    """The fields of a version in wire order, nested ones after the field that holds them.
+
+    Raises ValueError for a version that the message does not have.
+    """
+    message.check_version(version)
+    return _rows(message, message, version, 0)
+
+
+def reader_text(message: type[Message], version: int) -> str:
+    """The Python that reads a version. Raises ValueError for a version that the message does not have."""
+    message.check_version(version)
+    return "\n".join(reading(message, version, version in message.flexible).lines)
+
+
+def writer_text(message: type[Message], version: int) -> str:
+    """The Python that writes a version. Raises ValueError for a version that the message does not have."""
+    message.check_version(version)
+    return "\n".join(writing(message, version, version in message.flexible).lines)
+
+
+def versions_text(versions: range, newest: int) -> str:
+    """A range of versions in Kafka's notation, of a message whose newest version is given: "3+", "0-8", "none"."""
+    if not versions or versions.start > newest:
+        return "none"
+    if versions[-1] >= newest:
+        return f"{versions.start}+"
+    return str(versions.start) if len(versions) == 1 else f"{versions.start}-{versions[-1]}"
+
+
+def _rows(struct: type, message: type[Message], version: int, depth: int) -> list[FieldRow]:
+    shape = layout(struct, version, version in message.flexible)
+    rows: list[FieldRow] = []
+    for place in shape.body + shape.tagged:
+        rows.append(_row(place, message, version, depth))
+        nested = (place.kind.item or place.kind).struct
+        if nested is not None:
+            rows += _rows(nested, message, version, depth + 1)
+    return rows
+
+
+def _row(place: Place, message: type[Message], version: int, depth: int) -> FieldRow:
+    field = place.field
+    return FieldRow(
+        depth=depth,
+        name=place.name,
+        type=_type_text(place.kind),
+        versions=versions_text(field.facts.present, message.versions[-1]),
+        nullable=place.nullable,
+        compact=place.compact and not place.kind.is_fixed and place.kind.struct is None,
+        tag=place.tag if version in field.facts.tagged else None,
+        default=_default_text(field),
+    )
+
+
+def _default_text(field: Field) -> str:
+    maker = default_maker(field)
+    if maker is not None:
+        return "[]" if maker is list else f"{maker.__name__}()"
+    value = default_value(field)
+    return "ZERO_UUID" if value == ZERO_UUID else repr(value)
+
+
+def _type_text(kind: Kind) -> str:
+    if kind.item is not None:
+        return f"[]{_type_text(kind.item)}"
+    return kind.struct.__name__ if kind.struct is not None else _TYPES.get(kind.code, kind.code)
