@@ -46,6 +46,11 @@ class LeaderEpochs:
         self._starts.append(start_offset)
         self._note_change()
 
+    def assign_later(self, epoch: int, start_offset: int) -> None:
+        """Note an epoch that is found in a batch, in the log's order: only a newer one says something."""
+        if epoch > self.latest:
+            self.assign(epoch, start_offset)
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(the largest epoch at or below `epoch`, where it ends), or (-1, -1) if that is not known.
 

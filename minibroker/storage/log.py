@@ -7,48 +7,58 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.records.batch import BatchHeader, assign
+from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, BatchHeader, assign
 from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, epochs_text
 from minibroker.storage.files import Disk
 from minibroker.storage.leader_epochs import LeaderEpochs
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.names import DELETED_SUFFIX
 from minibroker.storage.producer_snapshots import ProducerSnapshots, replay
 from minibroker.storage.producer_state import ProducerStates
-from minibroker.storage.scanning import headers
+from minibroker.storage.scanning import spans
 from minibroker.storage.segment import Region, Segment, TimestampOffset
 
 logger = logging.getLogger(__name__)
 
-DELETED_SUFFIX = ".deleted"
 
-Schedule = Callable[[int, Callable[[], None]], object]
-"""`schedule(delay_ms, callback)`: have `callback` called after a while. Passed in, because time is."""
+class Environment(NamedTuple):
+    """What every log is given from outside.
+
+    `now_ms()` is the wall clock, ms since 1970; `schedule(delay_ms, callback)` has `callback()` called after a while.
+    """
+
+    disk: Disk
+    now_ms: Callable[[], int]
+    schedule: Callable[[int, Callable[[], None]], object]
 
 
-class Environment:
-    """What every log of a directory is given: the disk, the wall clock in ms, and the scheduler."""
+class LogContents(NamedTuple):
+    """What a log is made of: found on the disk by `recovery.py`. There is at least one segment, oldest first."""
 
-    __slots__ = ("disk", "now_ms", "schedule")
-
-    def __init__(self, disk: Disk, now_ms: Callable[[], int], schedule: Schedule) -> None:
-        self.disk = disk
-        self.now_ms = now_ms
-        self.schedule = schedule
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: ProducerStates
+    snapshots: ProducerSnapshots
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
 
 
 class Log:
-    """The log of (`topic`, `partition`) in `directory`.
+    """The log of (`topic`, `partition`) in `directory`. `topic_id` has 16 bytes, zeros if it is not known.
 
     Offsets: `log_start_offset` is the first that may be read, `log_end_offset` the next to be given out; consumers see
-    what is below `high_watermark`, or `last_stable_offset` if they read committed records only. Records below
-    `recovery_point` are known to be on the disk itself.
+    what is below `high_watermark`, or below `last_stable_offset` if they read committed records only. What is below
+    `recovery_point` is known to be on the disk itself.
 
-    Methods raise `KafkaError` with KAFKA_STORAGE_ERROR when the disk fails, and CORRUPT_MESSAGE when it holds nonsense;
-    the log is then as it was before the call.
+    Methods raise `KafkaError`: KAFKA_STORAGE_ERROR when the disk fails, and CORRUPT_MESSAGE when it holds nonsense.
+    A failed append leaves the log as it was.
     """
 
     __slots__ = (
@@ -57,13 +67,13 @@ class Log:
         "topic_id",
         "directory",
         "settings",
-        "producers",
-        "epochs",
         "log_start_offset",
         "log_end_offset",
         "high_watermark",
         "last_stable_offset",
         "recovery_point",
+        "producers",
+        "epochs",
         "_environment",
         "_disk",
         "_segments",
@@ -71,6 +81,7 @@ class Log:
         "_active",
         "_snapshots",
         "_torn",
+        "_truncated",
     )
 
     def __init__(
@@ -80,26 +91,25 @@ class Log:
         topic_partition: tuple[str, int],
         topic_id: bytes,
         settings: LogSettings,
-        segments: list[Segment],
-        epochs: LeaderEpochs,
-        producers: tuple[ProducerStates, ProducerSnapshots],
-        offsets: tuple[int, int, int],
+        contents: LogContents,
     ) -> None:
-        """`offsets` are log start offset, log end offset and recovery point; there is at least one segment."""
         self.topic, self.partition = topic_partition
         self.topic_id = topic_id
         self.directory = directory
         self.settings = settings
-        self.epochs = epochs
-        self.producers, self._snapshots = producers
-        self.log_start_offset, self.log_end_offset, self.recovery_point = offsets
-        self.high_watermark = self.last_stable_offset = self.log_end_offset
+        self.log_start_offset = contents.log_start_offset
+        self.log_end_offset = self.high_watermark = self.last_stable_offset = contents.log_end_offset
+        self.recovery_point = contents.recovery_point
+        self.producers = contents.producers
+        self.epochs = contents.epochs
         self._environment = environment
         self._disk = environment.disk
-        self._segments = segments
-        self._base_offsets = [segment.base_offset for segment in segments]
-        self._active = segments[-1]
+        self._segments = contents.segments
+        self._base_offsets = [segment.base_offset for segment in self._segments]
+        self._active = self._segments[-1]
+        self._snapshots = contents.snapshots
         self._torn = False  # bytes of a failed append may lie beyond the end of the active segment
+        self._truncated = False  # since the last flush
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -129,23 +139,26 @@ class Log:
         position = 0
         for header in batches:
             assign(records, position, next_offset, leader_epoch)
-            position += header.size_bytes
+            position += header.batch_length + LOG_OVERHEAD_BYTES
             next_offset += header.last_offset_delta + 1
             if header.max_timestamp > max_timestamp:
                 max_timestamp = header.max_timestamp
         try:
-            self._write(records, first_offset, batches, (next_offset, max_timestamp))
+            self._make_room(position, next_offset - 1, max_timestamp)
+            self._torn = True
+            self._active.append(records, first_offset, batches)
+            self._torn = False
         except OSError as error:
-            raise self._failed("append", error) from error
+            raise self._failure("append", error) from error
         if leader_epoch != self.epochs.latest:
             self._assign_epoch(leader_epoch, first_offset)
-        producers = self.producers
         offset = first_offset
         for header in batches:
             if header.producer_id >= 0:
-                producers.update(header, offset)
+                self.producers.update(header, offset)
             offset += header.last_offset_delta + 1
-        producers.end_offset = self.log_end_offset = self.high_watermark = self.last_stable_offset = next_offset
+        self.producers.end_offset = next_offset
+        self.log_end_offset = self.high_watermark = self.last_stable_offset = next_offset
         return first_offset
 
     def read(
@@ -154,42 +167,44 @@ class Log:
         """Whole batches from the one on that contains `offset`, of one segment, below `limit_offset`.
 
         At most `max_bytes`, except that with `minimum_one` the first batch is given whatever its size. None if nothing
-        is there. Raises `KafkaError` OFFSET_OUT_OF_RANGE outside of log start offset to log end offset.
+        is there. Raises `KafkaError` OFFSET_OUT_OF_RANGE below the log start offset and above the log end offset.
         """
         end_offset = self.log_end_offset
-        if offset > end_offset or offset < self.log_start_offset:
-            raise self._out_of_range(offset)
-        if limit_offset is None or limit_offset > end_offset:
-            limit_offset = end_offset
+        if offset >= end_offset or offset < self.log_start_offset:
+            if offset != end_offset:
+                raise self._out_of_range(offset)
+            self._active.remember(offset, self._active.size_bytes)
+            return None
+        limit = end_offset if limit_offset is None or limit_offset > end_offset else limit_offset
+        if offset >= limit:
+            return None
         try:
-            return self._read(offset, max_bytes, limit_offset, minimum_one) if offset < limit_offset else None
+            if limit == end_offset and offset >= self._active.base_offset:
+                return self._active.read(offset, max_bytes, (self._active.size_bytes, end_offset), minimum_one)
+            return self._read_from(self._index_of(offset), offset, max_bytes, limit, minimum_one)
         except OSError as error:
-            raise self._failed("read", error) from error
+            raise self._failure("read", error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp`, in ms since 1970."""
-        try:
+        with self._disk_work("read"):
             for segment in self._segments:
                 segment.load()
-                if segment.max_timestamp >= timestamp:
+                if segment.indexes.max_timestamp >= timestamp:
                     found = segment.find_timestamp(timestamp, self.log_start_offset)
                     if found:
                         return found
-        except OSError as error:
-            raise self._failed("read", error) from error
         return None
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp of all (KIP-734); None if no record has one."""
-        try:
+        with self._disk_work("read"):
             for segment in self._segments:
                 segment.load()
-            segment = max(self._segments, key=lambda segment: segment.max_timestamp)
-            if segment.max_timestamp < 0:
+            segment = max(self._segments, key=lambda segment: segment.indexes.max_timestamp)
+            if segment.indexes.max_timestamp < 0:
                 return None
-            return segment.find_timestamp(segment.max_timestamp, self.log_start_offset)
-        except OSError as error:
-            raise self._failed("read", error) from error
+            return segment.find_timestamp(segment.indexes.max_timestamp, self.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch at or below `epoch`, where it ends), or (-1, -1) if that is not known (KIP-101)."""
@@ -197,35 +212,34 @@ class Log:
 
     def roll(self) -> None:
         """Begin another segment, unless the present one is still empty."""
-        if not self._active.size_bytes:
-            return
-        try:
-            self._roll()
-        except OSError as error:
-            raise self._failed("roll", error) from error
+        with self._disk_work("roll"):
+            self._trim()
+            if self._active.size_bytes:
+                self._roll()
 
     def flush(self) -> None:
         """Return once everything is on the disk itself, and move the recovery point. Slow."""
-        try:
+        if self.recovery_point == self.log_end_offset and not self._truncated:
+            return
+        with self._disk_work("flush"):
             self._trim()
             for segment in self._segments[self._index_of(self.recovery_point) :]:
+                if segment is not self._active:
+                    segment.finish()
                 segment.sync()
             self._write_epochs(sync=True)
             self._disk.sync_directory(self.directory)
-        except OSError as error:
-            raise self._failed("flush", error) from error
         self.recovery_point = self.log_end_offset
+        self._truncated = False
 
     def close(self) -> None:
-        """Write down what makes the next start cheap, and let go of the files. To make it last is `flush`'s work."""
-        try:
+        """Write down what makes the next start cheap, flush, and let go of the files."""
+        with self._disk_work("close"):
             self._trim()
-            for segment in self._segments[self._index_of(self.recovery_point) :]:
+            for segment in self._segments:
                 segment.finish()
             self._snapshots.take(self.producers)
-            self._write_epochs(sync=False)
-        except OSError as error:
-            raise self._failed("close", error) from error
+        self.flush()
         self.abandon()
 
     def abandon(self) -> None:
@@ -235,12 +249,9 @@ class Log:
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains `offset` and all after it."""
-        if offset >= self.log_end_offset:
-            return
-        try:
-            self._truncate(max(offset, self._base_offsets[0]))
-        except OSError as error:
-            raise self._failed("truncate", error) from error
+        if offset < self.log_end_offset:
+            with self._disk_work("truncate"):
+                self._truncate(max(offset, self._base_offsets[0]))
 
     def delete_before(self, offset: int) -> None:
         """Let the log begin at `offset`, and remove the segments that lie wholly before.
@@ -253,12 +264,10 @@ class Log:
             return
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        try:
+        with self._disk_work("delete"):
             self._remove_segments(self._segments[: self._index_of(offset)])
             self._snapshots.remove_before(self._base_offsets[0])
             self._write_epochs(sync=False)
-        except OSError as error:
-            raise self._failed("delete", error) from error
 
     def update_settings(self, settings: LogSettings) -> None:
         """Run under other settings from now on."""
@@ -266,61 +275,41 @@ class Log:
         for segment in self._segments:
             segment.update_settings(settings)
 
-    def _write(
-        self, records: memoryview | bytearray, first_offset: int, batches: Sequence[BatchHeader], last: tuple[int, int]
-    ) -> None:
-        """`last` is (next offset, largest timestamp) of the batches."""
-        next_offset, max_timestamp = last
-        active = self._active
-        now_ms = 0 if active.first_timestamp >= 0 else self._environment.now_ms()
+    def _make_room(self, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
+        """Have an active segment that takes batches of this size, last offset and largest timestamp."""
         if self._torn:
             self._trim()
-        if not active.accepts(len(records), next_offset - 1, max_timestamp, now_ms):
+        active = self._active
+        now_ms = 0 if active.first_timestamp >= 0 else self._environment.now_ms()
+        if not active.accepts(size_bytes, last_offset, max_timestamp, now_ms):
             self._roll()
-            active = self._active
-        try:
-            active.append(records, first_offset, batches)
-        except OSError:
-            self._torn = True
-            raise
 
     def _trim(self) -> None:
-        """Cut off what a failed append has left, so that the next start does not take it for a damage."""
+        """Cut off what a failed append has left, so that the next start does not take it for damage."""
         if self._torn:
             self._active.file.truncate(self._active.size_bytes)
             self._torn = False
 
     def _roll(self) -> None:
-        self._trim()
         self._active.finish()
         self._snapshots.take(self.producers)
-        self._add_segment(self.log_end_offset)
-
-    def _add_segment(self, base_offset: int) -> None:
+        base_offset = self.log_end_offset
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
         self._segments.append(segment)
         self._base_offsets.append(base_offset)
         self._active = segment
 
-    def _read(self, offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> Region | None:
-        active = self._active
-        if offset >= active.base_offset:
-            if limit_offset == self.log_end_offset:
-                return active.read(offset, max_bytes, (active.size_bytes, limit_offset), minimum_one)
-            return active.read(offset, max_bytes, (active.position_of(limit_offset), limit_offset), minimum_one)
-        return self._read_older(offset, max_bytes, limit_offset, minimum_one)
-
-    def _read_older(self, offset: int, max_bytes: int, limit_offset: int, minimum_one: bool) -> Region | None:
-        """Compaction may have left a segment without the offset or any after it: then the next one has the answer."""
-        for index in range(self._index_of(offset), len(self._segments) - 1):
-            segment, end_offset = self._segments[index], self._base_offsets[index + 1]
-            end = (segment.size_bytes, end_offset)
-            if limit_offset < end_offset:
-                end = (segment.position_of(limit_offset), limit_offset)
-            region = segment.read(offset, max_bytes, end, minimum_one)
-            if region or limit_offset <= end_offset or segment.position_of(offset) < segment.size_bytes:
-                return region
-        return self._read(max(offset, self._active.base_offset), max_bytes, limit_offset, minimum_one)
+    def _read_from(self, index: int, offset: int, max_bytes: int, limit: int, minimum_one: bool) -> Region | None:
+        """Read from the segment at `index`, or the next: compaction may have left one without `offset` or any after."""
+        segment = self._segments[index]
+        last = segment is self._active
+        end = segment.size_bytes, (self.log_end_offset if last else self._base_offsets[index + 1])
+        if limit < end[1]:
+            end = segment.position_of(limit), limit
+        region = segment.read(offset, max_bytes, end, minimum_one)
+        if region or last or limit <= end[1] or segment.position_of(offset) < segment.size_bytes:
+            return region
+        return self._read_from(index + 1, end[1], max_bytes, limit, minimum_one)
 
     def _index_of(self, offset: int) -> int:
         """The index of the segment that `offset` belongs to."""
@@ -328,45 +317,45 @@ class Log:
 
     def _truncate(self, offset: int) -> None:
         self._trim()
-        keep = self._index_of(offset)
-        segment = self._segments[keep]
+        segment = self._segments[self._index_of(offset)]
         position = segment.position_of(offset)
-        for _, header in headers(segment.file, position, segment.size_bytes):
-            offset = min(offset, header.base_offset)
+        for _, _, base_offset, _ in spans(segment.file, position, segment.size_bytes):
+            offset = min(offset, base_offset)  # a batch is removed whole
             break
-        self._remove_segments(self._segments[keep + 1 :])
+        self._remove_segments(self._segments[self._index_of(offset) + 1 :])
         segment.truncate(position, offset)
         self._active = segment
-        self.epochs.truncate_from_end(offset)
-        self._write_epochs(sync=False)
+        self._truncated = True
         self.recovery_point = min(self.recovery_point, offset)
         self.log_end_offset = self.high_watermark = self.last_stable_offset = offset
+        self.epochs.truncate_from_end(offset)
+        self._write_epochs(sync=False)
         self._snapshots.remove_after(offset)
-        self._snapshots.load(self.producers, self.log_start_offset, offset)
+        self._snapshots.load(self.producers, self._base_offsets[0], offset)
         replay(self.producers, self._segments[self._index_of(self.producers.end_offset) :], offset)
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
         """Rename the files now and remove them after `file.delete.delay.ms`."""
         for segment in list(segments):
-            names = segment.mark_deleted(DELETED_SUFFIX)
+            paths = segment.mark(DELETED_SUFFIX)
             index = self._segments.index(segment)
             del self._segments[index], self._base_offsets[index]
             segment.close()
-            self._environment.schedule(self.settings.file_delete_delay_ms, partial(self._remove_files, names))
+            self._environment.schedule(self.settings.file_delete_delay_ms, partial(self._remove_files, paths))
 
-    def _remove_files(self, names: list[str]) -> None:
-        for name in names:
+    def _remove_files(self, paths: list[str]) -> None:
+        for path in paths:
             try:
-                self._disk.remove(name)
+                self._disk.remove(path)
             except OSError as error:
-                logger.warning("%s-%d: %s stays: %s", self.topic, self.partition, name, error)
+                logger.warning("%s stays until the next start: %s", path, error)
 
     def _assign_epoch(self, leader_epoch: int, first_offset: int) -> None:
         self.epochs.assign(leader_epoch, first_offset)
         try:
             self._write_epochs(sync=False)
         except OSError as error:
-            # The batches are in the log and bear the epoch: recovery would find it there. `changed` stays set.
+            # The batches are in the log and bear the epoch, where recovery finds it; the next flush writes it again.
             logger.warning("%s-%d: the leader epochs could not be written: %s", self.topic, self.partition, error)
 
     def _write_epochs(self, *, sync: bool) -> None:
@@ -381,6 +370,14 @@ class Log:
             f"{self.topic}-{self.partition} reaches from {self.log_start_offset} to {self.log_end_offset}: no {offset}",
         )
 
-    def _failed(self, what: str, error: OSError) -> KafkaError:
+    @contextmanager
+    def _disk_work(self, what: str) -> Iterator[None]:
+        """Let an `OSError` inside be a `KafkaError`; where speed matters, the same is written out."""
+        try:
+            yield
+        except OSError as error:
+            raise self._failure(what, error) from error
+
+    def _failure(self, what: str, error: OSError) -> KafkaError:
         logger.error("%s-%d: cannot %s: %s", self.topic, self.partition, what, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition}: cannot {what}: {error}")

@@ -31,7 +31,9 @@ class LogDirectories:
         new_id: Callable[[], str],
     ) -> None:
         """Open them all. Raises `LogDirectoryError`, and then holds none of them."""
-        self._environment = environment
+        for path in paths:
+            if paths.count(path) > 1:
+                raise LogDirectoryError(f"log directory {path} is listed twice")
         self.directories = [LogDirectory(environment, path) for path in paths]
         try:
             found = [cluster for directory in self.directories if (cluster := directory.lock())]

@@ -6,7 +6,6 @@ How a log is opened and recovered is told in `recovery.py`; which directory a ne
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable
 
 from minibroker.storage.checkpoints import (
@@ -26,20 +25,22 @@ from minibroker.storage.checkpoints import (
 from minibroker.storage.files import File
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.names import (
+    DELETED_LOG_SUFFIX,
+    STRAY_LOG_SUFFIX,
+    is_deleted_log,
+    log_name,
+    topic_partition_of,
+    unlisted_log_name,
+)
 from minibroker.storage.recovery import Checkpointed, LogDirectoryError, open_log
 
 logger = logging.getLogger(__name__)
 
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
-DELETE_SUFFIX = "-delete"
-STRAY_SUFFIX = "-stray"
-MAX_NAME_BYTES = 255
 META_PROPERTIES_VERSION = "1"
-
-# The topic's name may contain dashes and digits itself: the partition is what stands behind the last dash.
-_LOG_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>[0-9]{1,10})")
-_DELETED_NAME = re.compile(r".+\.[0-9a-f]{32}-delete")
+OFFSET_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
 
 
 class LogDirectory:
@@ -58,8 +59,8 @@ class LogDirectory:
         self._environment = environment
         self._disk = environment.disk
         self._lock: File | None = None
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._start_offsets: dict[TopicPartition, int] = {}
+        self._checkpoints: dict[str, dict[TopicPartition, int]] = {name: {} for name in OFFSET_CHECKPOINTS}
+        self._unopened: set[TopicPartition] = set()
 
     def lock(self) -> str | None:
         """Make the directory, keep others off it, and tell the cluster id in it, if it has one."""
@@ -80,26 +81,27 @@ class LogDirectory:
         try:
             self._identify(node_id, cluster_id, new_id)
             self._remove_deleted()
-            self._recovery_points = self._read_offsets(RECOVERY_POINT_CHECKPOINT)
-            self._start_offsets = self._read_offsets(LOG_START_OFFSET_CHECKPOINT)
+            self._unopened = set(self.found())
+            self._checkpoints = {name: self._read_offsets(name) for name in OFFSET_CHECKPOINTS}
             self._take_marker()
         except OSError as error:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
 
     def found(self) -> list[TopicPartition]:
         """The (topic, partition) of each log that lies in the directory, open or not."""
-        found = []
-        for name in self._disk.names(self.path):
-            match = _LOG_NAME.fullmatch(name)
-            if match and self._disk.is_directory(f"{self.path}/{name}"):
-                found.append((match["topic"], int(match["partition"])))
-        return found
+        found = ((name, topic_partition_of(name)) for name in self._disk.names(self.path))
+        return [key for name, key in found if key and self._disk.is_directory(f"{self.path}/{name}")]
 
     def open_log(self, topic: str, partition: int, settings: LogSettings) -> Log:
         """Open a log that lies in the directory, recovering it if the last stop was unclean."""
         key = topic, partition
-        known = Checkpointed(self.clean, self._recovery_points.get(key, 0), self._start_offsets.get(key, 0))
+        known = Checkpointed(
+            clean=self.clean,
+            recovery_point=self._checkpoints[RECOVERY_POINT_CHECKPOINT].get(key, 0),
+            log_start_offset=self._checkpoints[LOG_START_OFFSET_CHECKPOINT].get(key, 0),
+        )
         log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
+        self._unopened.discard(key)
         return log
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
@@ -120,14 +122,14 @@ class LogDirectory:
 
         `unique` is 32 hexadecimal digits that no other deletion has. Raises `OSError`, and then the log is still there.
         """
-        path = f"{self.path}/{_unlisted_name(log.topic, log.partition, unique, DELETE_SUFFIX)}"
+        path = f"{self.path}/{unlisted_log_name(log.topic, log.partition, unique, DELETED_LOG_SUFFIX)}"
         self._disk.rename(log.directory, path)
         self._forget(log.topic, log.partition)
         self._environment.schedule(log.settings.file_delete_delay_ms, lambda: self._remove_tree(path))
 
     def set_aside(self, topic: str, partition: int, unique: str) -> str:
         """Rename a log's directory to one that no log has, and let go of it; the new path. Raises `OSError`."""
-        path = f"{self.path}/{_unlisted_name(topic, partition, unique, STRAY_SUFFIX)}"
+        path = f"{self.path}/{unlisted_log_name(topic, partition, unique, STRAY_LOG_SUFFIX)}"
         self._disk.rename(self._log_path((topic, partition)), path)
         self._forget(topic, partition)
         return path
@@ -136,26 +138,37 @@ class LogDirectory:
         log = self.logs.get((topic, partition))
         if log is not None:
             log.abandon()
-        for offsets in (self.logs, self._recovery_points, self._start_offsets):
+            del self.logs[topic, partition]
+        self._unopened.discard((topic, partition))
+        for offsets in self._checkpoints.values():
             offsets.pop((topic, partition), None)
 
     def write_checkpoints(self, *, sync: bool = False) -> None:
-        """Write recovery points, log start offsets and high watermarks of all open logs. Raises `OSError`."""
-        logs = self.logs.items()
-        moved = {key: log.log_start_offset for key, log in logs if log.log_start_offset > log.segments[0].base_offset}
-        self._write_offsets(RECOVERY_POINT_CHECKPOINT, {key: log.recovery_point for key, log in logs}, sync)
-        self._write_offsets(LOG_START_OFFSET_CHECKPOINT, moved, sync)
-        self._write_offsets(REPLICATION_OFFSET_CHECKPOINT, {key: log.high_watermark for key, log in logs}, sync)
+        """Write recovery points, log start offsets and high watermarks of all logs. Raises `OSError`."""
+        recovery_points, start_offsets, high_watermarks = (self._checkpoints[name] for name in OFFSET_CHECKPOINTS)
+        for key, log in self.logs.items():
+            recovery_points[key] = log.recovery_point
+            high_watermarks[key] = log.high_watermark
+            start_offsets.pop(key, None)
+            if log.log_start_offset > log.segments[0].base_offset:
+                start_offsets[key] = log.log_start_offset
+        for name, offsets in self._checkpoints.items():
+            self._disk.write_whole(f"{self.path}/{name}", offsets_text(offsets), sync=sync)
 
     def close(self, *, broker_epoch: int = -1) -> None:
-        """Flush and close all logs, then attest a clean stop. Raises `KafkaError`, `OSError` if it was none."""
-        for log in self.logs.values():
-            log.close()
-            log.flush()
-        self.write_checkpoints(sync=True)
-        marker = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
-        self._disk.write_whole(f"{self.path}/{CLEAN_SHUTDOWN}", marker, sync=True)
-        self.abandon()
+        """Flush and close all logs, then attest a clean stop. Raises `KafkaError`, `OSError` if it was none.
+
+        It is none either as long as a log that was left by an unclean stop has not been opened, and so recovered.
+        """
+        try:
+            for log in self.logs.values():
+                log.close()
+            self.write_checkpoints(sync=True)
+            if self.clean or not self._unopened:
+                marker = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
+                self._disk.write_whole(f"{self.path}/{CLEAN_SHUTDOWN}", marker, sync=True)
+        finally:
+            self.abandon()
 
     def abandon(self) -> None:
         """Let go of the directory as it is: the next start will recover it."""
@@ -167,7 +180,7 @@ class LogDirectory:
             self._lock = None
 
     def _log_path(self, key: TopicPartition) -> str:
-        return f"{self.path}/{key[0]}-{key[1]}"
+        return f"{self.path}/{log_name(*key)}"
 
     def _read_properties(self) -> dict[str, str]:
         path = f"{self.path}/{META_PROPERTIES}"
@@ -206,7 +219,7 @@ class LogDirectory:
 
     def _remove_deleted(self) -> None:
         for name in self._disk.names(self.path):
-            if _DELETED_NAME.fullmatch(name):
+            if is_deleted_log(name):
                 self._disk.remove_tree(f"{self.path}/{name}")
 
     def _remove_tree(self, path: str) -> None:
@@ -216,19 +229,12 @@ class LogDirectory:
             logger.warning("%s stays until the next start: %s", path, error)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """The rows of a checkpoint, without those of logs that are no more."""
         path = f"{self.path}/{name}"
         if not self._disk.exists(path):
             return {}
         try:
-            return offsets_from_text(self._disk.read_whole(path))
+            offsets = offsets_from_text(self._disk.read_whole(path))
+            return {key: offset for key, offset in offsets.items() if key in self._unopened}
         except MalformedCheckpoint as error:
             raise LogDirectoryError(f"{path} is malformed: {error}") from None
-
-    def _write_offsets(self, name: str, offsets: dict[TopicPartition, int], sync: bool) -> None:
-        self._disk.write_whole(f"{self.path}/{name}", offsets_text(offsets), sync=sync)
-
-
-def _unlisted_name(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """A directory's name that no log has; a topic's name that is too long for it is cut."""
-    end = f"-{partition}.{unique}{suffix}"
-    return topic[: MAX_NAME_BYTES - len(end)] + end

@@ -15,134 +15,58 @@ from bisect import bisect_right
 from operator import lt
 from struct import Struct
 
-from minibroker.storage.files import Disk
+from minibroker.storage.sparse_index import SparseIndex
 
-ENTRY_BYTES = 8
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 
-_ENTRY = Struct(">ii")
-_SWAP = sys.byteorder == "little"
 
+class OffsetIndex(SparseIndex):
+    """The entries of one segment's index; `last_position` is that of the last one, 0 if there is none.
 
-class CorruptIndex(ValueError):
-    """An index that contradicts itself or its log. It is rebuilt; nobody outside the storage layer sees this."""
-
-
-class OffsetIndex:
-    """The entries of one segment's index, in memory from the first look-up on.
-
-    New entries are kept until `write_out()`. `last_offset` and `last_position` are those of the last entry (the base
-    offset and 0 if there is none); `count` is the number of entries.
+    `floor`, `position_floor`, `entries` and `truncate` need `load()` before.
     """
 
-    __slots__ = (
-        "path",
-        "base_offset",
-        "count",
-        "last_offset",
-        "last_position",
-        "_disk",
-        "_offsets",
-        "_positions",
-        "_unread",
-        "_written",
-    )
+    __slots__ = ("last_position",)
 
-    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
-        self.path = path
-        self.base_offset = base_offset
-        self.count = 0
-        self.last_offset = base_offset
-        self.last_position = 0
-        self._disk = disk
-        self._offsets = array("i")
-        self._positions = array("i")
-        self._unread = 0  # entries that are in the file, but not yet in memory
-        self._written: int | None = None  # entries in the file; None: there is no file yet
+    last_position: int
 
-    def open(self) -> None:
-        """Learn the last entry from the file, reading no other. Raises `CorruptIndex`, `OSError`."""
-        file = self._disk.open(self.path)
-        size = file.size_bytes()
-        if size % ENTRY_BYTES:
-            raise CorruptIndex(f"its size is {size}, not a multiple of {ENTRY_BYTES}")
-        self.count = self._unread = self._written = size // ENTRY_BYTES
-        if self.count:
-            relative, self.last_position = _ENTRY.unpack(file.read(size - ENTRY_BYTES, ENTRY_BYTES))
-            self.last_offset = self.base_offset + relative
-            if relative < 0 or self.last_position < 0:
-                raise CorruptIndex("its last entry is negative")
-
-    def load(self) -> None:
-        """Have all entries in memory. Raises `CorruptIndex`, `OSError`."""
-        if self._unread:
-            self._read()
+    ENTRY = Struct(">ii")
+    FIRST_TYPE = "i"
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry, which must be beyond the last one."""
-        self._offsets.append(offset - self.base_offset)
-        self._positions.append(position)
+        self._first.append(offset - self.base_offset)
+        self._second.append(position)
         self.count += 1
-        self.last_offset = offset
         self.last_position = position
 
     def floor(self, offset: int) -> int:
         """The largest known position whose batch ends at or before `offset`; 0 if none does."""
-        at = bisect_right(self._offsets, offset - self.base_offset) - 1
-        return self._positions[at] if at >= 0 else 0
+        at = bisect_right(self._first, offset - self.base_offset)
+        return self._second[at - 1] if at else 0
 
     def position_floor(self, position: int) -> int:
-        """The largest known start of a batch at or before `position`."""
-        at = bisect_right(self._positions, position) - 1
-        return self._positions[at] if at >= 0 else 0
+        """The largest known start of a batch at or before `position`; 0 if there is none."""
+        at = bisect_right(self._second, position)
+        return self._second[at - 1] if at else 0
 
     def truncate(self, position: int) -> None:
         """Remove the entries of batches that start at or after `position`."""
-        keep = bisect_right(self._positions, position - 1)
-        del self._offsets[keep:], self._positions[keep:]
-        self.count = keep
-        self.last_offset = self.base_offset + (self._offsets[-1] if keep else 0)
-        self.last_position = self._positions[-1] if keep else 0
-        if self._written is not None and self._written > keep:
-            self._written = -1  # the file holds too much: it must be written anew
-
-    def write_out(self, *, sync: bool = False) -> None:
-        """Bring the file to what is in memory. Raises `OSError`."""
-        if self._written == self.count and not sync:
-            return
-        file = self._disk.open(self.path, create=True)
-        if self._written is None or self._written < 0:
-            file.truncate(0)
-            self._written = 0
-        file.write(self._written * ENTRY_BYTES, self._packed(self._written - self._unread))
-        self._written = self.count
-        if sync:
-            file.sync()
+        self._keep(bisect_right(self._second, position - 1))
 
     def entries(self) -> list[tuple[int, int]]:
         """(offset, position) of all entries."""
-        return [(self.base_offset + o, p) for o, p in zip(self._offsets, self._positions, strict=True)]
+        return [(self.base_offset + o, p) for o, p in zip(self._first, self._second, strict=True)]
 
-    def _packed(self, start: int) -> bytes:
-        pairs = array("i", bytes(ENTRY_BYTES * (len(self._offsets) - start)))
-        pairs[0::2] = self._offsets[start:]
-        pairs[1::2] = self._positions[start:]
-        if _SWAP:
-            pairs.byteswap()
-        return pairs.tobytes()
+    def _columns(self, data: bytes) -> tuple[array[int], array[int]]:
+        """All at once in C: a full index has more than a million entries."""
+        both = array("i", data)
+        if sys.byteorder == "little":
+            both.byteswap()
+        return both[0::2], both[1::2]
 
-    def _read(self) -> None:
-        pairs = array("i")
-        pairs.frombytes(self._disk.open(self.path).read(0, self._unread * ENTRY_BYTES))
-        if _SWAP:
-            pairs.byteswap()
-        offsets, positions = pairs[0::2], pairs[1::2]
-        if not (_increasing(offsets) and _increasing(positions)) or len(offsets) != self._unread:
-            raise CorruptIndex("its entries do not increase")
-        self._offsets, self._positions = offsets + self._offsets, positions + self._positions
-        self._unread = 0
+    def _increasing(self, first: memoryview, second: memoryview) -> bool:
+        return all(map(lt, first, first[1:])) and all(map(lt, second, second[1:]))
 
-
-def _increasing(values: array[int]) -> bool:
-    """All at once in C: a full index has more than a million entries."""
-    return not values or (values[0] >= 0 and all(map(lt, values, memoryview(values)[1:])))
+    def _note_last(self, last: tuple[int, int] | None) -> None:
+        self.last_position = last[1] if last else 0

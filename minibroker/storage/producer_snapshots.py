@@ -9,9 +9,10 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from minibroker.storage.files import Disk
+from minibroker.storage.names import SNAPSHOT_SUFFIX, segment_name
 from minibroker.storage.producer_state import CorruptSnapshot, ProducerStates
 from minibroker.storage.scanning import headers
-from minibroker.storage.segment import SNAPSHOT_SUFFIX, Segment, segment_name
+from minibroker.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 

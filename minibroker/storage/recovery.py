@@ -17,21 +17,19 @@ from minibroker.storage.checkpoints import (
     epochs_from_text,
     topic_id_from_text,
 )
-from minibroker.storage.files import Disk
 from minibroker.storage.leader_epochs import LeaderEpochs
-from minibroker.storage.log import Environment, Log
+from minibroker.storage.leftovers import settle
+from minibroker.storage.log import Environment, Log, LogContents
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offsets_with
 from minibroker.storage.producer_snapshots import ProducerSnapshots, replay
 from minibroker.storage.producer_state import ProducerStates
-from minibroker.storage.scanning import OldMessageFormat, sound_batches
-from minibroker.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, Segment
+from minibroker.storage.scanning import OldMessageFormat, headers, sound_batches
+from minibroker.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 
-DELETED_SUFFIX = ".deleted"
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-TEMPORARY_SUFFIX = ".tmp"
+NO_TOPIC_ID = bytes(16)
 
 
 class LogDirectoryError(Exception):
@@ -58,34 +56,42 @@ def open_log(
     Raises `LogDirectoryError` if the directory cannot be read or written, or holds what cannot be served.
     """
     try:
-        return _Opening(environment, directory, topic_partition, settings).open(known)
-    except (OSError, OldMessageFormat) as error:
-        topic, partition = topic_partition
-        raise LogDirectoryError(f"{topic}-{partition} cannot be opened: {error}") from error
+        opening = _Opening(environment, directory, topic_partition, settings)
+        return Log(environment, directory, topic_partition, opening.topic_id(), settings, opening.open(known))
+    except (OSError, OldMessageFormat, MalformedCheckpoint, CorruptBatch) as error:
+        raise LogDirectoryError(f"the log in {directory} cannot be opened: {error}") from error
 
 
 class _Opening:
-    """One log on the way from its directory to a `Log`."""
+    """One log on the way from its directory to the contents of a `Log`."""
 
     def __init__(
         self, environment: Environment, directory: str, topic_partition: tuple[str, int], settings: LogSettings
     ) -> None:
-        self.environment = environment
         self.disk = environment.disk
+        self.now_ms = environment.now_ms()
         self.directory = directory
-        self.topic_partition = topic_partition
+        self.label = "{}-{}".format(*topic_partition)
         self.settings = settings
-        self.segments: list[Segment] = []
+        self.names = settle(self.disk, directory)
+        self.segments = [
+            Segment.open(self.disk, directory, base_offset, settings, self.now_ms)
+            for base_offset in offsets_with(self.names, LOG_SUFFIX)
+        ]
+        self.snapshots = ProducerSnapshots(self.disk, directory, offsets_with(self.names, SNAPSHOT_SUFFIX))
+        self.snapshots.remove_strays([segment.base_offset for segment in self.segments])
         self.states = ProducerStates()
+        self.epochs = LeaderEpochs()
 
-    def open(self, known: Checkpointed) -> Log:
-        names = settle_leftovers(self.disk, self.directory)
-        base_offsets = [base_offset for base_offset in _numbered(names, LOG_SUFFIX)]
-        _remove_orphans(self.disk, self.directory, names, set(base_offsets))
-        self.segments = [self._segment(base_offset) for base_offset in base_offsets]
-        self.snapshots = ProducerSnapshots(self.disk, self.directory, _numbered(names, SNAPSHOT_SUFFIX))
-        self.snapshots.remove_strays(base_offsets)
-        self.epochs = self._read_epochs(names)
+    def topic_id(self) -> bytes:
+        """The id in `partition.metadata`, zeros if there is none. Raises `MalformedCheckpoint`."""
+        if PARTITION_METADATA not in self.names:
+            return NO_TOPIC_ID
+        return topic_id_from_text(self.disk.read_whole(f"{self.directory}/{PARTITION_METADATA}"))
+
+    def open(self, known: Checkpointed) -> LogContents:
+        """Recover what needs it, and settle on where the log begins and ends."""
+        self._read_epochs()
         end_offset = self._end_offset(known)
         start_offset = max(known.log_start_offset, self.segments[0].base_offset if self.segments else 0)
         if not self.segments or start_offset > end_offset:
@@ -94,107 +100,96 @@ class _Opening:
         self.segments[-1].load()
         self.epochs.truncate_from_end(end_offset)
         self.epochs.truncate_from_start(start_offset)
-        self._load_producers(start_offset, end_offset)
+        self._load_producers(self.segments[0].base_offset, end_offset)
         recovery_point = end_offset if known.clean else min(known.recovery_point, end_offset)
-        return self._log(names, (start_offset, end_offset, recovery_point))
-
-    def _log(self, names: list[str], offsets: tuple[int, int, int]) -> Log:
-        topic_id = bytes(16)
-        if PARTITION_METADATA in names:
-            try:
-                topic_id = topic_id_from_text(self.disk.read_whole(f"{self.directory}/{PARTITION_METADATA}"))
-            except MalformedCheckpoint as error:
-                raise LogDirectoryError(f"{self.directory}/{PARTITION_METADATA} is malformed: {error}") from None
-        return Log(
-            self.environment,
-            self.directory,
-            self.topic_partition,
-            topic_id,
-            self.settings,
-            self.segments,
-            self.epochs,
-            (self.states, self.snapshots),
-            offsets,
+        return LogContents(
+            self.segments, self.epochs, self.states, self.snapshots, start_offset, end_offset, recovery_point
         )
 
-    def _segment(self, base_offset: int) -> Segment:
-        return Segment.open(self.disk, self.directory, base_offset, self.settings, self.environment.now_ms())
-
-    def _read_epochs(self, names: list[str]) -> LeaderEpochs:
-        if LEADER_EPOCH_CHECKPOINT not in names:
-            return LeaderEpochs()
+    def _read_epochs(self) -> None:
+        """The checkpoint is not synced with each change: if it is no good, the batches know the epochs too."""
+        if LEADER_EPOCH_CHECKPOINT not in self.names:
+            return
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
         try:
-            return LeaderEpochs(epochs_from_text(self.disk.read_whole(path)))
+            self.epochs = LeaderEpochs(epochs_from_text(self.disk.read_whole(path)))
         except MalformedCheckpoint as error:
-            raise LogDirectoryError(f"{path} is malformed: {error}") from None
+            logger.warning("%s is of no use, the log is read instead: %s", path, error)
+            for segment in self.segments:
+                for _, header in headers(segment.file, 0, segment.size_bytes):
+                    self.epochs.assign_later(header.partition_leader_epoch, header.base_offset)
 
     def _end_offset(self, known: Checkpointed) -> int:
+        """Where the log ends, once it has been recovered if that is needed."""
         if not self.segments:
             return known.log_start_offset
         if not known.clean:
             return self._recover(known.recovery_point)
         try:
-            return self.segments[-1].next_offset()
+            return self._clean_end_offset()
         except CorruptBatch as error:
-            logger.warning("%s is damaged despite a clean stop, it is recovered: %s", self.directory, error.message)
+            logger.warning("%s is damaged although the last stop was clean: %s", self.label, error.message)
             return self._recover(self.segments[-1].base_offset)
 
+    def _clean_end_offset(self) -> int:
+        """The end of the last segment, which is taken back if it is empty and was begun before the previous ended."""
+        *_, last = self.segments
+        if len(self.segments) > 1 and not last.size_bytes:
+            end_offset = self.segments[-2].next_offset()
+            if end_offset > last.base_offset:
+                self._remove(self.segments.pop())
+                return end_offset
+        return last.next_offset()
+
     def _begin_at(self, start_offset: int) -> None:
-        """No segment, or none that reaches the log's start: what is there is below it, and deleted records."""
+        """There is no segment, or all lie below the log's start, which means that their records were deleted."""
         for segment in self.segments:
             self._remove(segment)
-        self.segments = [
-            Segment.create(self.disk, self.directory, start_offset, self.settings, self.environment.now_ms())
-        ]
+        self.segments = [Segment.create(self.disk, self.directory, start_offset, self.settings, self.now_ms)]
 
     def _recover(self, recovery_point: int) -> int:
-        """Read the segments from the recovery point on, cut the log where it is not sound; its end offset."""
+        """Read the segments from the recovery point on, and cut the log where it is not sound; its end offset."""
         first = max((i for i, s in enumerate(self.segments) if s.base_offset <= recovery_point), default=0)
-        start = self.segments[first].base_offset
-        self.snapshots.remove_after(start)
-        self.epochs.truncate_from_end(start)
-        self.snapshots.load(self.states, self.segments[0].base_offset, start)
-        replay(self.states, [s for s in self.segments[:first] if s.base_offset >= self.states.end_offset], start)
-        next_offset = start
-        for index in range(first, len(self.segments)):
-            segment = self.segments[index]
+        next_offset = self.segments[first].base_offset
+        self.snapshots.remove_after(next_offset)
+        self.epochs.truncate_from_end(next_offset)
+        self._load_producers(self.segments[0].base_offset, next_offset)
+        for index, segment in enumerate(self.segments[first:], first):
             next_offset, problem = self._recover_segment(segment, max(next_offset, segment.base_offset))
             if problem:
                 self._cut(index, next_offset, problem)
                 break
+            segment.finish()
         return next_offset
 
     def _recover_segment(self, segment: Segment, next_offset: int) -> tuple[int, CorruptBatch | None]:
         """Read one segment, making its indexes anew; the offset after its last sound batch, and what is wrong there."""
         self.states.end_offset = next_offset
         self.snapshots.take(self.states)
-        segment.forget_batches()
+        segment.forget()
         try:
             for position, header in sound_batches(segment.file, 0, segment.size_bytes):
-                if header.base_offset < next_offset or not segment.can_name(header.last_offset):
+                if header.base_offset < next_offset or not segment.indexes.can_name(header.last_offset):
                     raise CorruptBatch(
-                        f"{segment.file.path}: the batch at {position} has the offset {header.base_offset} "
-                        f"where {next_offset} or a later one must come",
+                        f"{segment.file.path}: the batch at {position} has the offset {header.base_offset}, "
+                        f"the one before it ends at {next_offset}",
                         position,
                     )
                 segment.note(position, header.last_offset, header.max_timestamp)
-                if header.partition_leader_epoch > self.epochs.latest:
-                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                self.epochs.assign_later(header.partition_leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
                     self.states.update(header, header.base_offset)
                 next_offset = self.states.end_offset = header.next_offset
-        except CorruptBatch as error:
-            return next_offset, error
+        except CorruptBatch as problem:
+            return next_offset, problem
         return next_offset, None
 
     def _cut(self, index: int, end_offset: int, problem: CorruptBatch) -> None:
+        """End the log where the sound batches end, and say what is lost."""
         segment, later = self.segments[index], self.segments[index + 1 :]
-        topic, partition = self.topic_partition
         logger.warning(
-            "%s-%d: %s is cut at position %d, offset %d; lost are %d bytes, and %d later segments with %d bytes: %s",
-            topic,
-            partition,
+            "%s: %s is cut at position %d, offset %d; lost are %d bytes of it and %d later segments of %d bytes: %s",
+            self.label,
             segment.file.path,
             problem.position,
             end_offset,
@@ -203,11 +198,12 @@ class _Opening:
             sum(other.size_bytes for other in later),
             problem.message,
         )
-        segment.file.truncate(problem.position)
-        segment.size_bytes = problem.position
-        for other in later:
+        for other in reversed(later):
             self._remove(other)
         del self.segments[index + 1 :]
+        segment.file.truncate(problem.position)
+        segment.size_bytes = problem.position
+        segment.finish()
         self.snapshots.remove_after(end_offset)
 
     def _remove(self, segment: Segment) -> None:
@@ -216,42 +212,12 @@ class _Opening:
             self.disk.remove(segment.path + suffix)
 
     def _load_producers(self, start_offset: int, end_offset: int) -> None:
+        """Set the producer states to what they were at `end_offset`: by a snapshot, and reading on from there."""
         self.snapshots.load(self.states, start_offset, end_offset)
-        if self.states.end_offset < end_offset:
-            replay(self.states, [s for s in self.segments if s.size_bytes], end_offset)
-
-
-def settle_leftovers(disk: Disk, directory: str) -> list[str]:
-    """Finish or undo what a crash interrupted, by Kafka's rules; the names that are there then.
-
-    `.deleted` and `.cleaned` files and temporary ones are removed. `.swap` files are whole and replace their originals,
-    unless a `.cleaned` file shows that a later one of the same group was not.
-    """
-    names = disk.names(directory)
-    cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
-    first_cleaned = min((int(name[:20]) for name in cleaned if name[:20].isdigit()), default=None)
-    leftover = False
-    for name in names:
-        path = f"{directory}/{name}"
-        if name.endswith(SWAP_SUFFIX):
-            leftover = True
-            if first_cleaned is not None and name[:20].isdigit() and int(name[:20]) >= first_cleaned:
-                disk.remove(path)
-        elif name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
-            leftover = True
-            disk.remove(path)
-    return disk.names(directory) if leftover else names
-
-
-def _numbered(names: list[str], suffix: str) -> list[int]:
-    """The offsets that files with this suffix are named by, ascending."""
-    return sorted(int(name[:20]) for name in names if name.endswith(suffix) and len(name) == 20 + len(suffix))
-
-
-def _remove_orphans(disk: Disk, directory: str, names: list[str], base_offsets: set[int]) -> None:
-    """Index files without their `.log` file."""
-    for suffix in SEGMENT_SUFFIXES[1:]:
-        for base_offset in _numbered(names, suffix):
-            if base_offset not in base_offsets:
-                logger.warning("%s: an index without a log is removed", f"{directory}/{base_offset:020d}{suffix}")
-                disk.remove(f"{directory}/{base_offset:020d}{suffix}")
+        if self.states.end_offset == end_offset:
+            return
+        try:
+            replay(self.states, self.segments, end_offset)
+        except CorruptBatch as error:
+            logger.warning("%s: what is known of its producers is incomplete: %s", self.label, error.message)
+            self.states.end_offset = end_offset

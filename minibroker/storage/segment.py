@@ -1,10 +1,11 @@
-"""One segment of a log: a `.log` file, its two indexes, and where in it an offset or a timestamp is found.
+"""One segment of a log: a `.log` file, its indexes, and where in it an offset or a timestamp is found.
 
 When to begin another segment, and what offsets a batch gets, is the log's business.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,20 +13,15 @@ from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, BatchHeader
 from minibroker.protocol.records.record import records_of
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.offset_index import ENTRY_BYTES as OFFSET_ENTRY_BYTES
-from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET, CorruptIndex, OffsetIndex
+from minibroker.storage.names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_name
 from minibroker.storage.scanning import headers, spans
-from minibroker.storage.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
-from minibroker.storage.time_index import NO_TIMESTAMP, TimeIndex
+from minibroker.storage.segment_indexes import SegmentIndexes
+from minibroker.storage.sparse_index import CorruptIndex
+from minibroker.storage.time_index import NO_TIMESTAMP
 
-LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-TRANSACTION_INDEX_SUFFIX = ".txnindex"
-SNAPSHOT_SUFFIX = ".snapshot"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+logger = logging.getLogger(__name__)
 
-# What sequential readers come back for: offset -> position. Small, because it is only worth the time of a scan.
+# What sequential readers come back for, offset -> position. It saves a look-up and a scan; more would only cost memory.
 REMEMBERED_POSITIONS = 256
 
 
@@ -41,7 +37,7 @@ class Region(NamedTuple):
     next_offset: int
 
     def read(self) -> bytes:
-        """The batches themselves."""
+        """The batches themselves. Raises `OSError`."""
         return self.file.read(self.position, self.size_bytes)
 
 
@@ -53,34 +49,25 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def segment_name(base_offset: int) -> str:
-    """The name without suffix that the files of a segment bear."""
-    return f"{base_offset:020d}"
-
-
 class Segment:
     """The batches from `base_offset` on, up to `size_bytes` of the `.log` file.
 
-    `max_timestamp` is the largest of any batch so far and `offset_of_max_timestamp` the last offset of that batch;
-    `first_timestamp` is the largest of the first batch (-1 if unknown or none), which decides when the segment has
-    lasted `segment.ms`. `is_full` says that an index has no room left. All four are known once `load` has run.
+    `first_timestamp` is the largest of the first batch (-1 if there is none), which decides when the segment has
+    lasted `segment.ms`; `indexes` know about the others. Both are to be trusted once `load()` has run. All methods
+    that read or write raise `OSError`, and those that read the file also `CorruptBatch`.
     """
 
     __slots__ = (
         "path",
         "base_offset",
         "size_bytes",
-        "max_timestamp",
-        "offset_of_max_timestamp",
         "first_timestamp",
         "created_ms",
-        "is_full",
-        "_loaded",
+        "indexes",
         "_disk",
         "_settings",
         "_file",
-        "_offset_index",
-        "_time_index",
+        "_loaded",
         "_remembered",
     )
 
@@ -88,19 +75,18 @@ class Segment:
         self.path = f"{directory}/{segment_name(base_offset)}"
         self.base_offset = base_offset
         self.size_bytes = 0
+        self.first_timestamp = NO_TIMESTAMP
         self.created_ms = now_ms
+        self.indexes = SegmentIndexes(disk, self.path, base_offset, settings)
         self._disk = disk
         self._settings = settings
         self._file: File | None = None
-        self._remembered: dict[int, int] = {}
         self._loaded = True
-        self._offset_index = OffsetIndex(disk, self.path + INDEX_SUFFIX, base_offset)
-        self._time_index = TimeIndex(disk, self.path + TIME_INDEX_SUFFIX, base_offset)
-        self.forget_batches()
+        self._remembered: dict[int, int] = {}
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> Segment:
-        """An empty segment, whose `.log` file is made. Raises `OSError`."""
+        """An empty segment, whose `.log` file is made."""
         segment = cls(disk, directory, base_offset, settings, now_ms)
         segment._file = disk.open(segment.path + LOG_SUFFIX, create=True)
         segment._file.truncate(0)
@@ -108,29 +94,21 @@ class Segment:
 
     @classmethod
     def open(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> Segment:
-        """A segment that is on the disk, of which nothing is read yet. Raises `OSError`."""
+        """A segment that is on the disk, of which nothing is read yet."""
         segment = cls(disk, directory, base_offset, settings, now_ms)
         segment.size_bytes = disk.size_bytes(segment.path + LOG_SUFFIX)
         segment._loaded = False
         return segment
 
     def load(self) -> None:
-        """Read what the last index entries say, and the first batch; indexes that are missing or bad are made anew.
-
-        Raises `OSError`, and `CorruptBatch` if the batches themselves are bad where they had to be read.
-        """
+        """Read the first batch's header and the last index entries; bad indexes are made anew."""
         if self._loaded:
             return
         try:
-            self._offset_index.open()
-            self._time_index.open()
-            self._check_indexes()
-        except (CorruptIndex, FileNotFoundError):
-            self.rebuild_indexes()
+            self.indexes.open(self.size_bytes)
+        except CorruptIndex as error:
+            self._rebuild_indexes(error)
             return
-        self.max_timestamp = self._time_index.last_timestamp
-        self.offset_of_max_timestamp = self._time_index.last_offset
-        self._note_fullness()
         for _, header in headers(self.file, 0, self.size_bytes):
             self.first_timestamp = header.max_timestamp
             break
@@ -145,7 +123,7 @@ class Segment:
         return file
 
     def append(self, data: Bytes, first_offset: int, batches: Sequence[BatchHeader]) -> None:
-        """Write batches whose offsets run on from `first_offset`. Raises `OSError`, and then has not changed."""
+        """Write batches whose offsets run on from `first_offset`. When it raises, the segment has not changed."""
         position = self.size_bytes
         self.file.write(position, data)
         for header in batches:
@@ -156,86 +134,74 @@ class Segment:
         self.size_bytes = position
 
     def note(self, position: int, last_offset: int, max_timestamp: int) -> None:
-        """Take the batch at `position` into timestamps and indexes, as is done after each append and in recovery."""
+        """Take in the batch at `position`, as is done after each append and in recovery."""
         if position == 0:
             self.first_timestamp = max_timestamp
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.offset_of_max_timestamp = last_offset
-        if position - self._offset_index.last_position > self._settings.index_interval_bytes:
-            self._offset_index.append(last_offset, position)
-            self._time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
-            self._note_fullness()
+        self.indexes.note(position, last_offset, max_timestamp)
 
-    def forget_batches(self) -> None:
-        """Begin anew with timestamps and indexes, as if nothing had been appended; each batch must be noted again."""
-        self._loaded = True
-        self._offset_index = OffsetIndex(self._disk, self.path + INDEX_SUFFIX, self.base_offset)
-        self._time_index = TimeIndex(self._disk, self.path + TIME_INDEX_SUFFIX, self.base_offset)
-        self.max_timestamp = NO_TIMESTAMP
-        self.offset_of_max_timestamp = self.base_offset
+    def forget(self) -> None:
+        """Begin anew with what is known of the batches: each must be noted again."""
+        self.indexes = SegmentIndexes(self._disk, self.path, self.base_offset, self._settings)
         self.first_timestamp = NO_TIMESTAMP
         self._remembered.clear()
-        self.is_full = False
+        self._loaded = True
 
     def accepts(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether batches may still be added, or another segment must begin. An empty one takes what it can name."""
-        if not self.can_name(last_offset):
+        if not self.indexes.can_name(last_offset):
             return False
         if self.size_bytes == 0:
             return True
-        if self.is_full or self.size_bytes + size_bytes > self._settings.segment_bytes:
+        if self.indexes.is_full or self.size_bytes + size_bytes > self._settings.segment_bytes:
             return False
         waited_ms = max_timestamp - self.first_timestamp if self.first_timestamp >= 0 else now_ms - self.created_ms
         return waited_ms <= self._settings.segment_ms
-
-    def can_name(self, offset: int) -> bool:
-        """Whether the indexes can hold the offset, which they do as 31 bits above the base offset."""
-        return offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def read(self, offset: int, max_bytes: int, end: tuple[int, int], minimum_one: bool) -> Region | None:
         """Whole batches from the one on that contains `offset`, up to `end` (position, offset).
 
         None if there is no such batch before `end`, or if it is larger than `max_bytes` and `minimum_one` is not set.
-        Raises `OSError`, `CorruptBatch`.
         """
         end_position, end_offset = end
         start = self._remembered.get(offset, -1)
         if start < 0:
             start = self.position_of(offset)
+            self.remember(offset, start)
         if end_position - start > max_bytes:
-            end_position, end_offset = self._cut(start, end, max_bytes, minimum_one)
+            end_position, end_offset = self._cut(start, end_position, max_bytes, minimum_one)
         if end_position <= start:
             return None
-        self._remember(end_offset, end_position)
+        self.remember(end_offset, end_position)
         return Region(self.file, start, end_position - start, end_offset)
 
-    def position_of(self, offset: int) -> int:
-        """Where the first batch begins that ends at or after `offset`; `size_bytes` if there is none.
+    def remember(self, offset: int, position: int) -> None:
+        """Have the position at hand when `offset` is asked for: a reader will come back there."""
+        if len(self._remembered) >= REMEMBERED_POSITIONS:
+            self._remembered.clear()
+        self._remembered[offset] = position
 
-        Raises `OSError`, `CorruptBatch`.
-        """
-        start = self._indexes()[0].floor(offset)
+    def position_of(self, offset: int) -> int:
+        """Where the first batch begins that ends at or after `offset`; `size_bytes` if there is none."""
+        if offset <= self.base_offset:
+            return 0
+        start = self._loaded_indexes().offsets.floor(offset)
         for position, _, _, last_offset in spans(self.file, start, self.size_bytes):
             if last_offset >= offset:
                 return position
         return self.size_bytes
 
     def next_offset(self) -> int:
-        """The offset after the last batch, found from the last index entry on. Raises `CorruptBatch`, `OSError`."""
+        """The offset after the last batch, found from the last index entry on."""
         self.load()
         end_offset = self.base_offset
-        for _, _, _, last_offset in spans(self.file, self._offset_index.last_position, self.size_bytes):
+        for _, _, _, last_offset in spans(self.file, self.indexes.offsets.last_position, self.size_bytes):
             end_offset = last_offset + 1
         return end_offset
 
     def find_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        """The first record at or after `start_offset` whose timestamp is at least `timestamp`.
-
-        Raises `OSError`, `CorruptBatch`.
-        """
-        offset_index, time_index = self._indexes()
-        start = offset_index.floor(max(time_index.floor(timestamp), start_offset))
+        """The first record at or after `start_offset` whose timestamp is at least `timestamp`."""
+        indexes = self._loaded_indexes()
+        start = indexes.offsets.floor(max(indexes.times.floor(timestamp), start_offset))
         for position, header in headers(self.file, start, self.size_bytes):
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
@@ -245,98 +211,71 @@ class Segment:
         return None
 
     def truncate(self, position: int, end_offset: int) -> None:
-        """Cut the segment to `position`, where the batch after `end_offset` - 1 begins. Raises `OSError`."""
-        offset_index, time_index = self._indexes()
+        """Cut the segment to `position`, where the batch after `end_offset` - 1 begins."""
+        uncertain = self._loaded_indexes().truncate(position, end_offset)
+        self._remembered.clear()
         self.file.truncate(position)
         self.size_bytes = position
-        self._remembered.clear()
-        offset_index.truncate(position)
-        time_index.truncate(end_offset)
-        self._note_fullness()
-        self.max_timestamp, self.offset_of_max_timestamp = time_index.last_timestamp, time_index.last_offset
-        for _, header in headers(self.file, offset_index.floor(time_index.last_offset), position):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.offset_of_max_timestamp = header.max_timestamp, header.last_offset
+        for at, header in headers(self.file, uncertain, position):
+            self.note(at, header.last_offset, header.max_timestamp)
         if position == 0:
-            self.forget_batches()
-
-    def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the headers in the file. Raises `CorruptBatch`, `OSError`."""
-        self.forget_batches()
-        for position, header in headers(self.file, 0, self.size_bytes):
-            self.note(position, header.last_offset, header.max_timestamp)
+            self.forget()
 
     def finish(self) -> None:
-        """Complete the time index and bring both index files up to date (roll, clean close). Raises `OSError`."""
-        self.load()
-        self._time_index.append(self.max_timestamp, self.offset_of_max_timestamp)
-        self._offset_index.write_out()
-        self._time_index.write_out()
+        """Complete the indexes and bring their files up to date, unless nobody has looked at them."""
+        if self._loaded:
+            self.indexes.finish()
 
     def sync(self) -> None:
-        """Bring all three files to the disk itself. Raises `OSError`."""
+        """Return once all is on the disk itself."""
         self.file.sync()
-        self._offset_index.write_out(sync=True)
-        self._time_index.write_out(sync=True)
+        if self._loaded:
+            self.indexes.sync()
 
     def update_settings(self, settings: LogSettings) -> None:
         """What is written from now on follows the new settings."""
         self._settings = settings
-        self._note_fullness()
+        self.indexes.update_settings(settings)
 
     def close(self) -> None:
         """Let go of the file. Regions that are still being sent keep it open."""
         self._file = None
 
-    def mark_deleted(self, suffix: str) -> list[str]:
-        """Rename the files of the segment, which then no start will take for one; their new names."""
-        names = [self.path + kind for kind in SEGMENT_SUFFIXES if self._disk.exists(self.path + kind)]
-        for name in names:
-            self._disk.rename(name, name + suffix)
-        return [name + suffix for name in names]
+    def mark(self, suffix: str) -> list[str]:
+        """Rename the files of the segment, so that no start takes them for one; their new names."""
+        paths = [self.path + kind for kind in SEGMENT_SUFFIXES if self._disk.exists(self.path + kind)]
+        for path in paths:
+            self._disk.rename(path, path + suffix)
+        return [path + suffix for path in paths]
 
-    def _cut(self, start: int, end: tuple[int, int], max_bytes: int, minimum_one: bool) -> tuple[int, int]:
+    def _cut(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
         """(position, offset) at which to stop so that at most `max_bytes` of whole batches lie from `start` to there.
 
         If the index knows a batch in the second half, it ends before that one, rather than have headers read to win
         a few more.
         """
         limit = start + max_bytes
-        at = self._indexes()[0].position_floor(limit)
+        at = self._loaded_indexes().offsets.position_floor(limit)
         if at - start > max_bytes // 2:
             return at, int.from_bytes(self.file.read(at, 8), "big")
         stop = start, 0
-        for position, size, _, last_offset in spans(self.file, max(at, start), end[0]):
+        for position, size, _, last_offset in spans(self.file, max(at, start), end):
             if position + size > limit and (position > start or not minimum_one):
                 break
             stop = position + size, last_offset + 1
         return stop
 
-    def _remember(self, offset: int, position: int) -> None:
-        if len(self._remembered) >= REMEMBERED_POSITIONS:
-            self._remembered.clear()
-        self._remembered[offset] = position
-
-    def _indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Both indexes with all their entries, made anew if they turn out bad."""
+    def _loaded_indexes(self) -> SegmentIndexes:
+        """The indexes with all their entries, made anew if they turn out bad."""
         self.load()
         try:
-            self._offset_index.load()
-            self._time_index.load()
-        except CorruptIndex:
-            self.rebuild_indexes()
-        return self._offset_index, self._time_index
+            self.indexes.load()
+        except CorruptIndex as error:
+            self._rebuild_indexes(error)
+        return self.indexes
 
-    def _check_indexes(self) -> None:
-        if self._offset_index.count and self._offset_index.last_position >= self.size_bytes:
-            raise CorruptIndex("its last entry is beyond the end of the log")
-        if self.size_bytes and not self._time_index.count and self._offset_index.count:
-            raise CorruptIndex("the time index is empty beside an offset index that is not")
-
-    def _note_fullness(self) -> None:
-        """Full as in Kafka: the time index keeps room for its closing entry."""
-        room = self._settings.segment_index_bytes
-        self.is_full = (
-            self._offset_index.count >= room // OFFSET_ENTRY_BYTES
-            or self._time_index.count >= room // TIME_ENTRY_BYTES - 1
-        )
+    def _rebuild_indexes(self, problem: CorruptIndex) -> None:
+        logger.info("%s: the indexes are made anew: %s", self.path, problem)
+        self.forget()
+        for position, header in headers(self.file, 0, self.size_bytes):
+            self.note(position, header.last_offset, header.max_timestamp)

@@ -1,0 +1,81 @@
+"""What a crash may leave in a log's directory between two steps, and which way each is settled.
+
+The rules are Kafka's (LogLoader), so that a directory left by either broker is settled the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from minibroker.storage.files import Disk
+from minibroker.storage.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    offset_in,
+    offsets_with,
+    segment_name,
+)
+from minibroker.storage.scanning import spans
+
+logger = logging.getLogger(__name__)
+
+
+def settle(disk: Disk, directory: str) -> list[str]:
+    """Finish or undo what was interrupted; the names that are in the directory then. Raises `OSError`, `CorruptBatch`.
+
+    `.deleted`, `.cleaned` and temporary files are removed. A `.swap` file is whole, and replaces the segments whose
+    offsets it covers, unless a `.cleaned` file of the same or an earlier offset shows that its group was not whole.
+    Indexes without their `.log` file are removed.
+    """
+    names = disk.names(directory)
+    if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX)) for name in names):
+        _remove_unfinished(disk, directory, names)
+        _complete_swaps(disk, directory, disk.names(directory))
+        names = disk.names(directory)
+    orphans = _orphans(names)
+    for name in orphans:
+        logger.warning("%s/%s is removed: there is no log file beside it", directory, name)
+        disk.remove(f"{directory}/{name}")
+    return [name for name in names if name not in orphans] if orphans else names
+
+
+def _remove_unfinished(disk: Disk, directory: str, names: Sequence[str]) -> None:
+    cleaned = [offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_in(name)) is not None]
+    for name in names:
+        offset = offset_in(name)
+        half_cleaned = name.endswith(SWAP_SUFFIX) and cleaned and offset is not None and offset >= min(cleaned)
+        if half_cleaned or name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            disk.remove(f"{directory}/{name}")
+
+
+def _complete_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
+    """First the originals go, then the new files get their names: a crash between leaves what this settles again."""
+    for base_offset in offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX):
+        file = disk.open(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}{SWAP_SUFFIX}")
+        end_offset = base_offset
+        for _, _, _, last_offset in spans(file, 0, file.size_bytes()):
+            end_offset = last_offset + 1
+        for name in names:
+            offset = offset_in(name)
+            original = name[len(segment_name(0)) :] in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
+            if original and offset is not None and base_offset <= offset < end_offset:
+                disk.remove(f"{directory}/{name}")
+    for name in names:
+        if name.endswith(SWAP_SUFFIX):
+            disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+
+
+def _orphans(names: Sequence[str]) -> set[str]:
+    logs = set(offsets_with(names, LOG_SUFFIX))
+    return {
+        segment_name(offset) + suffix
+        for suffix in SEGMENT_SUFFIXES[1:]
+        for offset in offsets_with(names, suffix)
+        if offset not in logs
+    }
