@@ -11,13 +11,14 @@ from typing import Final
 import click
 
 from minibroker import __version__
+from minibroker.cli.shared import OneLineGroup, help_if_alone
 
-# Each command's module; it holds a click command of the same name. `serve` would pay 0.1 s for the others' libraries.
+# Each command's module, which holds a click command of the same name.
 COMMANDS: Final = ("serve", "topics", "produce", "consume", "show")
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are looked up."""
+class Commands(OneLineGroup):
+    """Commands that are imported when they are looked up: `serve` would pay 0.1 s for the libraries of the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, in the order of the help."""
@@ -32,14 +33,16 @@ class LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="minibroker")
-def main() -> None:
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="minibroker", message="%(prog)s %(version)s")
+@click.pass_context
+def main(context: click.Context) -> None:
     """A broker that speaks the Apache Kafka protocol, and a client for any Kafka.
 
     \b
     Example:
         minibroker serve
         echo hello | minibroker produce greetings
-        minibroker consume greetings --from earliest
+        minibroker consume greetings
     """
+    help_if_alone(context)

@@ -1,0 +1,172 @@
+"""What the commands share: groups that load a command when it is asked for, errors in one line, the client's options.
+
+No client library is imported at the top of any command's file, so that `--help` and `serve` do not wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_SERVER = "127.0.0.1:9092"
+CONNECT_TIMEOUT_S = 5.0
+REQUEST_TIMEOUT_S = 30.0
+# The width of a table that nobody's terminal limits: a topic's name alone can be 249 characters.
+TABLE_WIDTH = 320
+SERVER = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\s:,\[\]]+)):(?P<port>[0-9]{1,5})")
+INTERRUPTED = 130
+
+
+class OneLineGroup(click.Group):
+    """A group whose errors are one line on stderr: status 2 for bad input, 1 for an operation that failed."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command line and exit with its status."""
+        try:
+            status = super().main(*args, **{**extra, "standalone_mode": False})
+            sys.stdout.flush()
+        except click.ClickException as error:
+            click.echo(f"minibroker: {one_line(error.format_message())}", err=True)
+            sys.exit(error.exit_code)
+        except click.Abort:
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            # Whoever read the output has gone, as `head` does; nothing more can be written, also not at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(1)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and runs of blanks."""
+    return " ".join(text.split())
+
+
+def help_if_alone(context: click.Context) -> None:
+    """Print a group's help if no command of it was asked for."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def failure(message: str) -> click.ClickException:
+    """An operation that did not succeed, status 1."""
+    return click.ClickException(one_line(message))
+
+
+def servers_of(text: str) -> str:
+    """HOST:PORT, or several with commas between them. Raises click.BadParameter."""
+    for server in text.split(","):
+        match = SERVER.fullmatch(server.strip())
+        if match is None or not 0 < int(match["port"]) < 65_536:
+            raise click.BadParameter(f"{server!r} is not HOST:PORT")
+    return text
+
+
+def assignment_of(text: str) -> tuple[str, str]:
+    """NAME=VALUE, as a pair. Raises click.BadParameter."""
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def client_options(command: Command) -> Command:
+    """`--bootstrap-server` and `--client`, as arguments `servers` and `client`."""
+    server = click.option(
+        "--bootstrap-server",
+        "servers",
+        metavar="HOST:PORT",
+        type=servers_of,
+        default=DEFAULT_SERVER,
+        show_default=True,
+        help="Any Kafka.",
+    )
+    return server(assignments_option("--client", "client", "A setting of librdkafka, as for TLS and SASL.")(command))
+
+
+def assignments_option(flag: str, argument: str, help: str) -> Callable[[Command], Command]:
+    """An option NAME=VALUE that can be repeated, as a tuple of pairs."""
+    return click.option(
+        flag, argument, metavar="NAME=VALUE", type=assignment_of, multiple=True, help=f"{help} Can be repeated."
+    )
+
+
+def json_option(help: str) -> Callable[[Command], Command]:
+    """`--json`, as argument `as_json`."""
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def client_config(servers: str, client: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """librdkafka's settings for a client of these servers. Raises click.ClickException if none can be connected to.
+
+    The plain connection comes first because librdkafka tries a port that refuses again until its time is up.
+    """
+    _require_connection(servers)
+    # Its own log lines would stand between ours; what fails is said by the command.
+    return {"bootstrap.servers": servers, "log_level": 0, "client.id": "minibroker-cli", **dict(client)}
+
+
+def _require_connection(servers: str) -> None:
+    problems = []
+    for server in servers.split(","):
+        match = SERVER.fullmatch(server.strip())
+        assert match is not None  # Servers has checked it
+        try:
+            socket.create_connection((match["v6"] or match["host"], int(match["port"])), CONNECT_TIMEOUT_S).close()
+            return
+        except OSError as error:
+            problems.append(f"{server.strip()}: {error.strerror or error}")
+    raise failure(f"cannot connect to {'; '.join(problems)}")
+
+
+def reason(error: object) -> str:
+    """What a KafkaException, or a KafkaError (which is no exception in confluent-kafka's types), has to say."""
+    inner = error.args[0] if isinstance(error, BaseException) and error.args else error
+    text = inner.str() if hasattr(inner, "str") else str(inner)
+    return one_line(str(text))
+
+
+def print_table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """Print a table as wide as the terminal, or as anything needs when there is none; None is an empty cell."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*head, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in table.columns:
+        column.overflow = "fold"
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    width = None if sys.stdout.isatty() else TABLE_WIDTH
+    Console(width=width, markup=False, highlight=False, emoji=False).print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return "" if value is None else readable(str(value).encode("utf-8", "surrogateescape"))
+
+
+def readable(data: bytes) -> str:
+    """Bytes as one line of text that a terminal shows and does not obey.
+
+    UTF-8 stays as it is; what is none, and a control character other than a tab, becomes an escape like \\x1b.
+    """
+    text = data.decode("utf-8", errors="backslashreplace")
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() or character == "\t" else _escape(character) for character in text
+    )
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,232 @@
+"""`minibroker topics`: list, create, describe and delete topics of any Kafka, through confluent-kafka.
+
+Tables for a person, one JSON document for a program; nothing here knows how a broker does it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from minibroker.cli.shared import (
+    REQUEST_TIMEOUT_S,
+    assignments_option,
+    client_config,
+    client_options,
+    failure,
+    help_if_alone,
+    json_option,
+    print_table,
+    reason,
+)
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from confluent_kafka.admin import AdminClient, TopicMetadata
+
+DYNAMIC_TOPIC_CONFIG = 1
+
+
+class Partition(NamedTuple):
+    """What `describe` says of a partition; offsets are None where it has no leader."""
+
+    partition: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+    earliest: int | None
+    latest: int | None
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def topics(context: click.Context) -> None:
+    """List, create, describe and delete topics.
+
+    \b
+    Example:
+        minibroker topics create orders --partitions 3 --config cleanup.policy=compact
+    """
+    help_if_alone(context)
+
+
+@topics.command("list")
+@client_options
+@json_option("Print a JSON array.")
+def list_topics(servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+    """List the topics.
+
+    \b
+    Example:
+        minibroker topics list --json
+    """
+    found = _all_topics(_admin(servers, client))
+    rows = [
+        {"name": name, "partitions": len(topic.partitions), "replication_factor": _replication_factor(topic)}
+        for name, topic in sorted(found.items())
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_table(["topic", "partitions", "replicas"], [list(row.values()) for row in rows])
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), help="How many.  [default: the broker's num.partitions]")
+@click.option("--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
+@assignments_option("--config", "configs", "A topic config.")
+@client_options
+@json_option("Print a JSON object.")
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[tuple[str, str], ...],
+    servers: str,
+    client: tuple[tuple[str, str], ...],
+    as_json: bool,
+) -> None:
+    """Create a topic.
+
+    \b
+    Example:
+        minibroker topics create orders --partitions 3
+    """
+    admin = _admin(servers, client)
+    from confluent_kafka.admin import NewTopic
+
+    topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(configs))
+    created = admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)
+    _result(created[name], f"cannot create {name}")
+    click.echo(json.dumps({"created": name}) if as_json else f"created {name}")
+
+
+@topics.command()
+@click.argument("name")
+@client_options
+@json_option("Print a JSON object.")
+def describe(name: str, servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+    """Show a topic's partitions, with their first and next offsets, and the configs it overrides.
+
+    \b
+    Example:
+        minibroker topics describe orders
+    """
+    admin = _admin(servers, client)
+    # All topics are asked for: asking for one that is not there could create it.
+    topic = _all_topics(admin).get(name)
+    if topic is None:
+        raise failure(f"there is no topic {name}")
+    partitions, configs = _partitions(admin, name, topic), _configs(admin, name)
+    if as_json:
+        rows = [row._asdict() for row in partitions]
+        click.echo(json.dumps({"name": name, "partitions": rows, "configs": configs}))
+        return
+    print_table(list(Partition._fields), [list(row) for row in partitions])
+    if configs:
+        print_table(["config", "value"], [list(pair) for pair in configs.items()])
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True)
+@client_options
+@json_option("Print a JSON object.")
+def delete(names: tuple[str, ...], servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+    """Delete topics and all that is in them, without asking.
+
+    \b
+    Example:
+        minibroker topics delete orders payments
+    """
+    admin = _admin(servers, client)
+    unique = list(dict.fromkeys(names))
+    answers = admin.delete_topics(unique, request_timeout=REQUEST_TIMEOUT_S)
+    deleted, problems = [], []
+    for name in unique:
+        try:
+            _result(answers[name], f"cannot delete {name}")
+            deleted.append(name)
+        except click.ClickException as error:
+            problems.append(error.message)
+    if as_json:
+        click.echo(json.dumps({"deleted": deleted}))
+    elif deleted:
+        click.echo(f"deleted {', '.join(deleted)}")
+    if problems:
+        raise failure("; ".join(problems))
+
+
+def _admin(servers: str, client: tuple[tuple[str, str], ...]) -> AdminClient:
+    config = client_config(servers, client)
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        return AdminClient(config)
+    except KafkaException as error:
+        raise click.UsageError(reason(error)) from None
+
+
+def _all_topics(admin: AdminClient) -> dict[str, TopicMetadata]:
+    from confluent_kafka import KafkaException
+
+    try:
+        return admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+    except KafkaException as error:
+        raise failure(f"cannot list the topics: {reason(error)}") from None
+
+
+def _result(future: Future[Any], what: str) -> Any:
+    from confluent_kafka import KafkaException
+
+    try:
+        return future.result(REQUEST_TIMEOUT_S)
+    except (KafkaException, ValueError) as error:
+        raise failure(f"{what}: {reason(error)}") from None
+    except TimeoutError:
+        raise failure(f"{what}: no answer within {REQUEST_TIMEOUT_S:.0f} s") from None
+
+
+def _replication_factor(topic: TopicMetadata) -> int:
+    return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
+
+
+def _partitions(admin: AdminClient, name: str, topic: TopicMetadata) -> list[Partition]:
+    earliest, latest = _offsets(admin, name, topic, earliest=True), _offsets(admin, name, topic, earliest=False)
+    return [
+        Partition(index, part.leader, part.replicas, part.isrs, earliest.get(index), latest.get(index))
+        for index, part in sorted(topic.partitions.items())
+    ]
+
+
+def _offsets(admin: AdminClient, name: str, topic: TopicMetadata, *, earliest: bool) -> dict[int, int]:
+    """The first or the next offset of each partition that has a leader."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import OffsetSpec
+
+    spec = OffsetSpec.earliest() if earliest else OffsetSpec.latest()
+    led = [TopicPartition(name, index) for index, part in topic.partitions.items() if part.leader >= 0]
+    if not led:
+        return {}
+    answers = admin.list_offsets({partition: spec for partition in led}, request_timeout=REQUEST_TIMEOUT_S)
+    return {
+        partition.partition: _result(future, f"cannot get the offsets of {name}").offset
+        for partition, future in answers.items()
+    }
+
+
+def _configs(admin: AdminClient, name: str) -> dict[str, str]:
+    """The configs that are the topic's own."""
+    from confluent_kafka.admin import ConfigResource
+
+    # The dict must outlive the call: confluent-kafka fills in the futures it holds.
+    answers = admin.describe_configs(
+        [ConfigResource(ConfigResource.Type.TOPIC, name)], request_timeout=REQUEST_TIMEOUT_S
+    )
+    (future,) = answers.values()
+    entries = _result(future, f"cannot get the configs of {name}")
+    return {key: entry.value for key, entry in sorted(entries.items()) if entry.source == DYNAMIC_TOPIC_CONFIG}
