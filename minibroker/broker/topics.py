@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from minibroker.storage.log_settings import LogSettings
 
 NO_LEADER = -1
+NO_EPOCH = -1
 MAXIMUM_NAME_LENGTH = 249
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -60,6 +61,31 @@ class Partition:
 
     def __repr__(self) -> str:
         return f"{self.topic.name}-{self.index}"
+
+    def check_epoch(self, epoch: int) -> None:
+        """KIP-320: whether `epoch`, in which a client believes the leader to be (-1 if it says nothing), is right.
+
+        Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
+        """
+        if epoch in (NO_EPOCH, self.leader_epoch):
+            return
+        code = ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise KafkaError(code, f"{self} is in leader epoch {self.leader_epoch}, not {epoch}.")
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the largest epoch at or below `epoch`, where it ends), or (-1, -1) if that is not known (KIP-101).
+
+        The log learns of an epoch with its first record; the leader's own has begun before, at the log's end.
+        """
+        log = self.log
+        known = log.leader_epoch
+        if epoch == self.leader_epoch:
+            return epoch, log.log_end_offset
+        if known == NO_EPOCH != epoch and epoch < self.leader_epoch:
+            return epoch, log.log_end_offset  # the leader's epoch is the first of all
+        if known < epoch < self.leader_epoch:
+            return known, log.log_end_offset
+        return log.end_offset_for_epoch(epoch)
 
     def wake(self) -> None:
         """Have everybody who waits look again."""

@@ -334,7 +334,9 @@ class Harness:
 
     def produce_batch(self, topic: str, records: bytes, *, partition: int = 0, version: int = 9, acks: int = -1) -> Any:
         """The answer of the leader to a Produce of these bytes, for their partition."""
-        data = TopicData(name=topic, partition_data=[TopicData.PartitionProduceData(index=partition, records=records)])
+        data = TopicData(
+            name=topic, partition_data=[TopicData.PartitionProduceData(index=partition, records=memoryview(records))]
+        )
         request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
         response = self.request(request, version, node=self.partition(topic, partition).leader_id)
         return response.responses[0].partition_responses[0]

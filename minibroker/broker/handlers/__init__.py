@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-FAMILIES = ("api_versions", "fetch", "metadata", "produce", "topics")
+FAMILIES = ("api_versions", "fetch", "log_offsets", "metadata", "produce", "topics")
 
 
 def load() -> None:

@@ -159,7 +159,7 @@ class Reading:
         return topic
 
     def _led(self, fetched: FetchedPartition, partition: Partition, left: int) -> tuple[PartitionAnswer, int]:
-        check_epoch(partition, fetched.current_leader_epoch)
+        partition.check_epoch(fetched.current_leader_epoch)
         log = partition.log
         committed = self.request.isolation_level == READ_COMMITTED
         answer = PartitionAnswer(
@@ -185,7 +185,7 @@ class Reading:
 
     def _diverges(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
         """KIP-320: whether what the client read last is not in this log; then the answer says from where on."""
-        epoch, end_offset = partition.log.end_offset_for_epoch(fetched.last_fetched_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(fetched.last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {fetched.last_fetched_epoch} is unknown")
         diverges = epoch < fetched.last_fetched_epoch or end_offset < fetched.fetch_offset
@@ -230,14 +230,6 @@ class Reading:
             leaders = (answer.current_leader for _, answer, _ in answers)
             response.node_endpoints = leader_endpoints(self.context, leaders, FetchResponse.NodeEndpoint)
         return response
-
-
-def check_epoch(partition: Partition, epoch: int) -> None:
-    """KIP-320: raises KafkaError(FENCED_LEADER_EPOCH) for an older epoch, (UNKNOWN_LEADER_EPOCH) for a newer one."""
-    if epoch < 0 or epoch == partition.leader_epoch:
-        return
-    code = ErrorCode.FENCED_LEADER_EPOCH if epoch < partition.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
-    raise KafkaError(code, f"{partition} is in leader epoch {partition.leader_epoch}, not {epoch}.")
 
 
 # --- waiting ------------------------------------------------------------------------------------

@@ -1,0 +1,152 @@
+"""ListOffsets and OffsetForLeaderEpoch: which offsets a log has, by time and by leader epoch.
+
+Behaviour: the first record whose timestamp is the asked one or later, or one of the special timestamps below. With
+read_committed "latest" is the last stable offset, and a record found at or beyond it is none. A partition that stands
+twice in a ListOffsets is refused in it. An epoch ends where the next one begins (KIP-101); one that nobody led in yet is
+answered with -1 and -1, without an error.
+
+    timestamp  since  the offset
+        -1         1  latest: high watermark, or last stable offset
+        -2         1  earliest: log start offset
+        -3         7  the first record of those with the largest timestamp (KIP-734)
+        -4         8  earliest on the local disk: earliest, as there is no second tier (KIP-405)
+        -5         9  latest in the second tier: none
+        -6        11  earliest not yet in the second tier (KIP-1023): none, as Kafka has it for a topic without one
+
+Versions: ListOffsets 1 brought one offset a partition (0, with lists, belongs to the old formats, which are not served
+yet), 2 isolation levels, 4 leader epochs (KIP-320), 6 flexible fields, 10 a timeout for the second tier;
+OffsetForLeaderEpoch 1 brought the epoch in the answer, 2 the client's current epoch, 3 a replica id.
+
+Not implemented: followers, and debugging consumers that ask a node which does not lead (a replica id says nothing).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.topics import Partition
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.log_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+TopicAnswer = ListOffsetsResponse.ListOffsetsTopicResponse
+PartitionAnswer = TopicAnswer.ListOffsetsPartitionResponse
+AskedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
+EpochTopicAnswer = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+EpochAnswer = EpochTopicAnswer.EpochEndOffset
+AskedEpoch = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
+
+READ_COMMITTED = 1
+NO_EPOCH = -1
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+FIRST_VERSIONS = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+class Found(NamedTuple):
+    """An offset with the timestamp and the leader epoch to tell beside it; -1 each where there is none."""
+
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = NO_EPOCH
+
+
+@handles(ApiKey.LIST_OFFSETS, "1-11")
+def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
+    counts = Counter((name, partition.partition_index) for name, partition in asked)
+    answers: dict[tuple[str, int], PartitionAnswer] = {}
+    for name, partition in asked:
+        key = name, partition.partition_index
+        if key not in answers:
+            answers[key] = _listed(context, request, name, partition, counts[key] > 1)
+    topics: dict[str, TopicAnswer] = {}
+    for (name, _), answer in answers.items():
+        topics.setdefault(name, TopicAnswer(name=name)).partitions.append(answer)
+    return ListOffsetsResponse(topics=list(topics.values()))
+
+
+def _listed(
+    context: Context, request: ListOffsetsRequest, name: str, asked: AskedPartition, repeated: bool
+) -> PartitionAnswer:
+    try:
+        if repeated:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}-{asked.partition_index} is asked for more than once.")
+        if asked.timestamp < 0 and context.version < FIRST_VERSIONS.get(asked.timestamp, context.version + 1):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There is no timestamp {asked.timestamp}.")
+        partition = _led(context, name, asked.partition_index, asked.current_leader_epoch)
+        found = _found(partition, asked.timestamp, request.isolation_level == READ_COMMITTED)
+    except KafkaError as error:
+        return PartitionAnswer(partition_index=asked.partition_index, error_code=error.code)
+    return PartitionAnswer(
+        partition_index=asked.partition_index,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
+
+
+def _led(context: Context, topic: str, index: int, current_leader_epoch: int) -> Partition:
+    """The partition, if this node leads it in the epoch that the client knows."""
+    partition = context.cluster.led_partition(context.node, context.cluster.image.topics.get(topic), index)
+    partition.check_epoch(current_leader_epoch)
+    return partition
+
+
+def _found(partition: Partition, timestamp: int, committed: bool) -> Found:
+    log = partition.log
+    limit_offset = log.last_stable_offset if committed else log.high_watermark
+    if timestamp == LATEST:
+        return Found(limit_offset, leader_epoch=partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return Found(log.log_start_offset, leader_epoch=_first_epoch(partition))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return Found()
+    record = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    return Found() if record is None or record.offset >= limit_offset else Found(*record)
+
+
+def _first_epoch(partition: Partition) -> int:
+    """The epoch of the first record, or of the one that will be the first."""
+    epoch = partition.log.epochs.epoch_at(partition.log.log_start_offset)
+    return partition.leader_epoch if epoch == NO_EPOCH else epoch
+
+
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, "0-4")
+def offset_for_leader_epoch(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            EpochTopicAnswer(
+                topic=topic.topic, partitions=[_epoch_end(context, topic.topic, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _epoch_end(context: Context, topic: str, asked: AskedEpoch) -> EpochAnswer:
+    try:
+        partition = _led(context, topic, asked.partition, asked.current_leader_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
+    except KafkaError as error:
+        return EpochAnswer(partition=asked.partition, error_code=error.code)
+    return EpochAnswer(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,0 +1,280 @@
+"""ListOffsets and OffsetForLeaderEpoch: offsets by time, special timestamps, leader epochs, and every refusal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.log_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from tests.broker.harness import Harness, served_versions
+
+LISTED = served_versions(ListOffsetsRequest)
+WITH_LEADER_EPOCH = 4
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+T = 1_700_000_000_000
+
+Topic = ListOffsetsRequest.ListOffsetsTopic
+Partition = Topic.ListOffsetsPartition
+EpochTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+EpochPartition = EpochTopic.OffsetForLeaderPartition
+
+
+def asked(topic: str, timestamp: int, index: int = 0, *, epoch: int = -1, isolation: int = 0) -> ListOffsetsRequest:
+    partition = Partition(partition_index=index, timestamp=timestamp, current_leader_epoch=epoch)
+    return ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation, topics=[Topic(name=topic, partitions=[partition])]
+    )
+
+
+def listed(harness: Harness, *arguments: Any, version: int = 11, node: int = 1, **more: Any) -> tuple[int, ...]:
+    """(error, offset, timestamp, leader epoch) of the one partition asked for."""
+    response = harness.request(asked(*arguments, **more), version, node=node)
+    ((answer,),) = (topic.partitions for topic in response.topics)
+    return answer.error_code, answer.offset, answer.timestamp, answer.leader_epoch
+
+
+def refused(code: ErrorCode) -> tuple[int, ...]:
+    return code, -1, -1, -1
+
+
+def epoch_end(harness: Harness, topic: str, epoch: int, index: int = 0, **more: Any) -> tuple[int, int, int]:
+    """(error, epoch, end offset) for one epoch of one partition."""
+    version, node = more.pop("version", 4), more.pop("node", 1)
+    partition = EpochPartition(partition=index, leader_epoch=epoch, **more)
+    request = OffsetForLeaderEpochRequest(topics=[EpochTopic(topic=topic, partitions=[partition])])
+    response = harness.request(request, version, node=node)
+    ((answer,),) = (topic.partitions for topic in response.topics)
+    return answer.error_code, answer.leader_epoch, answer.end_offset
+
+
+@pytest.fixture
+def filled(harness: Harness) -> Harness:
+    """A topic "t" of two partitions; the first has records at T, T+500, T+1000, and in a second batch at T+2000."""
+    harness.create_topic("t", 2)
+    harness.produce("t", "a", "b", "c", timestamp=T, step_ms=500)
+    harness.produce("t", "d", timestamp=T + 2000)
+    return harness
+
+
+@pytest.mark.parametrize("version", LISTED)
+def test_every_version_knows_the_first_and_the_next_offset(filled: Harness, version: int) -> None:
+    epoch = 0 if version >= WITH_LEADER_EPOCH else -1
+    assert listed(filled, "t", LATEST, version=version) == (0, 4, -1, epoch)
+    assert listed(filled, "t", EARLIEST, version=version) == (0, 0, -1, epoch)
+
+
+@pytest.mark.parametrize("version", LISTED)
+def test_every_version_finds_the_first_record_at_or_after_a_time(filled: Harness, version: int) -> None:
+    epoch = 0 if version >= WITH_LEADER_EPOCH else -1
+    assert listed(filled, "t", T + 1, version=version) == (0, 1, T + 500, epoch)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "found"),
+    [
+        (0, (0, T)),
+        (T, (0, T)),
+        (T + 500, (1, T + 500)),
+        (T + 501, (2, T + 1000)),
+        (T + 1001, (3, T + 2000)),
+        (T + 2000, (3, T + 2000)),
+    ],
+)
+def test_a_time_is_found_within_a_batch_and_over_batches(
+    filled: Harness, timestamp: int, found: tuple[int, int]
+) -> None:
+    assert listed(filled, "t", timestamp) == (0, *found, 0)
+
+
+def test_no_record_is_after_the_largest_timestamp(filled: Harness) -> None:
+    assert listed(filled, "t", T + 2001) == (0, -1, -1, -1)
+
+
+def test_the_largest_timestamp_is_told_with_its_first_record(filled: Harness) -> None:
+    filled.produce("t", "late", "as late", "earlier", timestamp=T + 9000)
+    filled.produce("t", "as late again", timestamp=T + 9000)
+    assert listed(filled, "t", MAX_TIMESTAMP, version=7) == (0, 4, T + 9000, 0)
+
+
+@pytest.mark.parametrize("timestamp", [MAX_TIMESTAMP, 0, T])
+def test_an_empty_partition_has_no_record_of_any_time(filled: Harness, timestamp: int) -> None:
+    assert listed(filled, "t", timestamp, 1) == (0, -1, -1, -1)
+
+
+@pytest.mark.parametrize("timestamp", [LATEST, EARLIEST, EARLIEST_LOCAL])
+def test_an_empty_partition_has_its_ends(filled: Harness, timestamp: int) -> None:
+    assert listed(filled, "t", timestamp, 1) == (0, 0, -1, 0)
+
+
+def test_a_log_without_a_second_tier_is_local_as_a_whole(filled: Harness) -> None:
+    assert listed(filled, "t", EARLIEST_LOCAL, version=8) == (0, 0, -1, 0)
+    assert listed(filled, "t", LATEST_TIERED, version=9) == (0, -1, -1, -1)
+    assert listed(filled, "t", EARLIEST_PENDING, version=11) == (0, -1, -1, -1)
+
+
+def test_the_earliest_offset_is_where_the_log_starts(filled: Harness) -> None:
+    filled.partition("t").log.delete_before(3)
+    assert listed(filled, "t", EARLIEST) == (0, 3, -1, 0)
+    assert listed(filled, "t", EARLIEST_LOCAL) == (0, 3, -1, 0)
+    assert listed(filled, "t", 0) == (0, 3, T + 2000, 0)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "version"),
+    [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (EARLIEST_PENDING, 10), (-7, 11), (-10, 11)],
+)
+def test_a_special_timestamp_of_a_later_version_is_refused_for_its_partition(
+    filled: Harness, timestamp: int, version: int
+) -> None:
+    assert listed(filled, "t", timestamp, version=version) == refused(ErrorCode.UNSUPPORTED_VERSION)
+
+
+@pytest.mark.parametrize("version", [version for version in LISTED if version >= 2])
+def test_who_reads_committed_records_sees_up_to_the_last_stable_offset(filled: Harness, version: int) -> None:
+    filled.partition("t").log.last_stable_offset = 3
+    epoch = 0 if version >= WITH_LEADER_EPOCH else -1
+    assert listed(filled, "t", LATEST, isolation=1, version=version) == (0, 3, -1, epoch)
+    assert listed(filled, "t", LATEST, isolation=0, version=version) == (0, 4, -1, epoch)
+    assert listed(filled, "t", T + 2000, isolation=1, version=version) == (0, -1, -1, -1)
+    assert listed(filled, "t", T + 2000, isolation=0, version=version) == (0, 3, T + 2000, epoch)
+
+
+def test_a_largest_timestamp_that_is_not_stable_yet_is_not_told(filled: Harness) -> None:
+    filled.partition("t").log.last_stable_offset = 3
+    assert listed(filled, "t", MAX_TIMESTAMP, isolation=1) == (0, -1, -1, -1)
+
+
+def test_records_above_the_high_watermark_are_not_found(filled: Harness) -> None:
+    filled.partition("t").log.high_watermark = 3
+    assert listed(filled, "t", LATEST)[1] == 3
+    assert listed(filled, "t", T + 2000) == (0, -1, -1, -1)
+
+
+@pytest.mark.parametrize("version", LISTED)
+@pytest.mark.parametrize(("topic", "index"), [("nope", 0), ("t", 2), ("t", -1), ("a b", 0)])
+def test_an_unknown_partition_is_refused(filled: Harness, version: int, topic: str, index: int) -> None:
+    assert listed(filled, topic, LATEST, index, version=version) == refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+@pytest.mark.parametrize("version", [version for version in LISTED if version >= WITH_LEADER_EPOCH])
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [(0, ErrorCode.FENCED_LEADER_EPOCH), (-5, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_another_leader_epoch_than_the_current_one_is_refused(
+    filled: Harness, version: int, epoch: int, code: ErrorCode
+) -> None:
+    filled.partition("t").leader_epoch = 1
+    assert listed(filled, "t", LATEST, epoch=epoch, version=version) == refused(code)
+    assert listed(filled, "t", LATEST, epoch=1, version=version) == (0, 4, -1, 1)
+
+
+def test_a_partition_asked_for_twice_is_answered_once_with_a_refusal(filled: Harness) -> None:
+    twice = [Partition(partition_index=0, timestamp=LATEST), Partition(partition_index=0, timestamp=EARLIEST)]
+    other = Partition(partition_index=1, timestamp=LATEST)
+    (topic,) = filled.request(ListOffsetsRequest(topics=[Topic(name="t", partitions=[*twice, other])])).topics
+    assert [(answer.partition_index, answer.error_code) for answer in topic.partitions] == [
+        (0, ErrorCode.INVALID_REQUEST),
+        (1, ErrorCode.NONE),
+    ]
+
+
+def test_a_topic_named_twice_is_answered_once_with_all_its_partitions(filled: Harness) -> None:
+    topics = [Topic(name="t", partitions=[Partition(partition_index=index, timestamp=LATEST)]) for index in (0, 1)]
+    (topic,) = filled.request(ListOffsetsRequest(topics=topics)).topics
+    assert [(answer.partition_index, answer.offset) for answer in topic.partitions] == [(0, 4), (1, 0)]
+
+
+def test_no_topics_are_answered_with_none(filled: Harness) -> None:
+    assert filled.request(ListOffsetsRequest()).topics == []
+
+
+@pytest.mark.parametrize("replica_id", [-1, -2, 5])
+def test_a_replica_id_changes_nothing(filled: Harness, replica_id: int) -> None:
+    request = asked("t", LATEST)
+    request.replica_id = replica_id
+    assert filled.request(request).topics[0].partitions[0].offset == 4
+
+
+def test_a_disk_that_fails_is_told_for_its_partition_only(filled: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no such disk")
+
+    segment = filled.partition("t").log.segments[0]
+    monkeypatch.setattr(type(segment), "find_timestamp", fail)
+    partitions = [Partition(partition_index=0, timestamp=T), Partition(partition_index=1, timestamp=LATEST)]
+    (topic,) = filled.request(ListOffsetsRequest(topics=[Topic(name="t", partitions=partitions)])).topics
+    assert [answer.error_code for answer in topic.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+
+
+def test_only_the_leader_answers(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t")
+        leader = harness.partition("t").leader_id
+        other = 3 - leader
+        assert listed(harness, "t", LATEST, node=other) == refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert epoch_end(harness, "t", 0, node=other) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+        assert listed(harness, "t", LATEST, node=leader) == (0, 0, -1, 0)
+
+
+# --- OffsetForLeaderEpoch -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", served_versions(OffsetForLeaderEpochRequest))
+def test_the_current_epoch_ends_at_the_end_of_the_log(filled: Harness, version: int) -> None:
+    assert epoch_end(filled, "t", 0, version=version) == (0, 0 if version >= 1 else -1, 4)
+
+
+def test_the_epoch_of_an_empty_partition_ends_where_it_began(filled: Harness) -> None:
+    assert epoch_end(filled, "t", 0, 1) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1, 5])
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_epoch_in_which_nobody_led_yet_is_answered_with_nothing(filled: Harness, epoch: int, index: int) -> None:
+    assert epoch_end(filled, "t", epoch, index) == (0, -1, -1)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_epoch_below_all_known_ones_ends_where_the_log_starts(filled: Harness, index: int) -> None:
+    assert epoch_end(filled, "t", -2, index) == (0, -2, 0)
+
+
+def test_an_epoch_ends_where_the_next_one_begins(filled: Harness) -> None:
+    partition = filled.partition("t")
+    partition.leader_epoch = 4
+    filled.produce("t", "in epoch 4")
+    partition.leader_epoch = 6
+    ends = {epoch: epoch_end(filled, "t", epoch)[1:] for epoch in range(8)}
+    assert ends[0] == ends[1] == ends[3] == (0, 4)
+    assert ends[4] == ends[5] == (4, 5)
+    assert ends[6] == (6, 5)
+    assert ends[7] == (-1, -1)
+
+
+def test_an_epoch_without_a_record_is_known_in_a_log_without_any(filled: Harness) -> None:
+    filled.partition("t", 1).leader_epoch = 3
+    assert epoch_end(filled, "t", 3, 1) == (0, 3, 0)
+    assert epoch_end(filled, "t", 2, 1) == (0, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "version", [version for version in served_versions(OffsetForLeaderEpochRequest) if version >= 2]
+)
+@pytest.mark.parametrize(("epoch", "code"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+def test_epochs_are_told_only_to_who_knows_the_current_one(
+    filled: Harness, version: int, epoch: int, code: ErrorCode
+) -> None:
+    filled.partition("t").leader_epoch = 1
+    assert epoch_end(filled, "t", 0, current_leader_epoch=epoch, version=version) == (code, -1, -1)
+    assert epoch_end(filled, "t", 0, current_leader_epoch=1, version=version) == (0, 0, 4)
+
+
+@pytest.mark.parametrize("version", served_versions(OffsetForLeaderEpochRequest))
+@pytest.mark.parametrize(("topic", "index"), [("nope", 0), ("t", 9)])
+def test_epochs_of_an_unknown_partition_are_refused(filled: Harness, version: int, topic: str, index: int) -> None:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert epoch_end(filled, topic, 0, index, version=version) == (code, -1, -1)
