@@ -1,7 +1,7 @@
 """Makes random messages from Kafka's JSON definitions, and their bytes by the rules of Kafka's protocol.
 
-Reads the definition at every step and shares nothing with minibroker's code: a mistake there cannot hide here. A message
-is a dict of the definition's field names; speed is no aim.
+Reads the definition at every step and shares nothing with minibroker's code: a mistake there cannot hide here. A
+message is a dict of the definition's field names; speed is no aim.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Interpreter:
         self._random = random.Random(f"{definition.spec['name']} {version} {seed}")
 
     def random_message(self) -> Spec:
-        """A message with random values in all fields of the version; about a third of the tagged ones keep their default."""
+        """A message with random values; about a third of the tagged fields keep their default."""
         return self._random_struct(self._spec["fields"])
 
     def encode(self, message: Spec) -> bytes:
@@ -66,13 +66,13 @@ class Interpreter:
     def default(self, field: Spec) -> Any:
         """What an absent field means, by the rules of Kafka's generator."""
         kind, default = field["type"], field.get("default", "")
-        if default in ("null", None):
+        if default in ("null", None) or kind == "records":
             return None
         if kind.startswith("[]"):
             return []
         if kind == "string":
             return default
-        if kind in ("bytes", "records"):
+        if kind == "bytes":
             return b""
         if kind == "uuid":
             return bytes(16)

@@ -5,8 +5,6 @@ The definitions of 4.3 are asked first, those of 3.9 for the versions that 4.x d
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from typing import Any
 
@@ -14,25 +12,13 @@ import pytest
 
 from conformance.messages.definitions import RELEASES, Spec, definition_of, definitions
 from conformance.messages.interpreter import Interpreter
-from minibroker.protocol import headers, messages
 from minibroker.protocol.apis import ApiKey, request_class, response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.fields import Kind, fields
+from minibroker.protocol.describing import all_messages
+from minibroker.protocol.fields import Field, Kind, fields
 
 CASES = 6  # random messages for each version
-
-
-def declared_messages() -> list[type[Message]]:
-    modules = [
-        importlib.import_module(f"{messages.__name__}.{each.name}") for each in pkgutil.iter_modules(messages.__path__)
-    ]
-    found = [each for module in [*modules, headers] for each in vars(module).values() if isinstance(each, type)]
-    return sorted(
-        {each for each in found if issubclass(each, Message) and each is not Message}, key=lambda each: each.__name__
-    )
-
-
-MESSAGES = declared_messages()
+MESSAGES = all_messages()
 VERSIONS = [
     pytest.param(each, version, id=f"{each.__name__}-{version}") for each in MESSAGES for version in each.versions
 ]
@@ -44,14 +30,20 @@ def snake_case(name: str) -> str:
 
 def as_struct(struct: Any, values: Spec) -> Any:
     """The struct that minibroker would use for a dict of Kafka's names."""
-    kinds = {field.name: (field.kind, field) for field in fields(struct)}
+    known = {field.name: field for field in fields(struct)}
     converted = {}
     for name, value in values.items():
-        kind, field = kinds[snake_case(name)]
-        converted[snake_case(name)] = converted_value(kind, value)
-        if kind.struct is not None and field.facts.tag >= 0 and converted[snake_case(name)] == kind.struct():
-            converted[snake_case(name)] = None  # a tagged struct that is not on the wire
+        field = known[snake_case(name)]
+        converted[field.name] = converted_value(field.kind, value)
+        if is_left_out(field, converted[field.name]):
+            converted[field.name] = None
     return struct(**converted)
+
+
+def is_left_out(field: Field, value: Any) -> bool:
+    """Whether it is a tagged struct with nothing but defaults, which is not on the wire and None in minibroker."""
+    struct = field.kind.struct
+    return struct is not None and field.facts.tag >= 0 and not field.facts.nullable and value == struct()
 
 
 def converted_value(kind: Kind, value: Any) -> Any:
@@ -83,14 +75,7 @@ def test_defaults_are_those_of_the_definition(message: type[Message]) -> None:
         assert definition is not None
         interpreter = Interpreter(definition, version)
         values = {f["name"]: interpreter.default(f) for f in definition.spec["fields"] if interpreter.has(f)}
-        if None not in (
-            value for name, value in values.items() if snake_case(name) not in nullable_names(message, version)
-        ):
-            assert message().encode(version) == interpreter.encode(values)
-
-
-def nullable_names(message: type[Message], version: int) -> set[str]:
-    return {field.name for field in fields(message) if field.optional and version in field.facts.nullable}
+        assert message().encode(version) == interpreter.encode(values)
 
 
 def test_every_api_of_the_broker_listener_is_declared_up_to_its_newest_stable_version() -> None:

@@ -25,7 +25,7 @@ Records = Annotated[memoryview, "records"]  # a slice of the input, never a copy
 RecordsOrRegion = Annotated[memoryview | bytes | bytearray | Region, "records"]  # where a writer may pass a region
 
 _LETTERS = {bool: "?", str: "string", bytes: "bytes"}
-_EMPTY: dict[str, Any] = {"?": False, "d": 0.0, "16s": ZERO_UUID, "string": "", "bytes": b"", "records": b""}
+_EMPTY: dict[str, Any] = {"?": False, "d": 0.0, "16s": ZERO_UUID, "string": "", "bytes": b"", "records": None}
 _VERSIONS_END = 1 << 15
 
 

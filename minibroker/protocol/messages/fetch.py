@@ -41,7 +41,7 @@ class FetchRequest(Message, api_key=1, versions="0-18", flexible="12+"):
             log_start_offset: int64 = field("5+", default=-1)
             partition_max_bytes: int32 = field()
             replica_directory_id: Uuid = field("17+", tag=0)
-            high_watermark: int64 = field("18+", tag=1, default=9223372036854775807)
+            high_watermark: int64 = field("18+", tag=1, default=0x7FFFFFFFFFFFFFFF)
 
     class ForgottenTopic(Struct):
         topic: str = field("7-12")

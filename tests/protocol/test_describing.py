@@ -1,0 +1,69 @@
+"""What is shown of a message."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.protocol.describing import FieldRow, all_messages, field_rows, messages_named, versions_text
+from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.protocol.samples import Order
+
+
+@pytest.mark.parametrize("name", ["Metadata", "metadata", "METADATA"])
+def test_an_apis_name_means_request_and_response(name: str) -> None:
+    assert messages_named(name) == [MetadataRequest, MetadataResponse]
+
+
+@pytest.mark.parametrize("name", ["MetadataRequest", "TopicRecord", "OffsetCommitKey", "RequestHeader", "VotersRecord"])
+def test_a_full_name_means_one_message(name: str) -> None:
+    assert [message.__name__ for message in messages_named(name)] == [name]
+
+
+def test_other_names_mean_nothing() -> None:
+    assert messages_named("Nonsense") == []
+    assert messages_named("") == []
+
+
+def test_every_message_has_a_name_of_its_own_and_says_what_it_is() -> None:
+    messages = all_messages()
+    assert len({message.__name__.lower() for message in messages}) == len(messages)
+    for message in messages:
+        assert message.__doc__, message
+
+
+def test_rows_are_in_wire_order_with_nested_ones_after_their_field() -> None:
+    rows = field_rows(Order, 3)
+    assert [(row.depth, row.name) for row in rows] == [
+        (0, "name"), (0, "note"), (0, "lines"), (1, "article"), (1, "count"), (1, "records"), (0, "numbers"),
+        (0, "ids"), (0, "words"), (0, "payload"), (0, "buyer"), (1, "id"), (1, "city"),
+        (0, "labels"), (0, "priority"), (0, "shop"), (1, "id"),
+    ]  # fmt: skip
+
+
+def test_a_row_says_all_of_a_field() -> None:
+    rows = {(row.depth, row.name): row for row in field_rows(Order, 3)}
+    assert rows[0, "note"] == FieldRow(0, "note", "string", "1+", True, True, None, "None")
+    assert rows[0, "lines"] == FieldRow(0, "lines", "[]Line", "0+", False, True, None, "[]")
+    assert rows[0, "ids"] == FieldRow(0, "ids", "[]uuid", "2+", False, True, None, "[]")
+    assert rows[0, "priority"] == FieldRow(0, "priority", "int16", "2+", False, False, 1, "5")
+    assert rows[0, "buyer"] == FieldRow(0, "buyer", "Buyer", "3+", True, False, None, "None")
+
+
+def test_a_row_before_flexible_versions() -> None:
+    rows = {row.name: row for row in field_rows(Order, 1)}
+    assert rows["old"].versions == "0-1"
+    assert not rows["note"].compact
+    assert "priority" not in rows
+
+
+def test_a_version_that_is_not_declared_is_an_error() -> None:
+    with pytest.raises(ValueError, match="Order has no version 4"):
+        field_rows(Order, 4)
+
+
+@pytest.mark.parametrize(
+    ("versions", "text"),
+    [(range(0, 13), "0-12"), (range(3, 1 << 15), "3+"), (range(3, 14), "3+"), (range(4, 5), "4"), (range(0), "none")],
+)
+def test_versions_are_shown_in_kafkas_notation(versions: range, text: str) -> None:
+    assert versions_text(versions, 13) == text

@@ -1,0 +1,108 @@
+"""What a declaration says: versions, kinds, defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minibroker.protocol.declare import Struct, field, int32
+from minibroker.protocol.fields import Kind, default_maker, default_value, fields, versions
+from minibroker.protocol.primitives import ZERO_UUID
+from tests.protocol.samples import Fixed, Order
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("3", [3], [2, 4]),
+        ("0-12", [0, 12], [13]),
+        ("9+", [9, 32767], [8]),
+        ("none", [], [0, 1]),
+        ("4-5", [4, 5], [3, 6]),
+    ],
+)
+def test_versions_are_in_kafkas_notation(text: str, inside: list[int], outside: list[int]) -> None:
+    found = versions(text)
+    assert all(version in found for version in inside)
+    assert not any(version in found for version in outside)
+
+
+def test_kinds_of_fixed_size() -> None:
+    letters = {each.name: each.kind.code for each in fields(Fixed)}
+    assert letters == {
+        "flag": "?", "tiny": "b", "small": "h", "port": "H", "number": "i",
+        "hash": "I", "offset": "q", "ratio": "d", "id": "16s",
+    }  # fmt: skip
+    assert sum(each.kind.size_bytes for each in fields(Fixed)) == 1 + 1 + 2 + 2 + 4 + 4 + 8 + 8 + 16
+
+
+def test_kinds_of_other_fields() -> None:
+    kinds = {each.name: each.kind for each in fields(Order)}
+    assert kinds["name"] == kinds["note"] == Kind("string")
+    assert kinds["payload"] == Kind("bytes")
+    assert kinds["numbers"] == Kind("array", item=Kind("i"))
+    assert kinds["lines"] == Kind("array", item=Kind("struct", struct=Order.Line))
+    assert kinds["buyer"] == Kind("struct", struct=Order.Buyer)
+    assert {each.name: each.kind.code for each in fields(Order.Line)}["records"] == "records"
+
+
+def test_a_struct_may_name_one_that_is_declared_later() -> None:
+    assert [each.name for each in fields(Order)][:3] == ["name", "note", "lines"]
+
+
+def test_a_type_that_kafka_does_not_have_is_refused() -> None:
+    class Wrong(Struct):
+        value: complex = field()
+
+    with pytest.raises(TypeError, match="complex"):
+        fields(Wrong)
+
+
+def test_plain_int_is_refused_as_its_size_is_unknown() -> None:
+    class Wrong(Struct):
+        value: int = field()
+
+    with pytest.raises(TypeError, match="int"):
+        fields(Wrong)
+
+
+DEFAULTS = {field.name: field for field in (*fields(Fixed), *fields(Order))}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("flag", False), ("number", 0), ("ratio", 0.0), ("id", ZERO_UUID), ("old", -1), ("note", None), ("shop", None)],
+)
+def test_defaults_that_instances_share(name: str, value: Any) -> None:
+    assert default_maker(DEFAULTS[name]) is None
+    assert default_value(DEFAULTS[name]) == value
+
+
+@pytest.mark.parametrize("name", ["lines", "numbers", "ids"])
+def test_each_instance_gets_its_own_list(name: str) -> None:
+    assert default_maker(DEFAULTS[name]) is list
+
+
+def test_each_instance_gets_its_own_struct() -> None:
+    class Outer(Struct):
+        number: int32 = field()
+        shop: Order.Shop = field()
+
+    assert default_maker(fields(Outer)[1]) is Order.Shop
+
+
+def test_a_nullable_field_is_empty_unless_its_default_is_null() -> None:
+    """As in Kafka: what may be null need not be null by default."""
+    assert default_value(DEFAULTS["payload"]) == b""
+    assert Order().numbers == []
+
+
+def test_tagged_versions_are_all_present_ones_unless_said() -> None:
+    class Later(Struct):
+        always: int32 = field("2+", tag=0)
+        later: int32 = field("1+", tag=1, tagged="3+")
+
+    always, later = fields(Later)
+    assert always.facts.tagged == versions("2+")
+    assert later.facts.tagged == versions("3+")

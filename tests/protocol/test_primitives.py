@@ -1,0 +1,114 @@
+"""Varints, UUID texts, the writer's target and the error of readers."""
+
+from __future__ import annotations
+
+import uuid
+from base64 import urlsafe_b64encode
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.protocol.primitives import (
+    ZERO_UUID,
+    MalformedMessage,
+    Output,
+    read_varint,
+    uuid_from_text,
+    uuid_text,
+    varint,
+)
+
+
+class Elsewhere(NamedTuple):
+    size_bytes: int
+
+
+@pytest.mark.parametrize(
+    ("value", "spelling"),
+    [
+        (0, "00"),
+        (127, "7f"),
+        (128, "8001"),
+        (300, "ac02"),  # the example of the protocol buffers' documentation, to which KIP-482 points
+        (16383, "ff7f"),
+        (16384, "808001"),
+        (2**32 - 1, "ffffffff0f"),
+    ],
+)
+def test_varints_are_spelled_as_in_protocol_buffers(value: int, spelling: str) -> None:
+    assert varint(value).hex() == spelling
+    assert read_varint(bytes.fromhex(spelling), 0) == (value, len(spelling) // 2)
+
+
+@given(st.integers(0, 2**35 - 1), st.binary(max_size=3), st.binary(max_size=3))
+def test_a_varint_is_read_where_it_stands(value: int, before: bytes, after: bytes) -> None:
+    spelled = varint(value)
+    assert read_varint(before + spelled + after, len(before)) == (value, len(before) + len(spelled))
+
+
+def test_a_varint_of_six_bytes_is_refused() -> None:
+    with pytest.raises(ValueError, match="more than five bytes"):
+        read_varint(b"\x80\x80\x80\x80\x80\x01", 0)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\xff\xff"])
+def test_a_varint_that_does_not_end_is_an_index_error(data: bytes) -> None:
+    with pytest.raises(IndexError):
+        read_varint(data, 0)
+
+
+def test_the_zero_uuid_is_printed_as_kafka_prints_it() -> None:
+    assert uuid_text(ZERO_UUID) == "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+@given(st.uuids())
+def test_uuid_texts_are_url_safe_base64_without_padding(value: uuid.UUID) -> None:
+    text = uuid_text(value.bytes)
+    assert text == urlsafe_b64encode(value.bytes).decode().removesuffix("==")
+    assert uuid_from_text(text) == value.bytes
+
+
+@pytest.mark.parametrize("text", ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "A", "!AAAAAAAAAAAAAAAAAAAAA"])
+def test_other_texts_are_no_uuids(text: str) -> None:
+    with pytest.raises(ValueError):
+        uuid_from_text(text)
+
+
+def test_parts_are_the_bytes_and_the_regions_in_order() -> None:
+    first, second = Elsewhere(10), Elsewhere(20)
+    out = Output()
+    out += b"head"
+    out.cut(first)
+    out += b"mid"
+    out.cut(second)
+    assert out.regions == [(4, first), (7, second)]
+    assert out.parts() == [b"head", first, b"mid", second]
+
+
+def test_empty_runs_of_bytes_are_no_parts() -> None:
+    first, second = Elsewhere(10), Elsewhere(20)
+    out = Output()
+    out.cut(first)
+    out.cut(second)
+    out += b"tail"
+    assert out.parts() == [first, second, b"tail"]
+    assert Output().parts() == []
+
+
+def test_output_without_regions_is_one_part() -> None:
+    out = Output()
+    out += b"all"
+    assert out.parts() == [b"all"]
+
+
+def test_the_error_names_message_version_and_field() -> None:
+    error = MalformedMessage("FetchRequest", 12, "topics.partitions", "too long")
+    assert (error.message, error.version, error.field) == ("FetchRequest", 12, "topics.partitions")
+    assert str(error) == "FetchRequest v12, field topics.partitions: too long"
+    assert isinstance(error, ValueError)
+
+
+def test_the_error_may_have_no_field() -> None:
+    assert str(MalformedMessage("FetchRequest", 12, "", "too long")) == "FetchRequest v12: too long"
