@@ -34,6 +34,7 @@ OFFSET_MAX = (1 << 63) - 1
 # How many records are taken from the client library at a time, and how long it may collect them.
 BATCH = 500
 POLL_S = 0.1
+END_WAIT_MS = 10
 
 
 class Start(NamedTuple):
@@ -92,7 +93,9 @@ def consume(
     Example:
         minibroker consume orders --from 2026-01-31 --json
     """
-    consumer = _consumer(client_config(servers, client))
+    # The end of a partition is learnt from a fetch that finds nothing: only who follows has time to wait in one.
+    wait_ms = {} if follow else {"fetch.wait.max.ms": END_WAIT_MS}
+    consumer = _consumer({**wait_ms, **client_config(servers, client)})
     try:
         assigned = _assignment(consumer, topic, partitions, start)
         consumer.assign(assigned)

@@ -50,8 +50,7 @@ def serve(properties: Path | None, assignments: tuple[str, ...], nodes: int, log
             LOG.warning(warning)
         status = run(settings, nodes=nodes, announce=_announce)
     except (SettingsError, StartError) as error:
-        click.echo(f"minibroker: {error}", err=True)
-        sys.exit(2)
+        raise click.UsageError(str(error)) from None
     sys.exit(status)
 
 

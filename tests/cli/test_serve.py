@@ -1,0 +1,104 @@
+"""`minibroker serve`, each time as a process: how it starts, how it ends, and what it refuses to start with."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.running import environment_for_broker, running_broker, serve_command
+
+
+def refused(directory: Path, *settings: str, env: dict[str, str] | None = None) -> str:
+    """What serve says on stderr before it exits with status 2."""
+    run = subprocess.run(
+        serve_command(directory, *settings),
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        env=environment_for_broker(env or {}),
+    )
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("minibroker: ") and run.stderr.count("\n") == 1
+    return run.stderr.removeprefix("minibroker: ").rstrip("\n")
+
+
+def test_it_says_where_it_listens_and_ends_with_status_0(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        host, port = broker.bootstrap_servers.split(":")
+        socket.create_connection((host, int(port)), 10).close()
+        assert broker.stop() == 0
+
+
+def test_each_node_has_its_address(tmp_path: Path) -> None:
+    with running_broker(tmp_path, nodes=3) as broker:
+        addresses = broker.bootstrap_servers.split(",")
+        assert len(set(addresses)) == 3
+        for address in addresses:
+            host, port = address.split(":")
+            socket.create_connection((host, int(port)), 10).close()
+
+
+def test_it_starts_again_on_what_a_kill_left(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        broker.kill()
+        broker.start()
+
+
+def test_a_setting_without_effect_is_warned_of_by_name(tmp_path: Path) -> None:
+    with running_broker(tmp_path, "num.io.threads=4", env={"MINIBROKER_LOG_RETENTION_HOURS": "1"}) as broker:
+        assert "WARNING minibroker: num.io.threads is accepted by Kafka but has no effect here yet" in broker.log
+        assert "log.retention.hours is accepted by Kafka" in broker.log
+
+
+def test_the_data_is_in_the_working_directory_by_default(tmp_path: Path) -> None:
+    with running_broker(tmp_path, "log.dirs=./minibroker-data"):
+        assert (tmp_path / "minibroker-data" / "meta.properties").is_file()
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("log.segment.byte=1", "unknown setting log.segment.byte, did you mean log.segment.bytes?"),
+        ("log.segment.bytes=1", "Invalid value 1 for configuration log.segment.bytes: Value must be at least 1048576"),
+        ("listeners=SSL://127.0.0.1:0", "listeners: SSL://127.0.0.1:0 needs SSL, and only PLAINTEXT is served yet"),
+    ],
+)
+def test_a_bad_setting_is_refused_and_nothing_touched(tmp_path: Path, setting: str, complaint: str) -> None:
+    assert refused(tmp_path, setting).endswith(complaint)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_bad_variable_is_refused_by_its_name(tmp_path: Path) -> None:
+    env = {"MINIBROKER_NUM_PARTITIONS": "no"}
+    assert refused(tmp_path, env=env).startswith("environment variable MINIBROKER_NUM_PARTITIONS: Invalid value no")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    command = [*serve_command(tmp_path), "none.properties"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment_for_broker({}))
+    assert (run.returncode, run.stderr) == (2, "minibroker: none.properties: No such file or directory\n")
+
+
+def test_a_taken_port_is_refused_and_nothing_touched(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert address in refused(tmp_path, f"listeners=PLAINTEXT://{address}")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert str(tmp_path / "file") in refused(tmp_path, f"log.dirs={tmp_path / 'file' / 'data'}")
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        before = sorted(file.name for file in (tmp_path / "data").iterdir())
+        assert str(tmp_path / "data") in refused(tmp_path)
+        assert sorted(file.name for file in (tmp_path / "data").iterdir()) == before
+        assert broker.process.poll() is None
