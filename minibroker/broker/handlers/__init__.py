@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from importlib import import_module
 
-FAMILIES = ("api_versions", "fetch", "log_offsets", "metadata", "produce", "topics")
+FAMILIES = (
+    "api_versions",
+    "cluster",
+    "fetch",
+    "find_coordinator",
+    "log_offsets",
+    "metadata",
+    "produce",
+    "producer_ids",
+    "topic_partitions",
+    "topics",
+)
 
 
 def load() -> None:

@@ -2,8 +2,8 @@
 
 Behaviour: the first record whose timestamp is the asked one or later, or one of the special timestamps below. With
 read_committed "latest" is the last stable offset, and a record found at or beyond it is none. A partition that stands
-twice in a ListOffsets is refused in it. An epoch ends where the next one begins (KIP-101); one that nobody led in yet is
-answered with -1 and -1, without an error.
+twice in a ListOffsets is refused in it. An epoch ends where the next one begins (KIP-101); one in which nobody led yet
+is answered with -1 and -1, without an error.
 
     timestamp  since  the offset
         -1         1  latest: high watermark, or last stable offset

@@ -1,0 +1,56 @@
+"""DescribeCluster: the nodes and the controller, for admin clients (KIP-700).
+
+Behaviour: a node is told with the address of the listener that the client came by. All nodes of the process live, so
+none is fenced, and asking for fenced ones too changes nothing. The controller is no endpoint of its own: who asks for
+controllers has come to a broker, and is told so with MISMATCHED_ENDPOINT_TYPE.
+
+Versions: 1 brought the kind of endpoint (KIP-919), 2 fenced brokers (KIP-1073).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
+
+
+class EndpointType(IntEnum):
+    """What kind of node a client wants to talk to."""
+
+    BROKER = 1
+    CONTROLLER = 2
+
+
+@handles(ApiKey.DESCRIBE_CLUSTER, "0-2")
+def describe_cluster(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    if request.endpoint_type == EndpointType.CONTROLLER:
+        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=message)
+    if request.endpoint_type != EndpointType.BROKER:
+        message = f"Unsupported endpoint type {request.endpoint_type}"
+        return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=message)
+    return DescribeClusterResponse(
+        cluster_id=context.cluster.cluster_id,
+        controller_id=min(context.cluster.nodes),
+        brokers=_brokers(context),
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _brokers(context: Context) -> list[DescribeClusterResponse.DescribeClusterBroker]:
+    listener = context.connection.listener
+    return [
+        DescribeClusterResponse.DescribeClusterBroker(
+            broker_id=node.node_id,
+            host=node.endpoints[listener].host,
+            port=node.endpoints[listener].port,
+            rack=node.rack,
+        )
+        for node in context.cluster.nodes.values()
+    ]

@@ -1,0 +1,93 @@
+"""DescribeTopicPartitions: topics and their partitions, sorted by name, a page at a time (KIP-966).
+
+Behaviour: no topics asked for means all. A page has as many partitions as the client allows, but never more than
+`max.request.partition.size.limit` and never fewer than one; the cursor in the answer, sent back, brings the next page.
+A cursor that names no asked topic, or a negative partition, makes every topic an INVALID_REQUEST.
+
+Not implemented: eligible leader replicas, of which there are never any, as every replica is in sync.
+"""
+
+from __future__ import annotations
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.operations import TOPIC_OPERATIONS
+from minibroker.broker.topics import INTERNAL_TOPICS, NO_LEADER, Partition, Topic, check_name
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+
+TopicAnswer = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+PartitionAnswer = TopicAnswer.DescribeTopicPartitionsResponsePartition
+Cursor = DescribeTopicPartitionsResponse.Cursor
+
+
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "0")
+def describe_topic_partitions(
+    context: Context, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    asked = {topic.name for topic in request.topics}
+    cursor = request.cursor
+    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
+        refused = [TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=topic.name) for topic in request.topics]
+        return DescribeTopicPartitionsResponse(topics=refused)
+    names = sorted(asked or context.cluster.image.topics)
+    start = 0
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+        start = cursor.partition_index if names and names[0] == cursor.topic_name else 0
+    limit = min(request.response_partition_limit, context.cluster.settings["max.request.partition.size.limit"])
+    return _page(context, names, start, max(limit, 1))
+
+
+def _page(context: Context, names: list[str], start: int, left: int) -> DescribeTopicPartitionsResponse:
+    """The topics `names`, the first one from partition `start` on, up to `left` partitions."""
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        answer, end = _topic(context, name, start, left)
+        response.topics.append(answer)
+        if end is not None:
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+        left -= len(answer.partitions)
+        start = 0
+    return response
+
+
+def _topic(context: Context, name: str, start: int, limit: int) -> tuple[TopicAnswer, int | None]:
+    """What to say of a topic, and from which partition on to go on with it, if it has more than `limit`."""
+    answer = TopicAnswer(name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=TOPIC_OPERATIONS)
+    try:
+        topic = _existing(context, name)
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer, None
+    end = start + limit
+    answer.topic_id = topic.topic_id
+    answer.partitions = [_partition(context, partition) for partition in topic.partitions[start:end]]
+    return answer, end if end < len(topic.partitions) else None
+
+
+def _existing(context: Context, name: str) -> Topic:
+    check_name(name)
+    topic = context.cluster.image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic
+
+
+def _partition(context: Context, partition: Partition) -> PartitionAnswer:
+    nodes = context.cluster.nodes
+    return PartitionAnswer(
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader_id == NO_LEADER else ErrorCode.NONE,
+        partition_index=partition.index,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[node for node in partition.replicas if node not in nodes],
+    )

@@ -1,0 +1,67 @@
+"""FindCoordinator: every key has a node from the first day, and kinds of keys that are not served are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.broker.coordinators import coordinator_of
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.groups import FindCoordinatorRequest
+from tests.broker.harness import Harness, served_versions
+
+VERSIONS = served_versions(FindCoordinatorRequest)
+SEVERAL_KEYS = 4
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+
+
+def find(harness: Harness, key: str, key_type: int, version: int, **more: Any) -> Any:
+    """The answer for one key, which stands in the response itself before version 4."""
+    if version < SEVERAL_KEYS:
+        return harness.request(FindCoordinatorRequest(key=key, key_type=key_type), version, **more)
+    response = harness.request(FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type), version, **more)
+    (found,) = response.coordinators
+    assert found.key == key
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
+def test_a_key_leads_to_its_node(tmp_path: Path, version: int, key_type: int) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        node = coordinator_of(harness.cluster, "k")
+        for asked in (1, 2, 3):
+            found = find(harness, "k", key_type, version, node=asked)
+            assert (found.error_code, found.node_id) == (ErrorCode.NONE, node.node_id)
+            assert (found.host, found.port) == node.endpoints["PLAINTEXT"]
+
+
+def test_the_address_is_that_of_the_listener_the_client_came_by(harness: Harness) -> None:
+    assert find(harness, "g", GROUP, 6, listener="INTERNAL").port == 19001
+
+
+@pytest.mark.parametrize(("version", "text"), [(1, "NONE"), (3, "NONE"), (4, ""), (6, "")])
+def test_success_is_told_in_kafkas_words(harness: Harness, version: int, text: str) -> None:
+    assert find(harness, "g", GROUP, version).error_message == text
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= SEVERAL_KEYS])
+def test_several_keys_are_answered_one_by_one(harness: Harness, version: int) -> None:
+    request = FindCoordinatorRequest(coordinator_keys=["g", "", "h"], key_type=GROUP)
+    found = harness.request(request, version).coordinators
+    assert [(one.key, one.error_code, one.node_id) for one in found] == [("g", 0, 1), ("", 0, 1), ("h", 0, 1)]
+
+
+def test_no_keys_are_answered_with_none(harness: Harness) -> None:
+    assert harness.request(FindCoordinatorRequest()).coordinators == []
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 1])
+@pytest.mark.parametrize("key_type", [SHARE, 9, -1])
+def test_an_unknown_kind_of_key_is_refused(harness: Harness, version: int, key_type: int) -> None:
+    found = find(harness, "k", key_type, version)
+    assert found.error_code == ErrorCode.INVALID_REQUEST
+    assert found.error_message not in (None, "", "NONE")
+    assert (found.node_id, found.host, found.port) == (-1, "", -1)
