@@ -81,7 +81,8 @@ def _only_batch(records: memoryview, header: BatchHeader) -> memoryview:
         if len(rest) >= HEADER_BYTES and read_header(rest).size_bytes <= len(rest):
             raise
         return records[: header.size_bytes]
-    raise InvalidRecords("Produce requests with version 3 and above must contain exactly one record batch")
+    message = "Produce requests with version 3 and above must contain exactly one record batch"
+    raise KafkaError(ErrorCode.INVALID_RECORD, message)
 
 
 def _too_large(size_bytes: int, settings: LogSettings) -> KafkaError:

@@ -82,7 +82,11 @@ class Disk:
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading and writing, made empty first if it is not there and `create` is set."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return File(path, os.open(path, flags, 0o644))
+        return self.opened(path, os.open(path, flags, 0o644))
+
+    def opened(self, path: str, fd: int) -> File:
+        """What `open` gives for a descriptor: the place for a disk to put in files of its own kind."""
+        return File(path, fd)
 
     def exists(self, path: str) -> bool:
         """Whether anything has this name."""

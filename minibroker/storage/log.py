@@ -13,14 +13,14 @@ from functools import partial
 from typing import NamedTuple
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, BatchHeader, assign
+from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, BatchHeader, assign
 from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, epochs_text
 from minibroker.storage.files import Disk
 from minibroker.storage.leader_epochs import LeaderEpochs
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import DELETED_SUFFIX
 from minibroker.storage.producer_snapshots import ProducerSnapshots, replay
-from minibroker.storage.producer_state import ProducerStates
+from minibroker.storage.producer_state import ProducerStates, marker_epoch
 from minibroker.storage.scanning import spans
 from minibroker.storage.segment import Region, Segment, TimestampOffset
 
@@ -152,10 +152,12 @@ class Log:
             raise self._failure("append", error) from error
         if leader_epoch != self.epochs.latest:
             self._assign_epoch(leader_epoch, first_offset)
-        offset = first_offset
+        position, offset = 0, first_offset
         for header in batches:
             if header.producer_id >= 0:
-                self.producers.update(header, offset)
+                epoch = marker_epoch(records[position:]) if header.attributes & CONTROL_BIT else -1
+                self.producers.update(header, offset, epoch)
+            position += header.batch_length + LOG_OVERHEAD_BYTES
             offset += header.last_offset_delta + 1
         self.producers.end_offset = next_offset
         self.log_end_offset = self.high_watermark = self.last_stable_offset = next_offset

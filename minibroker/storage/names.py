@@ -1,9 +1,12 @@
 """The names of Kafka's directories and files: what they say, and how they are made.
 
-<topic>-<partition>/                              a log
-<topic>-<partition>.<32 hex digits>-delete/       a log that is being removed
-<base offset, 20 digits>.log .index .timeindex .txnindex .snapshot
-<any of these>.deleted .cleaned .swap             on the way out, being compacted, about to replace an original
+    <topic>-<partition>/                              a log
+    <topic>-<partition>.<32 hex digits>-delete/       a log that is being removed
+    <topic>-<partition>.<32 hex digits>-stray/        a log that the cluster's metadata does not know
+    <base offset, 20 digits>.log .index .timeindex .txnindex .snapshot
+    <any of these>.deleted .cleaned .swap             on the way out, being compacted, about to replace an original
+
+Nothing is looked up on the disk here.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
+from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.files import Disk
 from minibroker.storage.names import SNAPSHOT_SUFFIX, segment_name
-from minibroker.storage.producer_state import CorruptSnapshot, ProducerStates
+from minibroker.storage.producer_state import CorruptSnapshot, ProducerStates, marker_epoch
 from minibroker.storage.scanning import headers
 from minibroker.storage.segment import Segment
 
@@ -69,11 +70,18 @@ class ProducerSnapshots:
         return f"{self._directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
 
 
+def note_stored(states: ProducerStates, segment: Segment, position: int, header: BatchHeader) -> None:
+    """Take in a batch that lies in a segment, if a producer with an id wrote it. Raises `OSError`."""
+    if header.producer_id < 0:
+        return
+    epoch = marker_epoch(segment.file.read(position, header.size_bytes)) if header.is_control else -1
+    states.update(header, header.base_offset, epoch)
+
+
 def replay(states: ProducerStates, segments: Iterable[Segment], end_offset: int) -> None:
     """Bring `states` from its own offset to `end_offset` by reading the segments. Raises `CorruptBatch`, `OSError`."""
     for segment in segments:
         start = segment.position_of(states.end_offset) if states.end_offset > segment.base_offset else 0
-        for _, header in headers(segment.file, start, segment.size_bytes):
-            if header.producer_id >= 0:
-                states.update(header, header.base_offset)
+        for position, header in headers(segment.file, start, segment.size_bytes):
+            note_stored(states, segment, position, header)
     states.end_offset = end_offset

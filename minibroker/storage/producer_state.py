@@ -20,6 +20,8 @@ from struct import Struct
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.protocol.records.crc import crc32c
+from minibroker.protocol.records.record import records_of
+from minibroker.storage.files import Bytes
 
 SNAPSHOT_VERSION = 1
 BATCHES_KEPT = 5
@@ -100,7 +102,7 @@ class ProducerStates:
     def update(self, header: BatchHeader, first_offset: int, coordinator_epoch: int = -1) -> None:
         """Note that the batch was appended at `first_offset`.
 
-        `coordinator_epoch` is the one in the marker, if the batch is the control batch that ends a transaction.
+        If it is the control batch that ends a transaction, `coordinator_epoch` is the one in its marker.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -113,7 +115,7 @@ class ProducerStates:
         attributes = header.attributes
         if attributes & CONTROL_BIT:
             entry.transaction_first_offset = NO_OFFSET
-            entry.coordinator_epoch = max(entry.coordinator_epoch, coordinator_epoch)
+            entry.coordinator_epoch = coordinator_epoch
             return
         if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = first_offset
@@ -151,6 +153,18 @@ class ProducerStates:
         entries = _read_snapshot(data)
         self._entries = entries
         self.end_offset = end_offset
+
+
+def marker_epoch(batch: Bytes) -> int:
+    """The coordinator epoch in the control batch that ends a transaction; -1 if no marker can be read in it."""
+    from minibroker.protocol.messages.control_records import EndTxnMarker  # most brokers never see one
+    from minibroker.protocol.records.control import control_message
+
+    try:
+        marker = control_message(next(records_of(batch)))
+    except (StopIteration, KafkaError):  # emptied by compaction, or malformed
+        return -1
+    return marker.coordinator_epoch if isinstance(marker, EndTxnMarker) else -1
 
 
 def _check_new_epoch(header: BatchHeader, entry: ProducerEntry) -> None:

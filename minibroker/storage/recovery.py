@@ -22,7 +22,7 @@ from minibroker.storage.leftovers import settle
 from minibroker.storage.log import Environment, Log, LogContents
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offsets_with
-from minibroker.storage.producer_snapshots import ProducerSnapshots, replay
+from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored, replay
 from minibroker.storage.producer_state import ProducerStates
 from minibroker.storage.scanning import OldMessageFormat, headers, sound_batches
 from minibroker.storage.segment import Segment
@@ -177,8 +177,7 @@ class _Opening:
                     )
                 segment.note(position, header.last_offset, header.max_timestamp)
                 self.epochs.assign_later(header.partition_leader_epoch, header.base_offset)
-                if header.producer_id >= 0:
-                    self.states.update(header, header.base_offset)
+                note_stored(self.states, segment, position, header)
                 next_offset = self.states.end_offset = header.next_offset
         except CorruptBatch as problem:
             return next_offset, problem

@@ -13,6 +13,10 @@ from minibroker.storage.sparse_index import CorruptIndex
 from minibroker.storage.time_index import NO_TIMESTAMP, TimeIndex
 
 
+# A log that is this much larger than `index.interval.bytes` has an entry, whatever the size of its batches.
+LARGE_BATCH_BYTES = 1 << 20
+
+
 class SegmentIndexes:
     """What is known of a segment's batches without reading them.
 
@@ -42,6 +46,8 @@ class SegmentIndexes:
             raise CorruptIndex(f"{self.offsets.path} goes beyond the end of the log")
         if self.offsets.count and not self.times.count:
             raise CorruptIndex(f"{self.times.path} is empty, unlike the offset index")
+        if not self.offsets.count and log_size_bytes > self._settings.index_interval_bytes + 2 * LARGE_BATCH_BYTES:
+            raise CorruptIndex(f"{self.offsets.path} is empty, although the log is large")
         self.max_timestamp = self.times.last_timestamp
         self.offset_of_max_timestamp = self.times.last_offset
         self._note_room()

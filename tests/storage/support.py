@@ -1,0 +1,152 @@
+"""What the storage tests share: surroundings whose time stands still, batches, reading a log, a disk that fails.
+
+Nothing here tests anything.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+from minibroker.protocol.records.batch import check_batch
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record, records_of
+from minibroker.storage.files import Bytes, Disk, File
+from minibroker.storage.log import Environment, Log
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.recovery import Checkpointed, open_log
+
+NOW_MS = 1_700_000_000_000
+CLUSTER_ID = "6oQAEIunx_IyNNmJmG53dw"
+
+
+class Surroundings:
+    """A clock that a test moves, and what was scheduled on it; `environment` is what logs are given."""
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.now_ms = NOW_MS
+        self.scheduled: list[tuple[int, Callable[[], None]]] = []
+        self.environment = Environment(disk or Disk(), lambda: self.now_ms, self._schedule)
+
+    def _schedule(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        self.scheduled.append((delay_ms, callback))
+
+    def run_scheduled(self) -> None:
+        """Call all that was scheduled, as if its time had come."""
+        scheduled, self.scheduled = self.scheduled, []
+        for _, callback in scheduled:
+            callback()
+
+
+def records(count: int = 1, *, value: bytes = b"v", key: bytes | None = b"k", timestamp: int = NOW_MS) -> list[Record]:
+    """Records that differ in their value only."""
+    return [Record(timestamp=timestamp, key=key, value=value + b"%d" % index) for index in range(count)]
+
+
+def batch(count: int = 1, *, value: bytes = b"v", timestamp: int = NOW_MS, **options: int) -> bytearray:
+    """A batch of `count` records; `options` as of `build_batch`."""
+    return build_batch(records(count, value=value, timestamp=timestamp), **options)  # type: ignore[arg-type]
+
+
+def append(log: Log, data: bytearray, leader_epoch: int = 0) -> int:
+    """Append one batch that needs no admission; its first offset."""
+    return log.append(data, (check_batch(data),), leader_epoch)
+
+
+def open_at(
+    directory: Path | str,
+    settings: LogSettings | None = None,
+    *,
+    clean: bool = True,
+    surroundings: Surroundings | None = None,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+) -> Log:
+    """The log orders-0 in `directory`, which is made if it is not there."""
+    environment = (surroundings or Surroundings()).environment
+    environment.disk.make_directory(str(directory))
+    known = Checkpointed(clean, recovery_point, log_start_offset)
+    return open_log(environment, str(directory), ("orders", 0), settings or LogSettings(), known)
+
+
+def read_batches(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[bytes]:
+    """All batches from `start` on, as a consumer gets them who goes on where the last region ended."""
+    offset = log.log_start_offset if start is None else start
+    found = []
+    while region := log.read(offset, max_bytes):
+        data = region.read()
+        assert len(data) == region.size_bytes
+        while data:
+            size = check_batch(data).size_bytes
+            found.append(data[:size])
+            data = data[size:]
+        offset = region.next_offset
+    return found
+
+
+def read_values(log: Log, start: int | None = None) -> list[tuple[int, bytes | None]]:
+    """(offset, value) of all records from `start` on."""
+    return [(record.offset, record.value) for data in read_batches(log, start) for record in records_of(data)]
+
+
+def files_in(directory: Path) -> dict[str, bytes]:
+    """Name and content of each file in a directory."""
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.is_file()}
+
+
+class FailingFile(File):
+    """A file that asks its disk before each operation."""
+
+    __slots__ = ("disk",)
+
+    disk: FailingDisk
+
+    def read(self, position: int, size: int) -> bytes:
+        self.disk.ask("read", self.path)
+        return super().read(position, size)
+
+    def write(self, position: int, data: Bytes) -> None:
+        allowed = self.disk.room_bytes
+        if allowed is not None and len(data) > allowed:
+            super().write(position, bytes(data)[:allowed])
+            raise OSError(errno.ENOSPC, "No space left on device", self.path)
+        self.disk.ask("write", self.path)
+        super().write(position, data)
+
+    def truncate(self, size: int) -> None:
+        self.disk.ask("truncate", self.path)
+        super().truncate(size)
+
+    def sync(self) -> None:
+        self.disk.ask("sync", self.path)
+        super().sync()
+
+
+class FailingDisk(Disk):
+    """A disk on which the operations in `failing` fail, for paths that end in `suffix`, and writes end in the middle.
+
+    `room_bytes` is how many bytes of a larger write still get through before there is no space left.
+    """
+
+    def __init__(self) -> None:
+        self.failing: set[str] = set()
+        self.suffix = ""
+        self.room_bytes: int | None = None
+
+    def ask(self, operation: str, path: str) -> None:
+        if operation in self.failing and path.endswith(self.suffix):
+            raise OSError(errno.EIO, "Input/output error", path)
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        self.ask("create" if create else "open", path)
+        return super().open(path, create=create)
+
+    def opened(self, path: str, fd: int) -> File:
+        file = FailingFile(path, fd)
+        file.disk = self
+        return file
+
+    def rename(self, old: str, new: str) -> None:
+        self.ask("rename", new)
+        super().rename(old, new)

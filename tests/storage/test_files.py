@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import errno
+import gc
+import multiprocessing
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from minibroker.storage.files import Disk
+from tests.storage.support import FailingDisk
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+def test_what_is_written_at_a_position_is_read_there(disk: Disk, tmp_path: Path) -> None:
+    file = disk.open(f"{tmp_path}/a", create=True)
+    file.write(0, b"0123456789")
+    file.write(4, memoryview(b"abc"))
+    assert file.read(0, 100) == b"0123abc789"
+    assert file.read(3, 3) == b"3ab"
+    assert file.read(10, 5) == b""
+    assert file.size_bytes() == 10
+
+
+def test_a_write_that_the_system_takes_in_pieces_is_completed(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open(f"{tmp_path}/a", create=True)
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: whole(fd, bytes(data)[:3], position))
+    file.write(2, b"0123456789")
+    assert file.read(0, 100) == b"\0\0" + b"0123456789"
+
+
+def test_a_write_that_the_system_takes_nothing_of_fails(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = disk.open(f"{tmp_path}/a", create=True)
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: 0)
+    with pytest.raises(OSError, match="no more bytes"):
+        file.write(0, b"0123")
+
+
+def test_opening_keeps_what_is_there_and_makes_only_what_it_is_told_to(disk: Disk, tmp_path: Path) -> None:
+    disk.open(f"{tmp_path}/a", create=True).write(0, b"kept")
+    assert disk.open(f"{tmp_path}/a", create=True).read(0, 10) == b"kept"
+    with pytest.raises(FileNotFoundError):
+        disk.open(f"{tmp_path}/b")
+
+
+def test_a_file_is_closed_once_by_close_or_with_its_last_reference(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[int] = []
+    close = os.close
+    monkeypatch.setattr(os, "close", lambda fd: (closed.append(fd), close(fd)))
+    file = disk.open(f"{tmp_path}/a", create=True)
+    file.close()
+    file.close()
+    assert len(closed) == 1
+    disk.open(f"{tmp_path}/a")
+    gc.collect()
+    assert len(closed) == 2
+
+
+def test_a_removed_file_can_be_read_by_who_has_it_open(disk: Disk, tmp_path: Path) -> None:
+    file = disk.open(f"{tmp_path}/a", create=True)
+    file.write(0, b"still here")
+    disk.remove(f"{tmp_path}/a")
+    assert not disk.exists(f"{tmp_path}/a")
+    assert file.read(0, 10) == b"still here"
+
+
+def test_sendfile_brings_a_region_to_a_socket(disk: Disk, tmp_path: Path) -> None:
+    file = disk.open(f"{tmp_path}/a", create=True)
+    file.write(0, b"0123456789")
+    here, there = socket.socketpair()
+    with here, there:
+        assert file.sendfile(here.fileno(), 2, 5) == 5
+        assert there.recv(100) == b"23456"
+
+
+def test_writing_whole_replaces_the_content_at_once_and_leaves_nothing_else(disk: Disk, tmp_path: Path) -> None:
+    disk.write_whole(f"{tmp_path}/a", b"the old content", sync=False)
+    disk.write_whole(f"{tmp_path}/a", b"new", sync=True)
+    assert disk.read_whole(f"{tmp_path}/a") == b"new"
+    assert disk.names(str(tmp_path)) == ["a"]
+
+
+def test_writing_whole_that_fails_keeps_the_old_content(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    disk.write_whole(f"{tmp_path}/a", b"the old content", sync=False)
+    disk.room_bytes = 2
+    with pytest.raises(OSError, match="No space left"):
+        disk.write_whole(f"{tmp_path}/a", b"new", sync=False)
+    assert disk.read_whole(f"{tmp_path}/a") == b"the old content"
+
+
+def test_a_file_too_large_for_memory_is_not_read_whole(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minibroker.storage.files.MAX_WHOLE_FILE_BYTES", 10)
+    disk.write_whole(f"{tmp_path}/a", b"12345678901", sync=False)
+    with pytest.raises(OSError) as raised:
+        disk.read_whole(f"{tmp_path}/a")
+    assert raised.value.errno == errno.EFBIG
+
+
+def test_removing_what_is_not_there_is_well(disk: Disk, tmp_path: Path) -> None:
+    disk.remove(f"{tmp_path}/a")
+    disk.remove_tree(f"{tmp_path}/a")
+
+
+def test_a_directory_is_made_with_those_above_it_and_removed_with_all_in_it(disk: Disk, tmp_path: Path) -> None:
+    disk.make_directory(f"{tmp_path}/a/b")
+    disk.make_directory(f"{tmp_path}/a/b")
+    assert disk.is_directory(f"{tmp_path}/a/b")
+    disk.remove_tree(f"{tmp_path}/a")
+    assert disk.names(str(tmp_path)) == []
+
+
+def test_a_lock_is_had_by_one_at_a_time_within_a_process(disk: Disk, tmp_path: Path) -> None:
+    held = disk.lock(f"{tmp_path}/.lock")
+    assert held is not None
+    assert disk.lock(f"{tmp_path}/.lock") is None
+    held.close()
+    assert disk.lock(f"{tmp_path}/.lock") is not None
+
+
+def try_lock(path: str) -> bool:
+    return Disk().lock(path) is not None
+
+
+def test_a_lock_is_had_by_one_at_a_time_among_processes(disk: Disk, tmp_path: Path) -> None:
+    held = disk.lock(f"{tmp_path}/.lock")
+    assert held is not None
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(try_lock, (f"{tmp_path}/.lock",)) is False
+        held.close()
+        assert pool.apply(try_lock, (f"{tmp_path}/.lock",)) is True

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import pytest
+
+from minibroker.storage.names import (
+    DELETED_LOG_SUFFIX,
+    STRAY_LOG_SUFFIX,
+    is_deleted_log,
+    log_name,
+    offset_in,
+    offsets_with,
+    segment_name,
+    topic_partition_of,
+    unlisted_log_name,
+)
+
+UNIQUE = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("name", "topic_partition"),
+    [
+        ("orders-0", ("orders", 0)),
+        ("a-b-12", ("a-b", 12)),
+        ("a-1-0", ("a-1", 0)),
+        ("-0", None),
+        ("--0", ("-", 0)),
+        ("__cluster_metadata-0", ("__cluster_metadata", 0)),
+        ("orders-01", None),
+        ("orders--1", ("orders-", 1)),
+        ("orders", None),
+        ("orders-0.tmp", None),
+        ("orders-0\n", None),
+        ("or ders-0", None),
+        (f"orders-0.{UNIQUE}-delete", None),
+        (f"orders-0.{UNIQUE}-future", None),
+        (f"orders-0.{UNIQUE}-stray", None),
+    ],
+)
+def test_a_log_is_known_by_its_directory_s_name(name: str, topic_partition: tuple[str, int] | None) -> None:
+    assert topic_partition_of(name) == topic_partition
+
+
+def test_every_log_s_name_is_read_as_what_it_was_made_of() -> None:
+    for topic in ("a", "a-b", "a-1", "1-1", "x.y_z-"):
+        assert topic_partition_of(log_name(topic, 7)) == (topic, 7)
+
+
+def test_a_deleted_log_s_name_is_no_log_s_and_is_known_again() -> None:
+    name = unlisted_log_name("or-ders", 3, UNIQUE, DELETED_LOG_SUFFIX)
+    assert name == f"or-ders-3.{UNIQUE}-delete"
+    assert is_deleted_log(name)
+    assert topic_partition_of(name) is None
+    assert not is_deleted_log(unlisted_log_name("or-ders", 3, UNIQUE, STRAY_LOG_SUFFIX))
+    assert not is_deleted_log("my-delete")
+
+
+def test_the_longest_topic_name_is_shortened_to_what_a_file_system_takes() -> None:
+    name = unlisted_log_name("t" * 249, 1234567890, UNIQUE, DELETED_LOG_SUFFIX)
+    assert len(name) == 255
+    assert name.endswith(f"-1234567890.{UNIQUE}-delete")
+
+
+def test_segment_files_are_named_by_twenty_digits() -> None:
+    assert segment_name(0) == "00000000000000000000"
+    assert segment_name((1 << 63) - 1) == "09223372036854775807"
+    assert offset_in("00000000000000000042.log") == 42
+    assert offset_in("leader-epoch-checkpoint") is None
+    assert offset_in("0000000000000000004²") is None
+    assert offset_in("42.log") is None
+
+
+def test_only_files_with_exactly_the_suffix_are_listed() -> None:
+    names = ["00000000000000000042.log", "00000000000000000007.log", "00000000000000000009.log.deleted", "7.log"]
+    assert offsets_with(names, ".log") == [7, 42]

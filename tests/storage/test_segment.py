@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import check_batch
+from minibroker.storage.files import Disk
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.segment import REMEMBERED_POSITIONS, Segment
+from tests.storage.support import NOW_MS, batch
+
+SETTINGS = LogSettings(index_interval_bytes=200)
+
+
+def fill(segment: Segment, count: int = 20) -> None:
+    """Batches of two records, whose timestamps rise by ten."""
+    for number in range(count):
+        offset = segment.base_offset + 2 * number
+        data = batch(2, timestamp=NOW_MS + 10 * number, base_offset=offset)
+        segment.append(data, offset, (check_batch(data),))
+
+
+def created(directory: Path, base_offset: int = 100, settings: LogSettings = SETTINGS) -> Segment:
+    return Segment.create(Disk(), str(directory), base_offset, settings, NOW_MS)
+
+
+def opened(directory: Path, base_offset: int = 100) -> Segment:
+    return Segment.open(Disk(), str(directory), base_offset, SETTINGS, NOW_MS)
+
+
+def known(segment: Segment) -> tuple[object, ...]:
+    """All that a segment knows about its batches."""
+    segment.position_of(segment.base_offset + 1)
+    indexes = segment.indexes
+    return (
+        indexes.offsets.entries(),
+        indexes.times.entries(),
+        indexes.max_timestamp,
+        indexes.offset_of_max_timestamp,
+        segment.first_timestamp,
+        segment.next_offset(),
+    )
+
+
+def test_an_index_entry_is_made_for_each_interval_and_points_to_the_start_of_a_batch(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    size = len(batch(2))
+    entries = segment.indexes.offsets.entries()
+    assert [position for _, position in entries] == list(range(3 * size, 20 * size, 3 * size))
+    assert all(offset == 100 + 2 * (position // size) + 1 for offset, position in entries)
+    assert segment.indexes.times.entries()[0] == (NOW_MS + 30, 107)
+
+
+def test_an_interval_of_zero_gives_an_entry_for_each_batch_but_the_first(tmp_path: Path) -> None:
+    segment = created(tmp_path, settings=LogSettings(index_interval_bytes=0))
+    fill(segment, 5)
+    assert segment.indexes.offsets.count == 4
+
+
+def test_a_reopened_segment_knows_what_it_knew(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    segment.finish()
+    assert known(opened(tmp_path)) == known(segment)
+
+
+def test_entries_after_reopening_are_where_they_would_have_been(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment, 8)
+    segment.finish()
+    again = opened(tmp_path)
+    again.load()
+    for number in range(8, 20):
+        data = batch(2, timestamp=NOW_MS + 10 * number, base_offset=100 + 2 * number)
+        again.append(data, 100 + 2 * number, (check_batch(data),))
+    (tmp_path / "whole").mkdir()
+    whole = created(tmp_path / "whole")
+    fill(whole, 20)
+    again.position_of(101)
+    assert again.indexes.offsets.entries() == whole.indexes.offsets.entries()
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        None,
+        lambda data: b"",
+        lambda data: data[:-1],
+        lambda data: data + bytes(24),
+        lambda data: data[:-4] + b"\xff\xff\xff\xff",
+        lambda data: data[24:] + data[:24],
+        lambda data: bytes(len(data)),
+    ],
+    ids=["missing", "empty", "bad size", "zeros behind", "negative", "out of order", "zeros"],
+)
+def test_bad_indexes_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, damage) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("minibroker.storage.segment_indexes.LARGE_BATCH_BYTES", 200)
+    segment = created(tmp_path)
+    fill(segment)
+    expected = known(segment)
+    segment.finish()
+    path = Path(segment.path + suffix)
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage(path.read_bytes()))
+    again = opened(tmp_path)
+    for number in range(20):
+        assert again.position_of(100 + 2 * number) == number * len(batch(2))
+        found = again.find_timestamp(NOW_MS + 10 * number, 0)
+        assert found is not None and found.offset == 100 + 2 * number
+    assert known(again)[0] == expected[0]
+    assert known(again)[2:] == expected[2:]
+
+
+def test_an_index_that_goes_beyond_the_log_is_made_anew(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    segment.finish()
+    with open(segment.path + ".index", "ab") as file:
+        file.write(struct.pack(">ii", 1000, segment.size_bytes))
+    again = opened(tmp_path)
+    again.load()
+    assert again.indexes.offsets.entries() == segment.indexes.offsets.entries()
+
+
+def test_indexes_that_were_made_anew_are_written_at_the_end(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    segment.finish()
+    before = Path(segment.path + ".index").read_bytes(), Path(segment.path + ".timeindex").read_bytes()
+    Path(segment.path + ".index").write_bytes(b"nonsense nonsense")
+    again = opened(tmp_path)
+    again.load()
+    again.finish()
+    assert (Path(segment.path + ".index").read_bytes(), Path(segment.path + ".timeindex").read_bytes()) == before
+
+
+def test_a_segment_that_nobody_looked_at_is_left_alone(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    segment.finish()
+    Path(segment.path + ".index").unlink()
+    again = opened(tmp_path)
+    again.finish()
+    again.sync()
+    assert not Path(segment.path + ".index").exists()
+
+
+def test_the_end_of_a_torn_segment_is_not_known(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    segment.finish()
+    segment.file.truncate(segment.size_bytes - 1)
+    with pytest.raises(CorruptBatch):
+        opened(tmp_path).next_offset()
+
+
+def test_truncation_leaves_what_a_shorter_segment_would_have(tmp_path: Path) -> None:
+    size = len(batch(2))
+    for left in range(20):
+        (tmp_path / f"{left}").mkdir()
+        (tmp_path / f"{left}-short").mkdir()
+        segment, short = created(tmp_path / f"{left}"), created(tmp_path / f"{left}-short")
+        fill(segment, 20)
+        fill(short, left)
+        segment.finish()
+        segment.truncate(left * size, 100 + 2 * left)
+        assert known(segment) == known(short)
+
+
+def test_positions_are_remembered_for_a_bounded_number_of_readers(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    for offset in range(10 * REMEMBERED_POSITIONS):
+        segment.remember(offset, 0)
+    assert len(segment._remembered) <= REMEMBERED_POSITIONS
+
+
+def test_a_reader_that_goes_on_where_it_ended_costs_no_look_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    end = segment.size_bytes, 140
+    region = segment.read(100, 500, end, True)
+    monkeypatch.setattr(Segment, "position_of", None)
+    while region is not None:
+        assert check_batch(region.read()).base_offset < region.next_offset
+        region = segment.read(region.next_offset, 500, end, True)
+
+
+def test_a_deleted_segment_s_files_are_known_by_their_suffix(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    segment.finish()
+    assert sorted(segment.mark(".deleted")) == sorted(str(path) for path in tmp_path.iterdir())
+    assert {path.suffix for path in tmp_path.iterdir()} == {".deleted"}

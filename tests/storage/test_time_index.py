@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from minibroker.storage.files import Disk
+from minibroker.storage.sparse_index import CorruptIndex
+from minibroker.storage.time_index import TimeIndex
+
+BASE = 1000
+T = 1_700_000_000_000
+ENTRIES = [(T, 1009), (T + 5, 1019), (T + 90, 1019), (T + 100, 1050)]
+
+
+def index_at(directory: Path) -> TimeIndex:
+    return TimeIndex(Disk(), f"{directory}/{BASE:020d}.timeindex", BASE)
+
+
+def index_of(directory: Path, entries: list[tuple[int, int]]) -> TimeIndex:
+    index = index_at(directory)
+    for timestamp, offset in entries:
+        index.append(timestamp, offset)
+    return index
+
+
+def reopened(directory: Path) -> TimeIndex:
+    index = index_at(directory)
+    index.open()
+    return index
+
+
+def test_the_file_is_kafka_s(tmp_path: Path) -> None:
+    index = index_of(tmp_path, ENTRIES[:2])
+    index.write_out()
+    assert Path(index.path).read_bytes() == struct.pack(">qiqi", T, 9, T + 5, 19)
+
+
+def test_a_timestamp_that_is_no_larger_adds_no_entry(tmp_path: Path) -> None:
+    index = index_of(tmp_path, [(T, 1009), (T, 1019), (T - 1, 1029), (-1, 1039)])
+    assert index.entries() == [(T, 1009)]
+
+
+def test_the_last_entry_is_known_after_opening_and_all_after_loading(tmp_path: Path) -> None:
+    index_of(tmp_path, ENTRIES).write_out()
+    index = reopened(tmp_path)
+    assert (index.count, index.last_timestamp, index.last_offset) == (4, T + 100, 1050)
+    index.append(T + 100, 1060)
+    index.append(T + 101, 1070)
+    index.write_out()
+    index.load()
+    assert index.entries() == [*ENTRIES, (T + 101, 1070)]
+    again = reopened(tmp_path)
+    again.load()
+    assert again.entries() == index.entries()
+
+
+def test_an_empty_index_knows_no_timestamp(tmp_path: Path) -> None:
+    index = index_at(tmp_path)
+    assert (index.last_timestamp, index.last_offset, index.floor(T)) == (-1, BASE, BASE)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset"),
+    [(T - 1, BASE), (T, BASE), (T + 1, 1009), (T + 5, 1009), (T + 6, 1019), (T + 100, 1019), (T + 101, 1050)],
+)
+def test_a_search_for_a_time_begins_where_all_before_is_older(tmp_path: Path, timestamp: int, offset: int) -> None:
+    assert index_of(tmp_path, ENTRIES).floor(timestamp) == offset
+
+
+@pytest.mark.parametrize(("offset", "left"), [(1000, 0), (1009, 0), (1010, 1), (1019, 1), (1020, 3), (1051, 4)])
+def test_truncation_removes_an_offset_and_what_follows(tmp_path: Path, offset: int, left: int) -> None:
+    index = index_of(tmp_path, ENTRIES)
+    index.write_out()
+    index.truncate(offset)
+    assert index.entries() == ENTRIES[:left]
+    assert (index.last_timestamp, index.last_offset) == (ENTRIES[left - 1] if left else (-1, BASE))
+    again = reopened(tmp_path)
+    again.load()
+    assert again.entries() == ENTRIES[:left]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\0" * 11,
+        struct.pack(">qi", -1, 3),
+        struct.pack(">qi", T, -1),
+        struct.pack(">qiqi", T, 3, T, 4),
+        struct.pack(">qiqi", T, 3, T + 1, 2),
+        struct.pack(">qiqi", -5, 3, T + 1, 4),
+    ],
+)
+def test_an_index_that_contradicts_itself_is_not_believed(tmp_path: Path, content: bytes) -> None:
+    Path(index_at(tmp_path).path).write_bytes(content)
+    with pytest.raises(CorruptIndex):
+        reopened(tmp_path).load()
