@@ -33,6 +33,17 @@ PartitionData = ProduceRequest.TopicProduceData.PartitionProduceData
 FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 10
 ADMIN_CLIENT = "__admin_client"
+ACKS = (-1, 0, 1)
+
+# As in Kafka, a refusal tells where the log starts if the log itself has looked at the batch, not only the request.
+TELL_LOG_START = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
 
 
 # librdkafka compresses only for a broker that announces version 0, which no librdkafka of today then uses. Kafka 4 does
@@ -67,17 +78,17 @@ def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | N
 def _partition(context: Context, request: ProduceRequest, topic: Topic | None, data: PartitionData) -> PartitionAnswer:
     try:
         partition = _writable(context, request, topic, data.index)
-        return _append(context, partition, data)
+        return _append(context, request, partition, data)
     except KafkaError as error:
         return _refused(context, topic, data.index, error)
 
 
 def _writable(context: Context, request: ProduceRequest, topic: Topic | None, index: int) -> Partition:
     """The partition, if this request may write to it."""
-    if request.acks not in (-1, 0, 1):
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     if topic is None and context.version >= FIRST_WITH_TOPIC_IDS:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if request.acks not in ACKS and topic is not None and topic.partition(index) is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
     partition = context.cluster.led_partition(context.node, topic, index)
     if partition.topic.internal and context.client_id != ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic.name}")
@@ -86,30 +97,37 @@ def _writable(context: Context, request: ProduceRequest, topic: Topic | None, in
     return partition
 
 
-def _append(context: Context, partition: Partition, data: PartitionData) -> PartitionAnswer:
+def _append(context: Context, request: ProduceRequest, partition: Partition, data: PartitionData) -> PartitionAnswer:
     cluster = context.cluster
     log = partition.log
     if data.records is None:
-        raise InvalidRecords("There are no records.")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records.")
     now_ms = cluster.clock.wall_ms()
     records, headers = admit(log, memoryview(data.records), api_version=context.version, now_ms=now_ms)
     header = headers[0]
     if header.is_transactional:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "There is no ongoing transaction.")
+        _check_transaction(request)
     original = log.producers.check(header) if header.producer_id >= 0 else None
     if original is not None:
+        # As in Kafka, a repetition is told the time of its original even if the topic does not stamp its records.
         first_offset, append_time_ms = original
     else:
         first_offset = log.append(records, headers, partition.leader_epoch)
-        append_time_ms = header.max_timestamp
+        append_time_ms = header.max_timestamp if header.timestamp_type else -1
         if partition.waiters:
             cluster.appended(partition, len(records))
     return PartitionAnswer(
         index=data.index,
         base_offset=first_offset,
-        log_append_time_ms=append_time_ms if header.timestamp_type else -1,
+        log_append_time_ms=append_time_ms,
         log_start_offset=log.log_start_offset,
     )
+
+
+def _check_transaction(request: ProduceRequest) -> None:
+    if request.transactional_id is None:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The request has no transactional id.")
+    raise KafkaError(ErrorCode.INVALID_TXN_STATE, "There is no ongoing transaction.")
 
 
 def _refused(context: Context, topic: Topic | None, index: int, error: KafkaError) -> PartitionAnswer:
@@ -121,6 +139,8 @@ def _refused(context: Context, topic: Topic | None, index: int, error: KafkaErro
             RecordError(batch_index=record, batch_index_error_message=message)
             for record, message in error.record_errors
         ]
+    if topic is not None and (isinstance(error, InvalidRecords) or error.code in TELL_LOG_START):
+        answer.log_start_offset = topic.partitions[index].log.log_start_offset
     if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
         answer.current_leader = current_leader(topic.partitions[index], PartitionAnswer.LeaderIdAndEpoch)
     return answer

@@ -1,0 +1,359 @@
+"""Produce: what is stored, what each refusal answers and for whom, acks, and the versions' differences.
+
+What a batch must be is storage's business (`tests/storage/test_admission.py`); here is what a client is told of it.
+Codes, and when an answer knows the log's start, are as measured on Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.broker.dispatch import Unanswerable
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.records.batch import CREATE_TIME, HEADER, LOG_APPEND_TIME, assign, read_header, seal
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.record import Record, records_of
+from tests.broker.harness import Harness, batch, served_versions
+
+FIRST_WITH_LOG_START = 5
+FIRST_WITH_ZSTD = 7
+FIRST_WITH_RECORD_ERRORS = 8
+FIRST_WITH_LEADERS = 10
+FIRST_WITH_TOPIC_IDS = 13
+VERSIONS = served_versions(ProduceRequest)
+NOWHERE = -1
+NO_TOPIC_ID = b"\x11" * 16
+
+Topic = ProduceRequest.TopicProduceData
+Partition = Topic.PartitionProduceData
+Where = tuple[str, int]  # a topic's name and the partition's number
+
+
+def request_of(harness: Harness, batches: Mapping[Where, bytes | None], acks: int = -1, **more: Any) -> ProduceRequest:
+    """A request with a batch a partition; topics that are not there get an id that nobody has."""
+    known = harness.cluster.image.topics
+    data = []
+    for (name, index), records in batches.items():
+        topic_id = known[name].topic_id if name in known else NO_TOPIC_ID
+        records = None if records is None else memoryview(records)
+        data.append(Topic(name=name, topic_id=topic_id, partition_data=[Partition(index=index, records=records)]))
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=data, **more)
+
+
+def produce(
+    harness: Harness,
+    batches: Mapping[Where, bytes | None],
+    *,
+    version: int = VERSIONS[-1],
+    acks: int = -1,
+    node: int = 1,
+    client_id: str = "test",
+    **more: Any,
+) -> dict[Where, Any]:
+    """Each partition's answer."""
+    response = harness.request(request_of(harness, batches, acks, **more), version, node=node, client_id=client_id)
+    answers = [answer for topic in response.responses for answer in topic.partition_responses]
+    assert [answer.index for answer in answers] == [index for _, index in batches]
+    return dict(zip(batches, answers, strict=True))
+
+
+def stored(harness: Harness, topic: str, index: int = 0) -> bytes:
+    """All bytes of the partition's log."""
+    region = harness.partition(topic, index).log.read(0, 1 << 30)
+    return b"" if region is None else bytes(region.read())
+
+
+def keyed(*keys: bytes | None) -> bytes:
+    """A batch with a record a key."""
+    return bytes(build_batch([Record(0, 1_700_000_000_000, key, b"value", ()) for key in keys]))
+
+
+def changed(data: bytes, *, sealed: bool = True, **fields: int) -> bytes:
+    """The batch with other values in its header; with a checksum that fits, unless told."""
+    edited = bytearray(data)
+    HEADER.pack_into(edited, 0, *read_header(data)._replace(**fields))
+    if sealed:
+        seal(edited, 0, len(edited))
+    return bytes(edited)
+
+
+# --- appended -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_appends_and_is_told_where(harness: Harness, version: int) -> None:
+    harness.create_topic("t")
+    harness.produce("t", "a", "b")
+    answer = produce(harness, {("t", 0): batch("c", "d", "e")}, version=version)["t", 0]
+    assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, 2, -1)
+    assert answer.log_start_offset == (0 if version >= FIRST_WITH_LOG_START else -1)
+    assert harness.partition("t").log.log_end_offset == 5
+
+
+def test_the_same_bytes_are_stored_but_for_offset_and_leader_epoch(harness: Harness) -> None:
+    harness.create_topic("t")
+    sent = [batch("a", "b", compression=codec, leader_epoch=77) for codec in Compression]
+    expected = b""
+    for index, data in enumerate(sent):
+        assert produce(harness, {("t", 0): data})["t", 0].base_offset == 2 * index
+        data = bytearray(data)
+        assign(data, 0, 2 * index, harness.partition("t").leader_epoch)
+        expected += data
+    assert stored(harness, "t") == expected
+
+
+def test_several_partitions_and_topics_are_answered_each(harness: Harness) -> None:
+    harness.create_topic("t", 2)
+    harness.create_topic("u")
+    harness.produce("t", "before", partition=1)
+    answers = produce(harness, {("t", 0): batch("a"), ("t", 1): batch("b"), ("u", 0): batch("c")})
+    assert {where: (answer.error_code, answer.base_offset) for where, answer in answers.items()} == {
+        ("t", 0): (0, 0),
+        ("t", 1): (0, 1),
+        ("u", 0): (0, 0),
+    }
+
+
+def test_a_request_for_nothing_is_answered_with_nothing(harness: Harness) -> None:
+    assert harness.request(request_of(harness, {})).responses == []
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_acks_1_and_all_are_answered_once_it_is_readable(harness: Harness, acks: int) -> None:
+    harness.create_topic("t")
+    assert produce(harness, {("t", 0): batch("a")}, acks=acks)["t", 0].error_code == 0
+    assert harness.partition("t").log.high_watermark == 1
+
+
+# --- acks 0 -------------------------------------------------------------------------------------
+
+
+def test_acks_0_appends_and_answers_nothing(harness: Harness) -> None:
+    harness.create_topic("t")
+    assert harness.request(request_of(harness, {("t", 0): batch("a")}, acks=0)) is None
+    assert harness.partition("t").log.log_end_offset == 1
+
+
+def test_a_connection_goes_on_after_acks_0(harness: Harness) -> None:
+    harness.create_topic("t")
+    client = harness.client()
+    client.send(request_of(harness, {("t", 0): batch("a")}, acks=0))
+    assert client.sent_bytes() == b""
+    client.send(request_of(harness, {("t", 0): batch("b")}, acks=1))
+    ((_, response),) = client.responses()
+    assert response.responses[0].partition_responses[0].base_offset == 1
+
+
+@pytest.mark.parametrize("where", [("nowhere", 0), ("t", 7)])
+def test_acks_0_that_fails_closes_the_connection(harness: Harness, where: Where) -> None:
+    harness.create_topic("t")
+    with pytest.raises(Unanswerable, match="UNKNOWN_TOPIC"):
+        harness.request(request_of(harness, {where: batch("a")}, acks=0))
+    client = harness.client()
+    client.send(request_of(harness, {where: batch("a")}, acks=0))
+    assert client.closed
+    assert client.sent_bytes() == b""
+
+
+# --- refused: the wrong partition, and no other -------------------------------------------------
+
+GOOD = batch("a", "b")
+CORRUPT, INVALID = ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD
+
+REFUSED: dict[str, tuple[bytes | None, ErrorCode, bool]] = {  # the records, the code, whether the log's start is told
+    "checksum": (GOOD[:-1] + b"!", CORRUPT, False),
+    "length field": (changed(GOOD, batch_length=10), CORRUPT, False),
+    "magic of the future": (changed(GOOD, magic=3), CORRUPT, False),
+    "no records": (None, INVALID, False),
+    "two batches": (GOOD + GOOD, INVALID, False),
+    "first offset": (changed(GOOD, base_offset=55), INVALID, True),
+    "count too large": (changed(GOOD, record_count=3), INVALID, True),
+    "count and deltas too large": (changed(GOOD, record_count=3, last_offset_delta=2), INVALID, True),
+    "count of nothing": (changed(GOOD, record_count=0, last_offset_delta=-1), INVALID, True),
+    "control batch": (batch("a", control=True), INVALID, True),
+    "producer id without a sequence": (batch("a", producer_id=7, producer_epoch=0), INVALID, True),
+    "record that does not parse": (changed(GOOD[:61] + b"\x7e" + GOOD[62:]), INVALID, True),
+    "in the future": (batch("a", timestamp=1_700_000_000_000 + 7_200_000), ErrorCode.INVALID_TIMESTAMP, True),
+    "too large": (batch("x" * 1_048_588), ErrorCode.MESSAGE_TOO_LARGE, False),
+    "transactional without an id": (
+        batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_bad_batch_is_refused_whole_and_alone(harness: Harness, why: str) -> None:
+    records, code, with_log_start = REFUSED[why]
+    harness.create_topic("t", 3)
+    answers = produce(harness, {("t", 0): GOOD, ("t", 1): records, ("t", 2): GOOD})
+    assert [answer.error_code for answer in answers.values()] == [0, code, 0]
+    refused = answers["t", 1]
+    assert (refused.base_offset, refused.log_append_time_ms) == (NOWHERE, -1)
+    assert refused.log_start_offset == (0 if with_log_start else -1)
+    assert [harness.partition("t", index).log.log_end_offset for index in range(3)] == [2, 0, 2]
+    assert harness.produce("t", "next", partition=1) == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_unknown_topics_and_partitions_are_refused_alone(harness: Harness, version: int) -> None:
+    harness.create_topic("t")
+    answers = produce(harness, {("nowhere", 0): GOOD, ("t", 0): GOOD, ("t", 1): GOOD, ("t", -1): GOOD}, version=version)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topic = ErrorCode.UNKNOWN_TOPIC_ID if version >= FIRST_WITH_TOPIC_IDS else unknown
+    assert [answer.error_code for answer in answers.values()] == [topic, 0, unknown, unknown]
+    assert {answer.log_start_offset for answer in answers.values() if answer.error_code} == {-1}
+
+
+def test_answers_by_topic_id_carry_it(harness: Harness) -> None:
+    harness.create_topic("t")
+    response = harness.request(request_of(harness, {("t", 0): GOOD, ("nowhere", 0): GOOD}))
+    assert [topic.topic_id for topic in response.responses] == [
+        harness.cluster.image.topics["t"].topic_id,
+        NO_TOPIC_ID,
+    ]
+
+
+@pytest.mark.parametrize("acks", [5, -2, 2])
+@pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
+def test_acks_that_mean_nothing_are_refused_for_all_that_is_there(harness: Harness, acks: int, version: int) -> None:
+    harness.create_topic("t", 2)
+    answers = produce(
+        harness, {("t", 0): GOOD, ("nowhere", 0): GOOD, ("t", 1): GOOD, ("t", 9): GOOD}, acks=acks, version=version
+    )
+    invalid, unknown = ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topic = ErrorCode.UNKNOWN_TOPIC_ID if version >= FIRST_WITH_TOPIC_IDS else unknown
+    assert [answer.error_code for answer in answers.values()] == [invalid, topic, invalid, unknown]
+    assert {answer.log_start_offset for answer in answers.values()} == {-1}
+    assert harness.partition("t").log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_zstd_is_refused_below_version_7(harness: Harness, version: int) -> None:
+    harness.create_topic("t", 2)
+    zstd = batch("a", compression=Compression.ZSTD)
+    answers = produce(harness, {("t", 0): zstd, ("t", 1): GOOD}, version=version)
+    expected = 0 if version >= FIRST_WITH_ZSTD else ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert [answer.error_code for answer in answers.values()] == [expected, 0]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_without_a_key_on_a_compacted_topic_are_named(harness: Harness, version: int) -> None:
+    harness.create_topic("t", cleanup_policy="compact")
+    answer = produce(harness, {("t", 0): keyed(b"k", None, b"", None)}, version=version)["t", 0]
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    named = [error.batch_index for error in answer.record_errors]
+    if version >= FIRST_WITH_RECORD_ERRORS:
+        assert named == [1, 3]
+        assert answer.error_message.startswith("One or more records have been rejected due to 2 record errors")
+    else:
+        assert (named, answer.error_message) == ([], None)
+    assert harness.partition("t").log.log_end_offset == 0
+
+
+def test_records_out_of_time_are_named(harness: Harness) -> None:
+    harness.create_topic("t", message_timestamp_after_max_ms="1000")
+    now = harness.clock.wall_ms()
+    answer = produce(harness, {("t", 0): batch("a", "b", "c", timestamp=now, step_ms=600)})["t", 0]
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in answer.record_errors] == [2]
+    assert answer.error_message == "One or more records have been rejected due to invalid timestamp"
+
+
+def test_the_topics_own_limit_of_size_is_exact(harness: Harness) -> None:
+    size = len(batch("x" * 100))
+    harness.create_topic("fits", max_message_bytes=str(size))
+    harness.create_topic("less", max_message_bytes=str(size - 1))
+    data = batch("x" * 100)
+    answers = produce(harness, {("fits", 0): data, ("less", 0): data})
+    assert [answer.error_code for answer in answers.values()] == [0, ErrorCode.MESSAGE_TOO_LARGE]
+
+
+def test_too_few_replicas_in_sync_refuse_acks_all_only(harness: Harness) -> None:
+    harness.create_topic("t", min_insync_replicas="2")
+    refused = produce(harness, {("t", 0): GOOD}, acks=-1)["t", 0]
+    assert (refused.error_code, refused.log_start_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, 0)
+    assert produce(harness, {("t", 0): GOOD}, acks=1)["t", 0].error_code == 0
+
+
+def test_internal_topics_are_written_by_the_admin_client_only(harness: Harness) -> None:
+    harness.create_topic("__consumer_offsets", cleanup_policy="compact")
+    where = ("__consumer_offsets", 0)
+    assert produce(harness, {where: keyed(b"k")})[where].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert produce(harness, {where: keyed(b"k")}, client_id="__admin_client")[where].error_code == 0
+
+
+def test_the_metadata_log_is_no_topic_for_clients(harness: Harness) -> None:
+    where = ("__cluster_metadata", 0)
+    assert produce(harness, {where: GOOD}, version=9)[where].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_transaction_that_nobody_began_is_refused(harness: Harness) -> None:
+    harness.create_topic("t")
+    data = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    answer = produce(harness, {("t", 0): data}, transactional_id="mine")["t", 0]
+    assert answer.error_code == ErrorCode.INVALID_TXN_STATE
+
+
+# --- the wrong node (KIP-951) -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_wrong_node_says_who_leads_and_where(tmp_path: Path, version: int) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t", 2)
+        here = next(index for index in range(2) if harness.partition("t", index).leader_id == 1)
+        there = 1 - here
+        request = request_of(harness, {("t", here): GOOD, ("t", there): GOOD})
+        response = harness.request(request, version, node=1, listener="INTERNAL")
+        mine, other = (topic.partition_responses[0] for topic in response.responses)
+        assert (mine.error_code, mine.current_leader) == (0, None)
+        assert (other.error_code, other.log_start_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        if version < FIRST_WITH_LEADERS:
+            assert (other.current_leader, response.node_endpoints) == (None, [])
+            return
+        assert (other.current_leader.leader_id, other.current_leader.leader_epoch) == (2, 0)
+        endpoints = [(node.node_id, node.host, node.port) for node in response.node_endpoints]
+        assert endpoints == [(2, "node2.test", 19002)]
+
+
+# --- what the topic changes ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_log_append_time_is_stamped_and_told(harness: Harness, codec: Compression) -> None:
+    harness.create_topic("t", message_timestamp_type="LogAppendTime")
+    harness.clock.advance(5)
+    now = harness.clock.wall_ms()
+    long_ago_and_far_off = batch("a", "b", timestamp=5, step_ms=1 << 42, compression=codec)
+    answer = produce(harness, {("t", 0): long_ago_and_far_off})["t", 0]
+    assert (answer.error_code, answer.log_append_time_ms) == (0, now)
+    header = read_header(stored(harness, "t"))
+    assert (header.timestamp_type, header.max_timestamp, header.base_timestamp) == (LOG_APPEND_TIME, now, 5)
+    assert [record.timestamp for record in records_of(stored(harness, "t"))] == [now, now]
+
+
+@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("sent", list(Compression))
+def test_the_topics_own_codec_is_what_is_stored(harness: Harness, wanted: str, sent: Compression) -> None:
+    harness.create_topic("t", compression_type=wanted)
+    assert produce(harness, {("t", 0): batch("a", None, "c" * 1000, compression=sent)})["t", 0].error_code == 0
+    data = stored(harness, "t")
+    expected = Compression.NONE if wanted == "uncompressed" else Compression[wanted.upper()]
+    assert read_header(data).compression == expected
+    assert [record.value for record in records_of(data)] == [b"a", None, b"c" * 1000]
+
+
+def test_a_wrong_largest_timestamp_is_put_right(harness: Harness) -> None:
+    harness.create_topic("t")
+    data = changed(batch("a", "b", timestamp=1000, step_ms=50), max_timestamp=5)
+    assert produce(harness, {("t", 0): data})["t", 0].error_code == 0
+    header = read_header(stored(harness, "t"))
+    assert (header.max_timestamp, header.timestamp_type) == (1050, CREATE_TIME)
