@@ -17,11 +17,29 @@ LEVELS = ("debug", "info", "warning", "error")
 NODES_MAX = 100
 
 
+def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print the settings and exit, if `--help-settings` was given."""
+    if not wanted:
+        return
+    from minibroker.cli.settings_help import help_text
+
+    click.echo(help_text(), nl=False)
+    context.exit()
+
+
 @click.command()
 @click.argument("properties", metavar="[SERVER.PROPERTIES]", required=False, type=click.Path(path_type=Path))
 @click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; can be repeated.")
 @click.option(
     "--nodes", type=click.IntRange(1, NODES_MAX), default=1, show_default=True, help="Brokers in the process."
+)
+@click.option(
+    "--help-settings",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_settings,
+    help="List the settings.",
 )
 @click.option(
     "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is written to stderr."

@@ -1,0 +1,39 @@
+"""The settings as help are those of the table, and docs/settings.md is up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from minibroker.broker.settings_table import SETTINGS
+from minibroker.cli.settings_help import markdown, rows
+from tests.cli.conftest import Run
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
+
+
+def test_the_document_is_made_from_the_table() -> None:
+    remedy = "make it anew: python3 -m minibroker.cli.settings_help > docs/settings.md"
+    assert DOCUMENT.read_text() == markdown(), remedy
+
+
+def test_each_setting_but_the_internal_is_explained() -> None:
+    named = {cell for row in rows() for cell in row[:2] if cell}
+    public = [row for row in SETTINGS if not row.internal]
+    assert {name for row in public for name in (row.name, row.topic) if name} == named
+
+
+def test_a_default_that_differs_from_kafkas_says_so() -> None:
+    defaults = {row[0]: row[3] for row in rows()}
+    assert defaults["listeners"] == "PLAINTEXT://127.0.0.1:9092 (Kafka: PLAINTEXT://:9092)"
+    assert defaults["log.dir"] == "minibroker-data (Kafka: /tmp/kafka-logs)"
+    assert defaults["log.retention.ms"] == "log.retention.minutes or log.retention.hours"
+
+
+def test_serve_lists_them_and_does_not_serve(run: Run) -> None:
+    result = run("serve", "--help-settings")
+    assert result.exit_code == 0
+    expected = (
+        "log.segment.bytes (of a topic: segment.bytes): int, default 1073741824, from 1048576, changes while running\n"
+        "    A segment file that would grow beyond this is closed and a new one begun.\n"
+    )
+    assert expected in result.stdout
