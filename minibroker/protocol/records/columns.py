@@ -63,7 +63,10 @@ def find_run(payload: bytes | bytearray, position: int, index: int, count: int) 
 
 
 def _looks_repeated(payload: bytes | bytearray, position: int) -> bool:
-    """Whether the two records that follow begin like this one: cheap, and mostly right to say no."""
+    """Whether the two records that follow begin like this one, which mostly says no where there is no run.
+
+    Also no for records of 8 KiB and more: of those a batch has so few that walking them costs nothing.
+    """
     try:
         low, high = payload[position], payload[position + 1]
         size = (low >> 1) + 1 if low < 0x80 else ((low & 0x7F | high << 7) >> 1) + 2

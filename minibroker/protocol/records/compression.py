@@ -238,7 +238,7 @@ def _zstd_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
     try:
         while chunk := stream.read(_CHUNK_BYTES):
             yield chunk
-        if _zstd_end(memoryview(data)) != len(data):
+        if not data or _zstd_end(memoryview(data)) != len(data):
             raise CorruptBatch("invalid zstd data: it ends early")
     except (zstandard.ZstdError, IndexError) as error:
         raise CorruptBatch(f"invalid zstd data: {error}") from error

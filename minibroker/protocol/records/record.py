@@ -52,6 +52,8 @@ def records_of(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMP
     that does not parse, and for bytes left after the last; what `decompress` raises for a codec's invalid data.
     """
     header = read_header(batch, position)
+    if header.record_count == 0:  # what compaction leaves of a batch whose records are all gone
+        return iter(())
     return parse_records(payload_of(batch, position, header, limit_bytes), header)
 
 

@@ -1,0 +1,114 @@
+"""Control records: what transactions and the quorum write into a log between the applications' records.
+
+They lie in batches of their own, with the control bit, which `building.py` writes like any other. Their values are
+declared with the messages, in `messages/control_records.py`.
+
+    key    int16 version (0), int16 type                        version of the key, kind of the record
+    value  ABORT, COMMIT     int16 version (0), int32 coordinator_epoch
+           all other types   a message of that version, whose first field, version, is an int16 too
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+
+from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.messages.control_records import (
+    EndTxnMarker,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from minibroker.protocol.primitives import MalformedMessage
+from minibroker.protocol.records.record import Record
+
+_KEY = Struct(">hh")
+_MARKER = Struct(">hi")
+_VERSION = Struct(">h")
+
+
+class ControlType(IntEnum):
+    """The kinds of control records (Kafka's ControlRecordType)."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+QuorumMessage = LeaderChangeMessage | SnapshotHeaderRecord | SnapshotFooterRecord | KRaftVersionRecord | VotersRecord
+
+_QUORUM_MESSAGES: dict[ControlType, tuple[type[QuorumMessage], int]] = {  # and their latest version
+    ControlType.LEADER_CHANGE: (LeaderChangeMessage, 1),
+    ControlType.SNAPSHOT_HEADER: (SnapshotHeaderRecord, 0),
+    ControlType.SNAPSHOT_FOOTER: (SnapshotFooterRecord, 0),
+    ControlType.KRAFT_VERSION: (KRaftVersionRecord, 0),
+    ControlType.KRAFT_VOTERS: (VotersRecord, 0),
+}
+
+
+def control_key(control_type: ControlType) -> bytes:
+    """The key of a control record of this type."""
+    return _KEY.pack(0, control_type)
+
+
+def control_type(key: bytes | None) -> ControlType | None:
+    """The type that a control record's key says; None for one of a later Kafka, which readers pass over.
+
+    Raises `InvalidRecords` for what is no key of a control record.
+    """
+    if key is None or len(key) < _KEY.size:
+        raise InvalidRecords("the key of a control record has at least 4 bytes")
+    version, number = _KEY.unpack_from(key)
+    if version < 0:
+        raise InvalidRecords(f"Invalid version found for control record: {version}. May indicate data corruption")
+    return ControlType(number) if number in ControlType._value2member_map_ else None
+
+
+def end_transaction_marker(*, committed: bool, coordinator_epoch: int, timestamp: int) -> Record:
+    """The record that ends a producer's transaction in a partition; its batch carries the producer's id and epoch."""
+    kind = ControlType.COMMIT if committed else ControlType.ABORT
+    return Record(timestamp=timestamp, key=control_key(kind), value=_MARKER.pack(0, coordinator_epoch))
+
+
+def control_record(message: QuorumMessage, *, timestamp: int) -> Record:
+    """The record of a quorum's message, in the version that its own field `version` says."""
+    kind = next(kind for kind, (known, _) in _QUORUM_MESSAGES.items() if type(message) is known)
+    return Record(timestamp=timestamp, key=control_key(kind), value=message.encode(message.version))
+
+
+def control_message(record: Record) -> EndTxnMarker | QuorumMessage | None:
+    """What a control record says: an `EndTxnMarker` (the key tells ABORT from COMMIT) or a quorum's message.
+
+    None for a type of a later Kafka. A value of a later version is read as the latest that is known, as Kafka does.
+    Raises `InvalidRecords` for a malformed key or value.
+    """
+    kind = control_type(record.key)
+    if kind is None:
+        return None
+    value = record.value or b""
+    if len(value) < _VERSION.size:
+        raise InvalidRecords(f"the value of a control record of type {kind.name} is too short: {len(value)} bytes")
+    (version,) = _VERSION.unpack_from(value)
+    if version < 0:
+        raise InvalidRecords(f"Invalid version found for control record: {version}. May indicate data corruption")
+    if kind in (ControlType.ABORT, ControlType.COMMIT):
+        return _marker(value)
+    message, latest = _QUORUM_MESSAGES[kind]
+    try:
+        return message.decode(value, min(version, latest))
+    except MalformedMessage as error:
+        raise InvalidRecords(f"malformed control record of type {kind.name}: {error}") from error
+
+
+def _marker(value: bytes) -> EndTxnMarker:
+    if len(value) < _MARKER.size:
+        raise InvalidRecords(f"Invalid value size found for end transaction marker: {len(value)} bytes")
+    _, coordinator_epoch = _MARKER.unpack_from(value)
+    return EndTxnMarker(coordinator_epoch=coordinator_epoch)

@@ -1,0 +1,183 @@
+"""Headers of batches: what they say, what is refused, and changing them in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record import MemoryRecords
+
+from minibroker.protocol.errors import CorruptBatch, ErrorCode
+from minibroker.protocol.records.batch import (
+    CREATE_TIME,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    assign,
+    batches,
+    check_batch,
+    read_header,
+    seal,
+    set_log_append_time,
+    set_max_timestamp,
+)
+from minibroker.protocol.records.record import records_of
+from tests.protocol.records.samples import CLIENTS, JAVA, T, golden
+
+BATCH = JAVA["small none"]
+ALL_GOLDEN = [batch for client in CLIENTS for batch in golden(client).values()]
+
+
+def changed(**fields: int) -> bytes:
+    """`BATCH` with other values in its header, and a checksum that is right."""
+    batch = bytearray(BATCH)
+    HEADER.pack_into(batch, 0, *read_header(batch)._replace(**fields))
+    seal(batch, 0, len(batch))
+    return bytes(batch)
+
+
+class TestReading:
+    def test_fields_of_a_batch_that_java_wrote(self) -> None:
+        header = read_header(JAVA["transactional"])
+        assert header == BatchHeader(40, 118, 9, 2, 0x9FD1F3B4, 0x10, 2, T, T, 77, 3, 2147483646, 3)
+        assert header.size_bytes == len(JAVA["transactional"])
+        assert (header.last_offset, header.next_offset) == (42, 43)
+        assert header.is_transactional
+        assert not header.is_control
+
+    def test_sequences_wrap(self) -> None:
+        assert read_header(JAVA["transactional"]).last_sequence == 0
+        assert read_header(BATCH)._replace(base_sequence=2147483645, last_offset_delta=2).last_sequence == 2147483647
+
+    def test_no_sequence(self) -> None:
+        assert read_header(BATCH).last_sequence == -1
+
+    def test_attributes(self) -> None:
+        header = read_header(BATCH)
+        assert (header.compression, header.timestamp_type, header.delete_horizon_ms) == (0, CREATE_TIME, None)
+        assert not header.is_transactional
+        assert header._replace(attributes=0x07).compression == 7
+        assert header._replace(attributes=0x08).timestamp_type == LOG_APPEND_TIME
+        assert header._replace(attributes=0x20).is_control
+        assert header._replace(attributes=0x40).delete_horizon_ms == T
+
+    def test_a_header_needs_61_bytes(self) -> None:
+        assert read_header(BATCH[:HEADER_BYTES]) == read_header(BATCH)
+        with pytest.raises(CorruptBatch, match="60 bytes are left") as refusal:
+            read_header(b"xx" + BATCH[:60], 2)
+        assert refusal.value.position == 2
+
+
+class TestChecking:
+    @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+    def test_takes_what_real_clients_wrote_at_any_position(self, kind: Callable[[bytes], bytes]) -> None:
+        for batch in ALL_GOLDEN:
+            assert check_batch(kind(b"before" + batch + b"after"), 6).size_bytes == len(batch)
+
+    def test_refuses_a_batch_cut_anywhere(self) -> None:
+        for end in range(len(BATCH)):
+            with pytest.raises(CorruptBatch) as refusal:
+                check_batch(BATCH[:end])
+            assert refusal.value.code == ErrorCode.CORRUPT_MESSAGE
+
+    def test_finds_any_flipped_bit(self) -> None:
+        """But not in the two fields that the broker sets, which nothing guards."""
+        unguarded = {*range(0, 8), *range(12, 16)}
+        for bit in range(8 * len(BATCH)):
+            if bit // 8 in unguarded:
+                continue
+            batch = bytearray(BATCH)
+            batch[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(CorruptBatch):
+                check_batch(batch)
+
+    def test_names_both_checksums(self) -> None:
+        with pytest.raises(CorruptBatch, match=r"stored crc = 2480127982, computed crc = \d+"):
+            check_batch(BATCH[:-1] + b"\xfe")
+
+    @pytest.mark.parametrize("magic", [0, 1])
+    def test_says_that_old_formats_are_not_supported(self, magic: int) -> None:
+        message = bytes(8) + b"\0\0\0\x0e" + bytes(4) + bytes((magic,)) + bytes(9)
+        with pytest.raises(CorruptBatch, match=f"format {magic} is not supported"):
+            check_batch(message)
+
+    @pytest.mark.parametrize("magic", [3, 127, 255])
+    def test_refuses_unknown_formats(self, magic: int) -> None:
+        with pytest.raises(CorruptBatch, match=f"Invalid magic found in record: {magic}"):
+            check_batch(BATCH[:16] + bytes((magic,)) + BATCH[17:])
+
+    @pytest.mark.parametrize("length", [48, 14, 0, -1, -12, -(2**31)])
+    def test_refuses_lengths_that_leave_no_room_for_a_header(self, length: int) -> None:
+        with pytest.raises(CorruptBatch, match="smaller than the minimum"):
+            check_batch(BATCH[:8] + length.to_bytes(4, "big", signed=True) + BATCH[12:])
+
+    @given(st.binary(max_size=200))
+    def test_arbitrary_bytes_are_refused(self, data: bytes) -> None:
+        with pytest.raises(CorruptBatch):
+            check_batch(data)
+
+
+class TestIterating:
+    def test_gives_each_batch_with_its_position(self) -> None:
+        data = BATCH + JAVA["abort"] + BATCH
+        positions = [0, len(BATCH), len(BATCH) + len(JAVA["abort"])]
+        assert list(batches(data)) == [(position, read_header(data, position)) for position in positions]
+
+    def test_leaves_out_a_batch_that_the_data_ends_in(self) -> None:
+        for end in range(len(BATCH), 2 * len(BATCH)):
+            assert [position for position, _ in batches((BATCH + BATCH)[:end])] == [0]
+
+    def test_no_data_has_no_batches(self) -> None:
+        assert list(batches(b"")) == []
+
+    @pytest.mark.parametrize("bad", [changed(batch_length=48), changed(batch_length=-1), changed(magic=1)])
+    def test_stops_where_the_next_batch_cannot_be_found(self, bad: bytes) -> None:
+        found = batches(BATCH + bad)
+        assert next(found)[0] == 0
+        with pytest.raises(CorruptBatch) as refusal:
+            next(found)
+        assert refusal.value.position == len(BATCH)
+
+    @given(st.binary(max_size=300))
+    def test_arbitrary_bytes_end(self, data: bytes) -> None:
+        try:
+            for position, header in batches(data):
+                assert position + header.size_bytes <= len(data)
+        except CorruptBatch:
+            pass
+
+
+class TestChangingInPlace:
+    def test_offset_and_epoch_leave_the_checksum_valid(self) -> None:
+        data = bytearray(b"xxx" + BATCH)
+        assign(memoryview(data), 3, 2**40, 17)
+        header = check_batch(data, 3)
+        assert header == read_header(BATCH)._replace(base_offset=2**40, partition_leader_epoch=17)
+        assert [record.offset - 2**40 for record in records_of(data, 3)] == [0, 1, 2, 3, 4]
+
+    def test_readers_see_the_log_append_time(self) -> None:
+        data = bytearray(b"xxx" + BATCH + b"yyy")
+        set_log_append_time(memoryview(data), 3, T + 12345)
+        batch = bytes(data[3:-3])
+        assert check_batch(batch).timestamp_type == LOG_APPEND_TIME
+        theirs = DefaultRecordBatch(bytearray(batch))
+        assert theirs.validate_crc()
+        assert [(record.timestamp, record.timestamp_type) for record in theirs] == [(T + 12345, LOG_APPEND_TIME)] * 5
+        assert [record.timestamp for record in MemoryRecords(batch).next_batch()] == [T + 12345] * 5
+        assert [record.timestamp for record in records_of(batch)] == [T + 12345] * 5
+        assert data[:3] + data[-3:] == b"xxxyyy"
+
+    def test_create_time_again(self) -> None:
+        data = bytearray(BATCH)
+        set_log_append_time(data, 0, T + 12345)
+        set_max_timestamp(data, 0, CREATE_TIME, T + 100000)
+        assert data == BATCH
+
+    def test_attribute_bits_without_a_meaning_are_cleared(self) -> None:
+        data = bytearray(changed(attributes=-1))
+        set_max_timestamp(data, 0, CREATE_TIME, T)
+        assert check_batch(data).attributes == 0x77

@@ -1,0 +1,112 @@
+"""Batches that we write against those that Kafka's clients write, and read by other readers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiokafka.record.default_records as aiokafka_records
+import kafka.record.default_records as kafka_python_records
+import pytest
+from hypothesis import given
+
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, check_batch, read_header
+from minibroker.protocol.records.building import build_batch, recompress
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.record import Record, records_of
+from tests.protocol.records.samples import CODECS, JAVA, LARGE, SMALL, T, golden, records
+
+
+class TestBytes:
+    def test_are_those_of_java(self) -> None:
+        assert build_batch(SMALL) == JAVA["small none"]
+
+    def test_are_those_of_librdkafka(self) -> None:
+        assert build_batch(SMALL, leader_epoch=0) == golden("librdkafka")["small none"]
+
+    def test_of_a_transaction_are_those_of_java(self) -> None:
+        sent = [Record(timestamp=T, value=b"in a transaction")] * 3
+        batch = build_batch(
+            sent,
+            base_offset=40,
+            producer_id=77,
+            producer_epoch=3,
+            base_sequence=2147483646,
+            transactional=True,
+            leader_epoch=9,
+        )
+        assert batch == JAVA["transactional"]
+
+    @pytest.mark.parametrize(("client", "leader_epoch"), [(aiokafka_records, -1), (kafka_python_records, 0)])
+    @given(sent=records())
+    def test_are_those_of_python_clients(self, client: Any, leader_epoch: int, sent: list[Record]) -> None:
+        builder = client.DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+        for offset, timestamp, key, value, headers in sent:
+            builder.append(offset, timestamp, key, value, list(headers))
+        assert build_batch(sent, leader_epoch=leader_epoch) == bytes(builder.build())
+
+    @pytest.mark.parametrize("codec", CODECS[1:])
+    @pytest.mark.parametrize(("name", "sent"), [("small", SMALL), ("large", LARGE)])
+    def test_of_codecs_differ_from_javas_in_the_compressed_part_only(
+        self, name: str, sent: list[Record], codec: Compression
+    ) -> None:
+        theirs = read_header(JAVA[f"{name} {codec.name.lower()}"])
+        ours = check_batch(build_batch(sent, compression=codec))
+        assert ours == theirs._replace(batch_length=ours.batch_length, crc=ours.crc)
+
+
+class TestReadBack:
+    @pytest.mark.parametrize("codec", CODECS)
+    @given(sent=records())
+    def test_by_aiokafka_and_by_us(self, codec: Compression, sent: list[Record]) -> None:
+        batch = build_batch(sent, compression=codec)
+        theirs = aiokafka_records.DefaultRecordBatch(bytearray(batch))
+        assert theirs.validate_crc()
+        assert [(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs] == sent
+        assert list(records_of(batch)) == sent
+
+    def test_offsets_are_given_one_after_another(self) -> None:
+        batch = build_batch([Record(offset=99)] * 3, base_offset=7)
+        assert [record.offset for record in records_of(batch)] == [7, 8, 9]
+
+    def test_own_offsets_can_be_kept(self) -> None:
+        batch = build_batch(
+            [Record(offset=10), Record(offset=12), Record(offset=99)], base_offset=10, keep_offsets=True
+        )
+        assert [record.offset for record in records_of(batch)] == [10, 12, 99]
+        header = check_batch(batch)
+        assert (header.last_offset, header.record_count) == (99, 3)
+
+    def test_log_append_time(self) -> None:
+        header = check_batch(build_batch(SMALL, timestamp_type=LOG_APPEND_TIME))
+        assert (header.timestamp_type, header.base_timestamp, header.max_timestamp) == (LOG_APPEND_TIME, T, T + 100000)
+
+    def test_levels_reach_the_codec(self) -> None:
+        fast = build_batch(LARGE, compression=Compression.ZSTD, level=-131072)
+        assert len(fast) > len(build_batch(LARGE, compression=Compression.ZSTD))
+
+
+def test_no_records_are_no_batch() -> None:
+    with pytest.raises(ValueError, match="at least one record"):
+        build_batch([])
+
+
+class TestRecompressing:
+    @pytest.mark.parametrize("source", CODECS)
+    @pytest.mark.parametrize("target", CODECS)
+    def test_keeps_records_and_header(self, source: Compression, target: Compression) -> None:
+        data = b"xxx" + JAVA[f"small {source.name.lower()}"] + b"yyy"
+        header = check_batch(data, 3)
+        batch = recompress(memoryview(data), 3, header, target)
+        changed = check_batch(batch)
+        expected = header._replace(attributes=target, batch_length=len(batch) - 12, crc=changed.crc)
+        assert changed == expected
+        assert list(records_of(batch)) == SMALL
+
+    def test_keeps_the_other_attributes(self) -> None:
+        batch = build_batch(SMALL, transactional=True, timestamp_type=LOG_APPEND_TIME, compression=Compression.GZIP)
+        header = check_batch(recompress(batch, 0, read_header(batch), Compression.LZ4))
+        assert header.attributes == 0x1B
+
+    def test_to_no_codec_gives_the_bytes_of_the_uncompressed_batch(self) -> None:
+        batch = JAVA["small snappy"]
+        assert recompress(batch, 0, read_header(batch), Compression.NONE)[HEADER_BYTES:] == JAVA["small none"][61:]

@@ -1,0 +1,154 @@
+"""The fast pass over records gives the strict reader's verdict, whichever of its two ways it takes."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.records.batch import BatchHeader, read_header
+from minibroker.protocol.records.record import Record, parse_records
+from minibroker.protocol.records.scanning import MAX_WALK, MIN_RUN, Scan
+from minibroker.protocol.records.varints import from_zigzag, zigzag_bytes
+from tests.protocol.records.samples import JAVA, T, damaged, payload, similar_records
+
+
+def header_for(count: int) -> BatchHeader:
+    return read_header(JAVA["small none"])._replace(record_count=count)
+
+
+def strictly_read(data: bytes, count: int) -> list[Record] | None:
+    """The records, or None if the strict reader refuses them or their offsets are not 0 to n-1."""
+    try:
+        found = list(parse_records(data, header_for(count)))
+    except InvalidRecords:
+        return None
+    return found if [record.offset for record in found] == list(range(count)) else None
+
+
+def assert_same_verdict(data: bytes, count: int) -> None:
+    scan, expected = Scan(data, count), strictly_read(data, count)
+    assert scan.run() == (expected is not None)
+    if expected is not None:
+        assert (scan.index, scan.position) == (count, len(data))
+        assert scan.saw_null_key == any(record.key is None for record in expected)
+        assert {T + from_zigzag(raw) for raw in scan.timestamp_deltas} == {record.timestamp for record in expected}
+        return
+    assert strictly_read(data[: scan.position], scan.index) is not None
+
+
+def equal_records(count: int, *, step_ms: int = 0, key: bytes | None = None, size: int = 100) -> list[Record]:
+    return [Record(index, T + index * step_ms, key, bytes(size)) for index in range(count)]
+
+
+class TestSameVerdictAsTheStrictReader:
+    @given(st.integers(0, 2**32))
+    def test_on_what_producers_send(self, seed: int) -> None:
+        sent = similar_records(Random(seed))
+        data = payload(sent)
+        assert strictly_read(data, len(sent)) == sent
+        assert_same_verdict(data, len(sent))
+
+    @given(st.integers(0, 2**32))
+    def test_on_damaged_batches(self, seed: int) -> None:
+        random = Random(seed)
+        sent = similar_records(random)
+        data = payload(sent)
+        for _ in range(5):
+            assert_same_verdict(damaged(random, data), len(sent))
+
+    @given(st.integers(0, 2**32), st.sampled_from([-1, 1, 5, 2**31 - 1]))
+    def test_on_wrong_counts(self, seed: int, difference: int) -> None:
+        sent = similar_records(Random(seed))
+        count = min(len(sent) + difference, 2**31 - 1)
+        assert_same_verdict(payload(sent), count)
+
+    @given(st.binary(max_size=60), st.integers(1, 40))
+    def test_on_arbitrary_bytes(self, data: bytes, count: int) -> None:
+        assert_same_verdict(data, count)
+        assert_same_verdict(data * MIN_RUN, count)
+
+    @pytest.mark.parametrize("cut", range(8))
+    def test_on_batches_cut_at_a_record_or_near_it(self, cut: int) -> None:
+        data = payload(equal_records(300))
+        assert_same_verdict(data[: len(data) - cut], 300)
+
+    @pytest.mark.parametrize("index", [0, 1, 15, 16, 17, 63, 64, 65, 150, 298, 299])
+    def test_on_a_byte_changed_anywhere_in_a_record_of_a_run(self, index: int) -> None:
+        sent = equal_records(300, key=b"k" * 5, size=10)
+        data = payload(sent)
+        start, end = len(payload(sent[:index])), len(payload(sent[: index + 1]))
+        for position in range(start, end):
+            for value in (data[position] ^ 1, data[position] ^ 0x80, data[position] ^ 2, 0, 1, 0xFF):
+                assert_same_verdict(data[:position] + bytes((value,)) + data[position + 1 :], 300)
+
+
+class TestRuns:
+    """Runs of equal layout are not walked, which is what makes them cheap."""
+
+    @pytest.fixture
+    def walked(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """The number of records of each walk that was done."""
+        walks: list[int] = []
+        walk = Scan._walk
+
+        def noted(scan: Scan, end_index: int) -> bool:
+            walks.append(end_index - scan.index)
+            return walk(scan, end_index)
+
+        monkeypatch.setattr(Scan, "_walk", noted)
+        return walks
+
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            equal_records(64),
+            equal_records(6000),
+            equal_records(20000, size=1),  # offset deltas of one, two and three bytes
+            equal_records(64, key=b"key", size=8000),
+            [Record(index, T, b"k", b"v", (("trace", bytes(16)), ("none", None))) for index in range(500)],
+            [Record(index, T, None, None) for index in range(500)],
+            [Record(index, T + 2**61, b"", b"") for index in range(500)],
+        ],
+        ids=["64", "6000", "20000", "large", "headers", "nulls", "far in time"],
+    )
+    def test_are_leapt_over(self, sent: list[Record], walked: list[int]) -> None:
+        assert Scan(payload(sent), len(sent)).run()
+        assert sum(walked) < MIN_RUN
+
+    def test_go_on_where_deltas_need_more_bytes(self, walked: list[int]) -> None:
+        sent = equal_records(9000, step_ms=1, size=10)
+        assert Scan(payload(sent), len(sent)).run()
+        assert sum(walked) < 3 * MIN_RUN
+
+    def test_are_found_between_other_records(self, walked: list[int]) -> None:
+        sent = [
+            Record(index, T, None, bytes(index % 50 if index // 1000 % 2 else 7)) for index in range(6000)
+        ]  # a thousand equal ones, a thousand of rising size, and so on
+        assert Scan(payload(sent), len(sent)).run()
+        assert 3000 <= sum(walked) < 3000 + 3 * MAX_WALK
+
+    def test_are_looked_for_rarely_where_there_are_none(self, walked: list[int]) -> None:
+        sent = [Record(index, T, None, bytes(index % 50)) for index in range(6000)]
+        assert Scan(payload(sent), len(sent)).run()
+        assert len(walked) < 20
+
+    def test_are_found_behind_the_millionth_record(self) -> None:
+        """Where offset deltas need four bytes, and records are stepped over one by one."""
+        count = 2**20 + 20
+        body = [b"\0\0" + zigzag_bytes(index) + b"\x01\x01\0" for index in range(count)]
+        data = b"".join(bytes((2 * len(record),)) + record for record in body)
+        assert Scan(data, count).run()
+        assert not Scan(data[:-1] + b"\x02", count).run()
+
+
+def test_huge_counts_are_not_counted_to() -> None:
+    """2^30 headers in a record of a few bytes, and 2^31 records in a batch of one."""
+    headers = zigzag_bytes(2**30)
+    record = b"\0\0\0\x01\x01" + headers
+    data = bytes((2 * len(record),)) + record
+    assert not Scan(data + bytes(100), 1).run()
+    assert not Scan(data, 2**31 - 1).run()

@@ -1,0 +1,196 @@
+"""What a broker refuses in a produced batch, and what it says then."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header
+from minibroker.protocol.records.building import assemble, build_batch
+from minibroker.protocol.records.compression import compress
+from minibroker.protocol.records.record import Record, payload_of
+from minibroker.protocol.records.validation import INT64_MAX, check_header, check_records
+from tests.protocol.records.samples import CLIENTS, CODECS, JAVA, SMALL, T, golden, payload, similar_records
+
+HEADER = read_header(JAVA["small none"])
+
+
+def check(
+    batch: bytes | bytearray, *, keys_required: bool = False, earliest_ms: int = -1, latest_ms: int = INT64_MAX
+) -> int:
+    return check_records(
+        batch, 0, read_header(batch), keys_required=keys_required, earliest_ms=earliest_ms, latest_ms=latest_ms
+    )
+
+
+def refused(batch: bytes | bytearray, **rules: int) -> InvalidRecords:
+    with pytest.raises(InvalidRecords) as refusal:
+        check(batch, **rules)
+    return refusal.value
+
+
+def with_payload(data: bytes, count: int, codec: int = 0) -> bytearray:
+    """A sound batch of `count` records, whose bytes are `data`."""
+    header = HEADER._replace(record_count=count, last_offset_delta=count - 1, attributes=codec)
+    return assemble(header, compress(codec, data))
+
+
+class TestGoodBatches:
+    @pytest.mark.parametrize("client", CLIENTS)
+    def test_of_real_clients_pass_and_tell_their_largest_timestamp(self, client: str) -> None:
+        for name, batch in golden(client).items():
+            if read_header(batch).is_control:
+                continue
+            assert check(batch) == read_header(batch).max_timestamp, name
+
+    @given(st.integers(0, 2**32), st.sampled_from(CODECS))
+    def test_of_all_kinds_of_records(self, seed: int, codec: int) -> None:
+        sent = similar_records(Random(seed))
+        assert check(build_batch(sent, compression=codec)) == max(record.timestamp for record in sent)
+
+    def test_anywhere_in_a_buffer(self) -> None:
+        data = memoryview(bytearray(b"xxx" + JAVA["small lz4"] + b"yyy"))
+        assert check_records(data, 3, read_header(data, 3), keys_required=False) == T + 100000
+
+    def test_whose_header_says_a_wrong_largest_timestamp(self) -> None:
+        """Kafka corrects it, so the true one is told."""
+        header = HEADER._replace(max_timestamp=5)
+        assert check(assemble(header, payload(SMALL))) == T + 100000
+
+    def test_without_timestamps(self) -> None:
+        assert check(build_batch([Record()] * 3), earliest_ms=T, latest_ms=T) == -1
+
+
+HEADERS = {
+    "offset range": ({"last_offset_delta": -1}, "Batch has an invalid offset range: [0, -1]"),
+    "no records": ({"record_count": 0}, "Invalid reported count for record batch: 0"),
+    "negative count": ({"record_count": -5}, "Invalid reported count for record batch: -5"),
+    "count": ({"record_count": 4}, "Inconsistent batch offset range [0, 4] and count of records 4"),
+    "last offset": ({"last_offset_delta": 7}, "Inconsistent batch offset range [0, 7] and count of records 5"),
+    "control": ({"attributes": 0x20}, "Clients are not allowed to write control records"),
+    "sequence": ({"producer_id": 7}, "Invalid sequence number -1 in record batch with producerId 7"),
+}
+
+
+class TestHeaders:
+    @pytest.mark.parametrize("fields, message", HEADERS.values(), ids=HEADERS)
+    def test_that_cannot_be(self, fields: dict[str, int], message: str) -> None:
+        header = HEADER._replace(**fields)
+        refusal = refused(assemble(header, payload(SMALL)))
+        assert (refusal.code, refusal.message, refusal.record_errors) == (ErrorCode.INVALID_RECORD, message, ())
+
+    def test_with_a_producer(self) -> None:
+        check_header(HEADER._replace(producer_id=0, producer_epoch=0, base_sequence=0))
+
+
+class TestRecords:
+    @pytest.mark.parametrize("codec", CODECS)
+    @pytest.mark.parametrize("index", [0, 1, 40, 63, 64, 200, 299])
+    @pytest.mark.parametrize("size", [10, None])
+    def test_the_first_malformed_one_is_named(self, index: int, codec: int, size: int | None) -> None:
+        random = Random(index)
+        sent = [Record(value=bytes(random.randrange(50) if size is None else size)) for _ in range(300)]
+        data = bytearray(payload(sent, -1))
+        data[len(payload(sent[:index], -1))] += 1  # a length that is negative
+        refusal = refused(with_payload(bytes(data), 300, codec))
+        assert refusal.code == ErrorCode.INVALID_RECORD
+        assert [at for at, _ in refusal.record_errors] == [index]
+
+    @pytest.mark.parametrize("index", [0, 5, 70])
+    def test_offsets_out_of_order(self, index: int) -> None:
+        sent = [Record(offset=at + (at == index), value=b"v") for at in range(100)]
+        batch = build_batch(sent, keep_offsets=True)
+        message = f"Record {index} has the offset delta {index + 1}, expected {index}"
+        assert refused(batch).record_errors == ((index, message),)
+
+    def test_fewer_or_more_than_counted(self) -> None:
+        assert refused(with_payload(payload(SMALL), 6)).record_errors[0][0] == 5
+        assert "still remaining" in str(refused(with_payload(payload(SMALL), 4)))
+        assert "still remaining" in str(refused(with_payload(payload(SMALL) + b"\0", 5)))
+
+    def test_a_codec_that_the_data_is_not_of(self) -> None:
+        batch = assemble(HEADER._replace(attributes=1), payload(SMALL))
+        with pytest.raises(CorruptBatch):
+            check(batch)
+
+    @pytest.mark.parametrize("codec", [5, 6, 7])
+    def test_an_unknown_codec(self, codec: int) -> None:
+        with pytest.raises(KafkaError) as refusal:
+            check(assemble(HEADER._replace(attributes=codec), payload(SMALL)))
+        assert refusal.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+    def test_more_than_a_batch_may_decompress_to(self) -> None:
+        bomb = compress(4, bytes(101 << 20))
+        with pytest.raises(KafkaError) as refusal:
+            check(assemble(HEADER._replace(attributes=4), bomb))
+        assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+class TestKeys:
+    def test_are_not_required_of_all_topics(self) -> None:
+        check(build_batch([Record(value=b"v")] * 100))
+
+    @pytest.mark.parametrize("codec", CODECS)
+    def test_records_without_one_are_all_named(self, codec: int) -> None:
+        sent = [Record(key=None if index in (3, 70, 71) else b"", value=b"v") for index in range(100)]
+        refusal = refused(build_batch(sent, compression=codec), keys_required=True)
+        message = "Compacted topic cannot accept message without key"
+        assert refusal.code == ErrorCode.INVALID_RECORD
+        assert refusal.record_errors == ((3, message), (70, message), (71, message))
+        assert "3 record errors" in str(refusal)
+
+    def test_in_a_run(self) -> None:
+        refusal = refused(build_batch([Record(value=b"v")] * 100), keys_required=True)
+        assert [index for index, _ in refusal.record_errors] == list(range(100))
+
+    def test_empty_ones_are_keys(self) -> None:
+        check(build_batch([Record(key=b"")] * 100), keys_required=True)
+
+    def test_large_records_have_theirs_seen(self) -> None:
+        """Lengths of three bytes are read another way."""
+        check(build_batch([Record(key=b"k", value=bytes(20000))] * 5 + [Record(key=b"k")]), keys_required=True)
+
+
+class TestTimestamps:
+    def test_must_be_in_range(self) -> None:
+        sent = [Record(timestamp=T + delta) for delta in (0, 5, -3, 11, 10)]
+        assert check(build_batch(sent), earliest_ms=T - 3, latest_ms=T + 11) == T + 11
+        refusal = refused(build_batch(sent), earliest_ms=T - 2, latest_ms=T + 10)
+        text = (
+            "Timestamp {} of message with offset {} is out of range. "
+            f"The timestamp should be within [{T - 2}, {T + 10}]"
+        )
+        assert refusal.code == ErrorCode.INVALID_TIMESTAMP
+        assert refusal.message == "One or more records have been rejected due to invalid timestamp"
+        assert refusal.record_errors == ((2, text.format(T - 3, 2)), (3, text.format(T + 11, 3)))
+
+    def test_that_are_missing_are_in_every_range(self) -> None:
+        batch = build_batch([Record(timestamp=T), Record(timestamp=-1)])
+        assert check(batch, earliest_ms=T, latest_ms=T) == T
+
+    def test_at_fault_beside_missing_keys(self) -> None:
+        """One error a record, the key's before the timestamp's; the code is that of a timestamp."""
+        sent = [Record(timestamp=T), Record(timestamp=T, key=b"k"), Record(timestamp=T + 9, key=b"k")]
+        refusal = refused(build_batch(sent), keys_required=True, earliest_ms=T + 1)
+        assert refusal.code == ErrorCode.INVALID_TIMESTAMP
+        assert [(index, message[:5]) for index, message in refusal.record_errors] == [(0, "Compa"), (1, "Times")]
+
+    def test_of_a_log_append_time_batch_are_its_own(self) -> None:
+        batch = build_batch(SMALL, timestamp_type=LOG_APPEND_TIME)
+        assert check(batch, earliest_ms=T + 100000, latest_ms=T + 100000) == T + 100000
+        assert len(refused(batch, latest_ms=T).record_errors) == 5
+
+    def test_larger_than_an_int64(self) -> None:
+        header = BatchHeader(*HEADER)._replace(base_timestamp=INT64_MAX)
+        batch = assemble(header, bytes(payload_of(JAVA["small none"], 0, HEADER)))
+        with pytest.raises(InvalidRecords) as refusal:
+            check_records(batch, 0, read_header(batch), keys_required=False)
+        assert refusal.value.code == ErrorCode.INVALID_TIMESTAMP
+
+
+def test_the_samples_lie_where_the_tests_think() -> None:
+    assert JAVA["small none"][HEADER_BYTES:] == payload(SMALL)

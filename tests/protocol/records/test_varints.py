@@ -1,0 +1,76 @@
+"""Zigzag varints against kafka-python's, and where they end."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.util import decode_varint, encode_varint
+
+from minibroker.protocol.records.varints import (
+    MAX_VARINT_BYTES,
+    MalformedVarint,
+    from_zigzag,
+    read_raw,
+    read_varint,
+    read_varlong,
+    zigzag_bytes,
+)
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(INT64)
+def test_writes_what_kafka_python_writes(value: int) -> None:
+    theirs = bytearray()
+    encode_varint(value, theirs.append)
+    assert zigzag_bytes(value) == theirs
+    assert decode_varint(zigzag_bytes(value)) == (value, len(theirs))
+
+
+@given(INT32, st.binary(max_size=3), st.binary(max_size=12))
+def test_reads_back_varints_at_any_position(value: int, before: bytes, after: bytes) -> None:
+    data = before + zigzag_bytes(value)
+    for bytes_like in (data + after, bytearray(data + after), memoryview(data + after)):
+        assert read_varint(bytes_like, len(before)) == (value, len(data))
+
+
+@given(INT64)
+def test_reads_back_varlongs(value: int) -> None:
+    data = zigzag_bytes(value)
+    assert read_varlong(data, 0) == (value, len(data))
+
+
+@given(INT32)
+def test_raw_numbers_are_zigzag(value: int) -> None:
+    raw, _ = read_raw(zigzag_bytes(value), 0, MAX_VARINT_BYTES)
+    assert from_zigzag(raw) == value
+    assert raw % 2 == (value < 0)
+
+
+def test_more_bytes_than_needed_are_no_error() -> None:
+    assert read_varint(b"\x82\x80\x00", 0) == (1, 3)
+
+
+@pytest.mark.parametrize("data", [b"\x80\x80\x80\x80\x80\x00", b"\xff" * 5, b"\xff" * 20])
+def test_a_varint_has_at_most_five_bytes(data: bytes) -> None:
+    with pytest.raises(MalformedVarint, match="more than 5 bytes"):
+        read_varint(data, 0)
+
+
+def test_a_varlong_has_at_most_ten_bytes() -> None:
+    with pytest.raises(MalformedVarint, match="more than 10 bytes"):
+        read_varlong(b"\x80" * 10 + b"\x00", 0)
+
+
+def test_bits_above_32_are_dropped_as_in_java() -> None:
+    assert read_varint(b"\x80\x80\x80\x80\x70", 0) == (0, 5)
+
+
+@given(INT64, st.data())
+def test_a_cut_varint_is_malformed(value: int, data: st.DataObject) -> None:
+    whole = zigzag_bytes(value)
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    with pytest.raises(MalformedVarint, match="ends in a varint"):
+        read_varlong(cut, 0)
