@@ -66,6 +66,7 @@ async def _serve(
         slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
         node = cluster.nodes[node_id] = Node(node_id, FetchSessions(slots, cluster.random))
         node.endpoints = {listener.listener.name: listener.endpoint for listener in listeners}
+        node.rack = cluster.settings["broker.rack"]
     cluster.load()
     cluster.controller.elect()
     server = Server(loop, cluster)

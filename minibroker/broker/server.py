@@ -78,6 +78,8 @@ class Server:
         self._cluster = cluster
         self._dispatcher = Dispatcher(cluster)
         self._shared = Shared(cluster.clock)
+        if cluster.settings["queued.max.request.bytes"] > 0:
+            self._shared.budget.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: list[asyncio.Server] = []
 
     async def serve(self, node: Node, bound: BoundListener) -> None:

@@ -177,7 +177,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("socket.receive.buffer.bytes", INT, 102_400, "SO_RCVBUF of the sockets; -1 leaves the operating system's."),
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 leaves the operating system's."),
     Setting("socket.request.max.bytes", INT, 104_857_600, "A request larger than this closes its connection.", FROM_ONE),
-    Setting("queued.max.request.bytes", LONG, -1, "How many bytes of requests may be in memory before reading pauses; -1 for no limit."),
+    Setting("queued.max.request.bytes", LONG, -1, "How many bytes of unfinished requests are held before further ones are left unread; -1 for 256 MiB."),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether a topic that a client asks for and that does not exist is created."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),

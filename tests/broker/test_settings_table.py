@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
+import minibroker
 from minibroker.broker.settings_table import (
     BROKER_SETTINGS,
     SETTINGS,
@@ -17,6 +21,7 @@ from minibroker.broker.settings_table import (
 )
 from minibroker.broker.settings_values import format_value, parse_value
 from minibroker.broker.settings_without_effect import KNOWN_WITHOUT_EFFECT
+from minibroker.storage.log_settings import LogSettings
 
 
 def test_every_name_stands_in_the_table_once() -> None:
@@ -75,3 +80,20 @@ def test_throttled_replicas_are_a_star_or_pairs(pairs: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("pairs", [("x",), ("0:",), ("0:1", "*"), ("1:b",)])
 def test_anything_else_is_no_list_of_replicas(pairs: tuple[str, ...]) -> None:
     assert ReplicaList().objection(pairs) is not None
+
+
+# Another name of node.id, which is the one that is looked up.
+ALIASES = {"broker.id"}
+
+
+def test_each_setting_that_acts_is_looked_up_by_the_code() -> None:
+    """A setting that is accepted and not acted on is a defect: it would be `acts=False` in the table."""
+    files = Path(minibroker.__file__).parent.rglob("*.py")
+    code = "".join(file.read_text() for file in files if not file.name.startswith("settings_"))
+    fallbacks = {name for row in SETTINGS for name, _ in row.fallbacks}
+    for row in SETTINGS:
+        name = row.topic or row.name
+        field = name.replace(".", "_")
+        used = f'"{name}"' in code or (field in LogSettings._fields and f".{field}" in code)
+        computed = re.fullmatch(r"compression\.(gzip|lz4|zstd)\.level", name)  # looked up by the codec's name
+        assert used or computed or not row.acts or name in fallbacks or name in ALIASES, name
