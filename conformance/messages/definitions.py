@@ -23,6 +23,7 @@ Spec = dict[str, Any]
 class Definition(NamedTuple):
     """One message of one release."""
 
+    release: str
     spec: Spec
     versions: range
     flexible: range
@@ -59,7 +60,7 @@ def definitions(release: str) -> dict[str, Definition]:
                 if re.fullmatch(r"common/(message|metadata)/\w+\.json", name):
                     spec = json.loads(re.sub(r"(?m)^\s*//.*$", "", archive.read(name).decode()))
                     found[spec["name"]] = Definition(
-                        spec, stable_versions(spec), versions(spec.get("flexibleVersions"))
+                        release, spec, stable_versions(spec), versions(spec.get("flexibleVersions"))
                     )
     return {name: definition for name, definition in found.items() if definition.versions}
 

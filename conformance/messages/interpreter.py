@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from conformance.messages.definitions import Definition, Spec, versions
@@ -29,21 +30,24 @@ LETTERS = "abcXYZ019-._ äß€漢😀"
 class Interpreter:
     """One version of one message."""
 
-    def __init__(self, definition: Definition, version: int, seed: str = "") -> None:
+    def __init__(self, definition: Definition, version: int, array_sizes: Sequence[int] = (0, 1, 2, 3, 20)) -> None:
         self._spec = definition.spec
         self._version = version
         self._flexible = version in definition.flexible
         self._common: dict[str, list[Spec]] = {
             each["name"]: each["fields"] for each in definition.spec.get("commonStructs", [])
         }
-        self._random = random.Random(f"{definition.spec['name']} {version} {seed}")
+        self._array_sizes = array_sizes
+        self._explicit_defaults = False
+        self._random = random.Random(f"{definition.spec['name']} {version}")
 
     def random_message(self) -> Spec:
         """A message with random values; about a third of the tagged fields keep their default."""
         return self._random_struct(self._spec["fields"])
 
-    def encode(self, message: Spec) -> bytes:
-        """The message's bytes."""
+    def encode(self, message: Spec, *, explicit_defaults: bool = False) -> bytes:
+        """The message's bytes; with explicit defaults, all tagged fields are among them: unusual, but allowed."""
+        self._explicit_defaults = explicit_defaults
         return self._struct(self._spec["fields"], message)
 
     # --- What a field is in this version ---
@@ -65,13 +69,13 @@ class Interpreter:
 
     def default(self, field: Spec) -> Any:
         """What an absent field means, by the rules of Kafka's generator."""
-        kind, default = field["type"], field.get("default", "")
-        if default in ("null", None) or kind == "records":
+        kind, default = field["type"], field.get("default")
+        if default == "null" or kind == "records":
             return None
         if kind.startswith("[]"):
             return []
         if kind == "string":
-            return default
+            return default or ""
         if kind == "bytes":
             return b""
         if kind == "uuid":
@@ -81,7 +85,7 @@ class Interpreter:
         if kind == "float64":
             return float(default or 0)
         if kind in CODES:
-            return int(str(default) or "0", 0)
+            return int(str(default or 0), 0)
         return {each["name"]: self.default(each) for each in self._fields(field, kind) if self.has(each)}
 
     # --- Random values ---
@@ -99,7 +103,7 @@ class Interpreter:
     def _random_value(self, field: Spec, kind: str) -> Any:
         pick = self._random
         if kind.startswith("[]"):
-            return [self._random_value(field, kind[2:]) for _ in range(pick.choice((0, 1, 2, 3, 20)))]
+            return [self._random_value(field, kind[2:]) for _ in range(pick.choice(self._array_sizes))]
         if kind == "bool":
             return pick.random() < 0.5
         if kind == "float64":
@@ -134,7 +138,7 @@ class Interpreter:
         return body + varint(len(sent)) + b"".join(varint(tag) + varint(len(data)) + data for tag, data in sent)
 
     def _is_default(self, field: Spec, value: Spec) -> bool:
-        return bool(value[field["name"]] == self.default(field))
+        return not self._explicit_defaults and bool(value[field["name"]] == self.default(field))
 
     def _field(self, field: Spec, value: Any) -> bytes:
         kind = field["type"]
@@ -142,7 +146,9 @@ class Interpreter:
             return self._value(field, kind, value)
         if not self._is_nullable(field):
             return self._value(field, kind, value)
-        return b"\xff" if value is None else b"\x01" + self._value(field, kind, value)
+        if value is None:
+            return b"\x00" if self._is_tagged(field) else b"\xff"
+        return b"\x01" + self._value(field, kind, value)
 
     def _value(self, field: Spec, kind: str, value: Any) -> bytes:
         compact = self._is_compact(field)

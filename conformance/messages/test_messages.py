@@ -5,53 +5,21 @@ The definitions of 4.3 are asked first, those of 3.9 for the versions that 4.x d
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import pytest
 
 from conformance.messages.definitions import RELEASES, Spec, definition_of, definitions
 from conformance.messages.interpreter import Interpreter
+from conformance.messages.structs import as_struct, snake_case
 from minibroker.protocol.apis import ApiKey, request_class, response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import all_messages
-from minibroker.protocol.fields import Field, Kind, fields
+from minibroker.protocol.fields import fields
 
 CASES = 6  # random messages for each version
 MESSAGES = all_messages()
 VERSIONS = [
     pytest.param(each, version, id=f"{each.__name__}-{version}") for each in MESSAGES for version in each.versions
 ]
-
-
-def snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-def as_struct(struct: Any, values: Spec) -> Any:
-    """The struct that minibroker would use for a dict of Kafka's names."""
-    known = {field.name: field for field in fields(struct)}
-    converted = {}
-    for name, value in values.items():
-        field = known[snake_case(name)]
-        converted[field.name] = converted_value(field.kind, value)
-        if is_left_out(field, converted[field.name]):
-            converted[field.name] = None
-    return struct(**converted)
-
-
-def is_left_out(field: Field, value: Any) -> bool:
-    """Whether it is a tagged struct with nothing but defaults, which is not on the wire and None in minibroker."""
-    struct = field.kind.struct
-    return struct is not None and field.facts.tag >= 0 and not field.facts.nullable and value == struct()
-
-
-def converted_value(kind: Kind, value: Any) -> Any:
-    if value is None:
-        return None
-    if kind.item is not None:
-        return [converted_value(kind.item, item) for item in value]
-    return as_struct(kind.struct, value) if kind.struct is not None else value
 
 
 @pytest.mark.parametrize(("message", "version"), VERSIONS)

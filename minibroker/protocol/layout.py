@@ -12,11 +12,13 @@ from minibroker.protocol.fields import Field, Kind, fields
 
 
 class Place(NamedTuple):
-    """A field in one version. `compact` is whether its length is a varint; `nullable` whether it may be null here."""
+    """A field in one version. `nullable` is whether it may be null here, `compact` whether its length is a varint,
+    `tagged` whether it is in the tagged section."""
 
     field: Field
     nullable: bool
     compact: bool
+    tagged: bool
 
     @property
     def name(self) -> str:
@@ -51,8 +53,8 @@ def layout(struct: type, version: int, flexible: bool) -> Layout:
             absent.append(field)
             continue
         compact = flexible if facts.flexible is None else version in facts.flexible
-        place = Place(field, field.optional and version in facts.nullable, compact)
-        (tagged if version in facts.tagged else body).append(place)
+        place = Place(field, field.optional and version in facts.nullable, compact, version in facts.tagged)
+        (tagged if place.tagged else body).append(place)
     return Layout(tuple(body), tuple(sorted(tagged, key=lambda place: place.tag)), tuple(absent))
 
 

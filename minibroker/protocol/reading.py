@@ -61,7 +61,8 @@ class _Reading:
 
     def struct(self, struct: type, scope: tuple[str, ...]) -> str:
         """Lines that read a struct into a new variable, whose name is returned."""
-        name = free_name(snake_case(struct.__name__), scope)
+        waiting = tuple(target.partition(".")[0] for target, *_ in self._run)
+        name = free_name(snake_case(struct.__name__), (*scope, *waiting))
         self.source.add(f"{name} = new({self.source.named(struct.__name__, struct)})")
         shape = layout(struct, self.version, self.flexible)
         self._defaults(name, shape)
@@ -136,16 +137,16 @@ class _Reading:
         if kind.is_fixed:
             self._fixed(target, kind)
         elif kind.struct is not None:
-            self._nested(kind.struct, target, place.nullable, scope)
+            self._nested(kind.struct, target, place, scope)
         else:
             self._counted(kind, target, place.compact, place.nullable, scope)
 
-    def _nested(self, struct: type, target: str, nullable: bool, scope: tuple[str, ...]) -> None:
-        if not nullable:
+    def _nested(self, struct: type, target: str, place: Place, scope: tuple[str, ...]) -> None:
+        if not place.nullable:
             self.source.add(f"{target} = {self.struct(struct, scope)}")
             return
-        self._length("b")
-        with self.source.block("if n < 0:"):
+        self._length("B" if place.tagged else "b")  # null is 0 in a tagged field, and -1 elsewhere
+        with self.source.block("if n == 0:" if place.tagged else "if n < 0:"):
             self.source.add(f"{target} = None")
         with self.source.block("else:"):
             name = self.struct(struct, scope)

@@ -113,6 +113,10 @@ class _Writing:
         short = self._packed([*run, (length, "B")])
         self.source.add(f"{self.out} += {short} if {length} < 128 else {self._packed(run)} + {function}({length})")
 
+    def _run_names(self) -> tuple[str, ...]:
+        """The variables whose fields wait."""
+        return tuple(value.partition(".")[0] for value, _ in self._run)
+
     def flush(self) -> None:
         """Writes the fields that wait."""
         run, self._run = self._run, []
@@ -132,17 +136,19 @@ class _Writing:
         if kind.is_fixed:
             self._run.append((value, kind.code))
         elif kind.struct is not None:
-            self._nested(kind.struct, value, place.nullable, scope)
+            self._nested(kind.struct, value, place, scope)
         else:
             self._counted(kind, value, place.compact, place.nullable, scope)
 
-    def _nested(self, struct: type, value: str, nullable: bool, scope: tuple[str, ...]) -> None:
-        name = free_name(snake_case(struct.__name__), scope)
+    def _nested(self, struct: type, value: str, place: Place, scope: tuple[str, ...]) -> None:
+        name = free_name(snake_case(struct.__name__), (*scope, *self._run_names()))
         self.source.add(f"{name} = {value}")
-        if not nullable:
+        if not place.nullable:
             self.struct(struct, name, scope)
             return
-        self._prefix("b", f"-1 if {name} is None else 1")
+        null = 0 if place.tagged else -1
+        self._run.append((f"{null} if {name} is None else 1", "b"))
+        self.flush()
         with self.source.block(f"if {name} is not None:"):
             self.struct(struct, name, scope)
             self.flush()

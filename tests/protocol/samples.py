@@ -48,6 +48,7 @@ class Order(Message, api_key=9000, versions="0-3", flexible="2+"):
     priority: int16 = field("2+", tag=1, default=5)
     labels: list[str] = field("2+", tag=0)
     shop: Shop | None = field("3+", nullable="none", tag=3)
+    gift: Buyer | None = field("3+", tag=4, default=None)
 
     class Line(Struct):
         article: str = field()
@@ -70,6 +71,19 @@ class Answer(Message, versions="0-1", flexible="1+"):
 
     class Part(Struct):
         records: RecordsOrRegion | None = field()
+
+
+class Twins(Message, versions="0-1", flexible="1+"):
+    """Structs of the same class next to each other, and with nothing but fixed sizes between."""
+
+    first: Twin = field()
+    second: Twin = field()
+    third: Twin | None = field(default=None)
+    code: int16 = field()
+    fourth: Twin = field()
+
+    class Twin(Struct):
+        number: int32 = field()
 
 
 class Nothing(Message, versions="0-1", flexible="1+"):

@@ -8,7 +8,7 @@ import pytest
 
 from minibroker.protocol.declare import Message, Struct, field, int32
 from minibroker.protocol.primitives import MalformedMessage, Output
-from tests.protocol.samples import Answer, Order
+from tests.protocol.samples import Answer, Order, Twins
 
 
 class Elsewhere(NamedTuple):
@@ -63,6 +63,14 @@ def test_a_struct_shows_its_fields() -> None:
 def test_a_message_is_read_as_it_was_written() -> None:
     order = Order(name="n", lines=[Order.Line(article="a", count=2, records=b"r")], buyer=Order.Buyer(id=1, city="c"))
     assert Order.decode(order.encode(3), 3) == order
+
+
+@pytest.mark.parametrize("third", [None, Twins.Twin(number=3)])
+@pytest.mark.parametrize("version", Twins.versions)
+def test_structs_of_one_class_next_to_each_other(version: int, third: Twins.Twin | None) -> None:
+    twins = Twins(first=Twins.Twin(number=1), second=Twins.Twin(number=2), third=third, fourth=Twins.Twin(number=4))
+    assert Twins.decode(twins.encode(version), version) == twins
+    assert twins.encode(0).startswith(b"\0\0\0\1\0\0\0\2")
 
 
 def test_a_message_may_begin_anywhere_and_ends_with_the_data() -> None:

@@ -36,7 +36,7 @@ def test_rows_are_in_wire_order_with_nested_ones_after_their_field() -> None:
     assert [(row.depth, row.name) for row in rows] == [
         (0, "name"), (0, "note"), (0, "lines"), (1, "article"), (1, "count"), (1, "records"), (0, "numbers"),
         (0, "ids"), (0, "words"), (0, "payload"), (0, "buyer"), (1, "id"), (1, "city"),
-        (0, "labels"), (0, "priority"), (0, "shop"), (1, "id"),
+        (0, "labels"), (0, "priority"), (0, "shop"), (1, "id"), (0, "gift"), (1, "id"), (1, "city"),
     ]  # fmt: skip
 
 

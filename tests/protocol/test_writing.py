@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from minibroker.protocol.declare import Message, field
 from minibroker.protocol.describing import writer_text
 from minibroker.protocol.messages.groups import LeaveGroupRequest
 from minibroker.protocol.primitives import Output
@@ -93,6 +94,21 @@ def test_tagged_fields_with_their_default_are_left_out() -> None:
 def test_tagged_fields_are_written_in_the_order_of_their_tags() -> None:
     order = Order(priority=7, labels=["abc"], shop=Order.Shop(id=1))
     assert order.encode(3).endswith(b"\3" + b"\0\5\2\4abc" + b"\1\2\0\7" + b"\3\5\0\0\0\1\0")
+
+
+def test_a_null_struct_in_a_tag_is_a_zero() -> None:
+    """Unlike elsewhere, where it is -1: as Kafka's generated code does."""
+
+    class Box(Message, versions="0", flexible="0+"):
+        shop: Order.Shop | None = field(tag=0)
+
+    assert Box(shop=None).encode(0) == b"\1" + b"\0\1\0"
+    assert Box(shop=Order.Shop(id=7)).encode(0) == b"\1" + b"\0\6\1\0\0\0\7\0"
+    assert Box(shop=Order.Shop()).encode(0) == b"\0"
+    assert [Box.decode(Box(shop=shop).encode(0), 0).shop for shop in (None, Order.Shop(id=7))] == [
+        None,
+        Order.Shop(id=7),
+    ]
 
 
 def test_a_string_that_kafka_would_refuse_is_an_error() -> None:

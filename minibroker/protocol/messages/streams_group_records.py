@@ -20,7 +20,7 @@ class StreamsGroupMetadataValue(Message, api_key=17, versions="0", flexible="0+"
     epoch: int32 = field()
     metadata_hash: int64 = field()
     validated_topology_epoch: int32 = field(tag=0, default=-1)
-    last_assignment_configs: list[LastAssignmentConfig] | None = field(tag=1, default=None)
+    last_assignment_configs: list[LastAssignmentConfig] | None = field(tag=1)
 
     class LastAssignmentConfig(Struct):
         key: str = field()
@@ -111,7 +111,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message, api_key=22, versions="0"
     class TaskIds(Struct):
         subtopology_id: str = field()
         partitions: list[int32] = field()
-        assignment_epochs: list[int32] | None = field(tag=0, default=None)
+        assignment_epochs: list[int32] | None = field(tag=0)
 
 
 class StreamsGroupTopologyKey(Message, api_key=23, versions="0"):
