@@ -5,12 +5,13 @@ The client keeps a number of the same request in flight (`clients/exchange.c`); 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import programs
 import servers
 import wire
-from machine import cpu_seconds
+from machine import cpu_seconds, on_one_core
 from report import Case, Column, Sample, Section
 from servers import Server, Target
 
@@ -35,6 +36,7 @@ def sections(seconds: float) -> list[Section]:
     """Rows of `seconds` each, or of a bounded volume where the server keeps what it gets."""
     pings = [
         _ping_pong("1 connection", 1, 1, seconds, {"rate": 16e3, "server_us": 49}),
+        _ping_pong("1 connection, all on one core", 1, 1, seconds, {"server_us": 49}, one_core=True),
         _ping_pong("50 connections", 50, 1, seconds, {"rate": 24e3, "server_us": 35}),
         _ping_pong("1 connection, 16 in flight", 1, 16, seconds, {"rate": 45e3, "server_us": 20}),
     ]
@@ -59,9 +61,17 @@ def sections(seconds: float) -> list[Section]:
     ]
 
 
-def _ping_pong(name: str, connections: int, depth: int, seconds: float, targets: dict[str, float]) -> Case:
+def warm_up(server: Server) -> None:
+    """Write and drop what one row writes, so that the kernel has the memory at hand. Raises Unavailable, Failed."""
+    _receive("", [bytes(MB)], 1.0, {}).measure(Target("", server, None))
+
+
+def _ping_pong(
+    name: str, connections: int, depth: int, seconds: float, targets: dict[str, float], *, one_core: bool = False
+) -> Case:
     def measure(target: Target) -> Sample:
-        with wire.topic(target.server) as topic:
+        placed = on_one_core(target.server.pid) if one_core else nullcontext()
+        with wire.topic(target.server) as topic, placed:
             request = wire.produce_request(topic, wire.batch([b"x" * 100]))
             ran = _run(target.server, request, wire.produce_error_at(topic), seconds, connections, depth)
         count = ran["requests"]

@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import click
 from rich.console import Console
@@ -54,7 +54,12 @@ def measure(sections: Sequence[Section], targets: Sequence[Target], repetitions:
     results = Results()
     rounds = [(section, case, target) for section in sections for case in section.cases for target in targets]
     with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("", total=repetitions * len(rounds))
+        bar = progress.add_task("warming up", total=repetitions * len(rounds))
+        for target in targets:
+            with suppress(
+                programs.Unavailable, programs.Failed
+            ):  # rows that need the same say why they have no figures
+                exchanges.warm_up(target.server)
         for _ in range(repetitions):
             for section, case, target in rounds:
                 progress.update(bar, description=f"{section.name}: {case.name}, {target.name}")
