@@ -5,11 +5,13 @@ Every decision is checked whole before the first record is written. How a reques
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from minibroker.broker.settings import validate_topic_overrides
+from minibroker.broker.settings import topic_names_without_effect, validate_topic_overrides
+from minibroker.broker.settings_table import BROKER_SETTINGS
 from minibroker.broker.topics import NO_LEADER, Partition, Topic, check_name, colliding_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -18,6 +20,8 @@ from minibroker.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
+
+log = logging.getLogger("minibroker.controller")
 
 PRODUCER_IDS_PER_BLOCK = 1000
 MAXIMUM_PARTITIONS_PER_REQUEST = 10_000
@@ -68,6 +72,7 @@ class Controller:
         decided += self._partition_records(topic_id, 0, replicas)
         self._cluster.commit(decided)
         self._cluster.open_logs(self._cluster.image.topics[name])
+        _warn_without_effect(TOPIC_RESOURCE, name, configs)
         return topic_id, replicas
 
     def _check_new_name(self, name: str) -> None:
@@ -216,6 +221,7 @@ class Controller:
         self._cluster.settings_changed(
             self._cluster.image.topics.get(name) if resource_type == TOPIC_RESOURCE else None
         )
+        _warn_without_effect(resource_type, name, changes)
 
     # --- leaders --------------------------------------------------------------------------------
 
@@ -253,6 +259,17 @@ class Controller:
             self._producer_ids = range(first, following)
         producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return producer_id
+
+
+def _warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
+    """Nothing is ignored in silence: who sets what changes nothing here yet finds its name in the log."""
+    given = [name for name, value in configs.items() if value is not None]
+    if resource_type == TOPIC_RESOURCE:
+        inert, where = topic_names_without_effect(given), f"topic {resource}"
+    else:
+        inert, where = tuple(name for name in given if not BROKER_SETTINGS[name].acts), f"broker {resource or '(all)'}"
+    for name in inert:
+        log.warning("%s: %s is kept, but has no effect here yet", where, name)
 
 
 __all__ = ["BROKER_RESOURCE", "TOPIC_RESOURCE", "Assignment", "Controller"]

@@ -219,11 +219,8 @@ class Harness:
     def __enter__(self) -> Harness:
         return self
 
-    def __exit__(self, failure: object, *_: object) -> None:
-        if failure is None:
-            self.logs.close()
-        else:
-            self.logs.abandon()
+    def __exit__(self, *_: object) -> None:
+        self.logs.abandon()
 
     def _open(self, node_ids: Sequence[int]) -> None:
         self._node_ids = node_ids

@@ -7,6 +7,7 @@ from importlib import import_module
 FAMILIES = (
     "api_versions",
     "cluster",
+    "configs",
     "fetch",
     "find_coordinator",
     "log_offsets",
