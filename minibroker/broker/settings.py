@@ -108,10 +108,6 @@ class Settings:
             broker=self._texts[ConfigSource.DYNAMIC_BROKER] if broker is None else broker,
         )
 
-    def without_effect(self) -> tuple[str, ...]:
-        """The names that were set and change nothing yet, sorted."""
-        return tuple(sorted(name for name in self._set if not BROKER_SETTINGS[name].acts))
-
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Any:
         """One value, by its topic's name, of a topic with these (valid) overrides."""
         if name in overrides:

@@ -105,10 +105,6 @@ def test_compaction_lags_must_not_cross() -> None:
         Settings({"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "5"})
 
 
-def test_settings_without_effect_are_known_by_name() -> None:
-    assert Settings({"log.retention.hours": "1", "num.partitions": "2"}).without_effect() == ("log.retention.hours",)
-
-
 # --- topics
 
 
