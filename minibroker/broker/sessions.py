@@ -67,12 +67,14 @@ class FetchSession:
 
     __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
 
-    def __init__(self, session_id: int, partitions: Iterable[FetchedPartition], now_ms: float) -> None:
+    def __init__(
+        self, session_id: int, partitions: Iterable[FetchedPartition], uses_topic_ids: bool, now_ms: float
+    ) -> None:
         self.session_id = session_id
         self.epoch = 1
         self.last_used_ms = now_ms
         self.partitions = OrderedDict(((partition.topic, partition.index), partition) for partition in partitions)
-        self.uses_topic_ids = any(isinstance(topic, bytes) for topic, _ in self.partitions)
+        self.uses_topic_ids = uses_topic_ids
 
     def served(self, partition: FetchedPartition) -> None:
         """The partition got data: the others come first next time."""
@@ -110,14 +112,14 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         return session
 
-    def create(self, partitions: list[FetchedPartition], now_ms: float) -> FetchSession | None:
-        """A session for `partitions`; None when there are none, or no room and nothing to evict."""
-        if not partitions or not self._make_room(len(partitions), now_ms):
+    def create(self, partitions: list[FetchedPartition], uses_topic_ids: bool, now_ms: float) -> FetchSession | None:
+        """A session for `partitions`, which may be none yet; None when there is no room and nothing to evict."""
+        if not self._make_room(len(partitions), now_ms):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randrange(1, 1 << 31)
-        session = self._sessions[session_id] = FetchSession(session_id, partitions, now_ms)
+        session = self._sessions[session_id] = FetchSession(session_id, partitions, uses_topic_ids, now_ms)
         return session
 
     def remove(self, session_id: int) -> None:

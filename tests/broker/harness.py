@@ -122,11 +122,11 @@ class KeptOutlet:
 class Waiting:
     """A parked request: `done` once it has its answer, which `response()` gives."""
 
-    def __init__(self, outlet: KeptOutlet, api_key: int, version: int, connection: Connection) -> None:
+    def __init__(self, outlet: KeptOutlet, api_key: int, version: int, parked: Parked) -> None:
         self._outlet = outlet
         self._key = api_key
         self._version = version
-        self._connection = connection
+        self._parked = parked
 
     @property
     def done(self) -> bool:
@@ -138,7 +138,7 @@ class Waiting:
 
     def go_away(self) -> None:
         """The client closes its connection while it waits."""
-        self._connection.lost()
+        self._parked.cancel()
 
 
 class Client:
@@ -301,7 +301,7 @@ class Harness:
         if outcome is None:
             return None
         if isinstance(outcome, Parked):
-            return Waiting(outlet, request.api_key, version, connection)
+            return Waiting(outlet, request.api_key, version, outcome)
         correlation_id, response = answer_in(joined(outcome), request.api_key, version)
         assert correlation_id == 7
         return response

@@ -15,7 +15,7 @@ def partitions(count: int, topic: str | bytes = "t") -> list[FetchedPartition]:
 
 
 def made(sessions: FetchSessions, count: int, now_ms: float) -> FetchSession:
-    session = sessions.create(partitions(count), now_ms)
+    session = sessions.create(partitions(count), False, now_ms)
     assert session is not None
     return session
 
@@ -30,8 +30,11 @@ def test_a_new_session_has_an_id_and_expects_epoch_1() -> None:
     assert session.epoch == 1
 
 
-def test_nothing_to_fetch_makes_no_session() -> None:
-    assert sessions_of(2).create([], 0.0) is None
+def test_a_session_may_begin_without_partitions() -> None:
+    sessions = sessions_of(2)
+    session = sessions.create([], True, 0.0)
+    assert session is not None
+    assert sessions.resume(session.session_id, 1, True, 0.0) is session
 
 
 def test_a_known_session_goes_on_with_its_epoch() -> None:
@@ -69,14 +72,14 @@ def test_epochs_wrap_to_1() -> None:
 def test_a_full_cache_keeps_sessions_in_use_against_one_of_the_same_size() -> None:
     sessions = sessions_of(1)
     session = made(sessions, 2, 0.0)
-    assert sessions.create(partitions(2), STALE_AFTER_MS) is None
+    assert sessions.create(partitions(2), False, STALE_AFTER_MS) is None
     assert sessions.resume(session.session_id, 1, False, 0.0) is session
 
 
 def test_a_full_cache_gives_the_place_of_a_smaller_session_to_a_larger_one() -> None:
     sessions = sessions_of(2)
     large, small = made(sessions, 5, 0.0), made(sessions, 1, 0.0)
-    assert sessions.create(partitions(2), 1.0) is not None
+    assert sessions.create(partitions(2), False, 1.0) is not None
     assert len(sessions) == 2
     sessions.resume(large.session_id, 1, False, 1.0)
     with pytest.raises(KafkaError):
@@ -86,12 +89,12 @@ def test_a_full_cache_gives_the_place_of_a_smaller_session_to_a_larger_one() -> 
 def test_a_full_cache_gives_the_place_of_a_stale_session() -> None:
     sessions = sessions_of(1)
     made(sessions, 9, 0.0)
-    assert sessions.create(partitions(1), STALE_AFTER_MS + 1.0) is not None
+    assert sessions.create(partitions(1), False, STALE_AFTER_MS + 1.0) is not None
     assert len(sessions) == 1
 
 
 def test_no_slots_means_no_sessions() -> None:
-    assert sessions_of(0).create(partitions(1), 0.0) is None
+    assert sessions_of(0).create(partitions(1), False, 0.0) is None
 
 
 def test_who_was_served_goes_to_the_end() -> None:

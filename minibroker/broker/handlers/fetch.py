@@ -2,7 +2,8 @@
 
 Behaviour: the batch that contains the asked offset comes first, and the first partition with records gets one batch at
 least, whatever the limits. Below min_bytes the request is parked until an append, or max_wait. Sessions as in KIP-227:
-see `sessions`. An error concerns its partition only, but for errors of the session.
+see `sessions`. An error concerns its partition only, but for errors of the session. The id of a deleted topic is unknown
+at once, also in a session that knew it.
 
 Versions: 4 brought format 2 and isolation levels (older ones are not served yet), 5 the log start offset, 7 sessions, 9
 leader epochs (KIP-320), 10 zstd, 12 diverging epochs and the current leader, 13 topic ids, 16 where leaders are, 17 and
@@ -32,6 +33,8 @@ PartitionAnswer = TopicAnswer.PartitionData
 FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 16
 READ_COMMITTED = 1
+UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many bytes of records it carries
 
@@ -41,7 +44,7 @@ def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked:
     try:
         session, wanted = _wanted(context, request)
     except KafkaError as error:
-        return FetchResponse(error_code=error.code, session_id=request.session_id)
+        return FetchResponse(error_code=error.code, session_id=NO_SESSION)
     reading = Reading(context, request, session, wanted)
     if reading.enough() or request.max_wait_ms <= 0:
         return reading.response()
@@ -54,6 +57,7 @@ def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked:
 def _wanted(context: Context, request: FetchRequest) -> tuple[FetchSession | None, list[FetchedPartition]]:
     """The session that is used or is made, if any, and the partitions to read. Raises KafkaError."""
     sessions = context.node.sessions
+    uses_topic_ids = context.version >= FIRST_WITH_TOPIC_IDS
     now_ms = context.cluster.clock.monotonic_ms()
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
@@ -61,8 +65,7 @@ def _wanted(context: Context, request: FetchRequest) -> tuple[FetchSession | Non
         wanted = _named(context, request)
         if request.session_epoch == FINAL_EPOCH:
             return None, wanted
-        return sessions.create(wanted, now_ms), wanted
-    uses_topic_ids = context.version >= FIRST_WITH_TOPIC_IDS
+        return sessions.create(wanted, uses_topic_ids, now_ms), wanted
     session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
     _update(context, session, request)
     session.next_epoch()
@@ -108,9 +111,12 @@ def _update(context: Context, session: FetchSession, request: FetchRequest) -> N
 
 
 class Reading:
-    """One pass over the partitions of a fetch: `answers` holds each with its answer, `size_bytes` what they carry."""
+    """One pass over the partitions of a fetch: `answers` holds each with its answer, `size_bytes` what they carry.
 
-    __slots__ = ("answers", "context", "failed", "request", "session", "size_bytes", "wanted")
+    `unknown` counts the partitions that are not there at all; `urgent` says that the client must hear at once.
+    """
+
+    __slots__ = ("answers", "context", "request", "session", "size_bytes", "unknown", "urgent", "wanted")
 
     def __init__(
         self, context: Context, request: FetchRequest, session: FetchSession | None, wanted: list[FetchedPartition]
@@ -124,7 +130,8 @@ class Reading:
     def read(self) -> None:
         """Look at all partitions, now."""
         self.size_bytes = 0
-        self.failed = False
+        self.unknown = 0
+        self.urgent = False
         left = min(self.request.max_bytes, self.context.cluster.settings["fetch.max.bytes"])
         self.answers: list[Answered] = []
         for fetched in self.wanted:
@@ -140,14 +147,24 @@ class Reading:
             partition = self.context.cluster.led_partition(self.context.node, topic, fetched.index)
             return self._led(fetched, partition, left)
         except KafkaError as error:
-            self.failed = True
-            answer = PartitionAnswer(
-                partition_index=fetched.index, error_code=error.code, high_watermark=-1, records=b""
-            )
-            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
-                leader = current_leader(topic.partitions[fetched.index], PartitionAnswer.LeaderIdAndEpoch)
-                answer.current_leader = leader
-            return answer, 0
+            return self._refused(fetched, topic, error), 0
+
+    def _refused(self, fetched: FetchedPartition, topic: Topic | None, error: KafkaError) -> PartitionAnswer:
+        unknown = error.code in UNKNOWN
+        if unknown:
+            self.unknown += 1
+        else:
+            self.urgent = True
+        answer = PartitionAnswer(
+            partition_index=fetched.index,
+            error_code=error.code,
+            high_watermark=-1,
+            aborted_transactions=[] if unknown else None,
+            records=b"",
+        )
+        if error.code in LEADER_IS_ANOTHER and topic is not None:
+            answer.current_leader = current_leader(topic.partitions[fetched.index], PartitionAnswer.LeaderIdAndEpoch)
+        return answer
 
     def _topic(self, key: str | bytes) -> Topic | None:
         image = self.context.cluster.image
@@ -172,14 +189,14 @@ class Reading:
         )
         if fetched.last_fetched_epoch >= 0 and self._diverges(fetched, partition, answer):
             return answer, 0
+        limit = log.last_stable_offset if committed else log.high_watermark
         region = log.read(
-            fetched.fetch_offset,
-            min(fetched.max_bytes, left),
-            limit_offset=log.last_stable_offset if committed else log.high_watermark,
-            minimum_one=self.size_bytes == 0,
+            fetched.fetch_offset, min(fetched.max_bytes, left), limit_offset=limit, minimum_one=self.size_bytes == 0
         )
         if region is None:
             return answer, 0
+        if region.next_offset < limit and fetched.fetch_offset < log.segments[-1].base_offset:
+            self.urgent = True  # a read ends with its segment, but what follows is there already: do not wait for it
         answer.records = region
         return answer, region.size_bytes
 
@@ -191,14 +208,17 @@ class Reading:
         diverges = epoch < fetched.last_fetched_epoch or end_offset < fetched.fetch_offset
         if diverges:
             answer.diverging_epoch = PartitionAnswer.EpochEndOffset(epoch=epoch, end_offset=end_offset)
-            self.failed = True
+            self.urgent = True
         return diverges
 
     # --- answering ------------------------------------------------------------------------------
 
     def enough(self) -> bool:
-        """Whether there is nothing to wait for."""
-        return self.failed or not self.wanted or self.size_bytes >= self.request.min_bytes
+        """Whether there is nothing to wait for.
+
+        As in Kafka, an unknown partition does not hurry the known ones: a client that keeps asking for it would spin.
+        """
+        return self.urgent or self.size_bytes >= self.request.min_bytes or self.unknown == len(self.answers)
 
     def response(self) -> FetchResponse:
         """The answer; with an incremental session, only of partitions that have news."""
@@ -226,7 +246,7 @@ class Reading:
                 topics[key] = topic
             topic.partitions.append(answer)
         response = FetchResponse(session_id=session_id, responses=list(topics.values()))
-        if self.failed and self.context.version >= FIRST_WITH_LEADERS:
+        if self.urgent and self.context.version >= FIRST_WITH_LEADERS:
             leaders = (answer.current_leader for _, answer, _ in answers)
             response.node_endpoints = leader_endpoints(self.context, leaders, FetchResponse.NodeEndpoint)
         return response
@@ -238,12 +258,13 @@ class Reading:
 class WaitingFetch:
     """A fetch with less than min_bytes to read: it looks again once appends made up for that, or time is up."""
 
-    __slots__ = ("_missing_bytes", "_partitions", "_reading", "_timer", "parked")
+    __slots__ = ("_missing_bytes", "_partitions", "_reading", "_timer", "_unknown", "parked")
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._partitions = list(self._waited_for())
         self._missing_bytes = reading.request.min_bytes - reading.size_bytes
+        self._unknown = reading.unknown
         self.parked = Parked(self._forget)
         for partition in self._partitions:
             partition.waiters.add(self)
@@ -268,7 +289,7 @@ class WaitingFetch:
         if self.parked.done:
             return
         self._reading.read()
-        if self._reading.enough():
+        if self._reading.enough() or self._reading.unknown > self._unknown:
             self._answer()
         else:
             self._missing_bytes = self._reading.request.min_bytes - self._reading.size_bytes

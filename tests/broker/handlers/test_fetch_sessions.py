@@ -1,0 +1,268 @@
+"""Fetch in sessions (KIP-227): full and incremental, what is forgotten, and each way in which a session does not fit.
+
+Which session is evicted is tested in `tests/broker/test_sessions.py`; the answers are those of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
+from tests.broker.harness import Harness, Waiting
+
+FIRST_WITH_SESSIONS = 7
+FULL, LAST = 0, -1
+NOT_FOUND = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+class Session:
+    """A client that fetches in a session. Each call is one request, and gives the values by partition, errors as codes.
+
+    `offsets` and `forget` change what the session holds.
+    """
+
+    def __init__(self, harness: Harness, version: int = VERSIONS[-1]) -> None:
+        self.harness = harness
+        self.version = version
+        self.session_id = 0
+        self.epoch = FULL
+
+    def __call__(
+        self, offsets: Mapping[Where, int] | None = None, forget: tuple[Where, ...] = ()
+    ) -> dict[Where, list[str] | int]:
+        response = self.request(offsets or {}, self.session_id, self.epoch, forget=forget)
+        assert response.error_code == 0
+        if self.epoch == FULL:
+            self.session_id = response.session_id
+        self.epoch += 1
+        return {
+            where: answer.error_code or values_in(answer)
+            for where, answer in answers_in(self.harness, response).items()
+        }
+
+    def request(self, offsets: Mapping[Where, int], session_id: int, epoch: int, **more: Any) -> Any:
+        request = fetch_of(self.harness, offsets, session_id=session_id, session_epoch=epoch, **more)
+        return self.harness.request(request, self.version)
+
+    def refused(self, session_id: int, epoch: int) -> int:
+        """The error of a request that asks for nothing; a refusal names no session and no topic."""
+        response = self.request({}, session_id, epoch)
+        assert (response.session_id, response.responses) == (0, [])
+        code: int = response.error_code
+        return code
+
+
+@pytest.fixture
+def topics(harness: Harness) -> Harness:
+    """A topic "t" of three partitions with the records "a", "b" in the first and "c" in the second."""
+    harness.create_topic("t", 3)
+    harness.produce("t", "a")
+    harness.produce("t", "b")
+    harness.produce("t", "c", partition=1)
+    return harness
+
+
+ALL: dict[Where, int] = {("t", 0): 0, ("t", 1): 0, ("t", 2): 0}
+EVERYTHING = {("t", 0): ["a", "b"], ("t", 1): ["c"], ("t", 2): []}
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= FIRST_WITH_SESSIONS])
+def test_a_session_tells_all_at_first_and_then_only_news(topics: Harness, version: int) -> None:
+    session = Session(topics, version)
+    assert session(ALL) == EVERYTHING
+    assert session.session_id > 0
+    assert session({("t", 0): 2, ("t", 1): 1}) == {}
+    assert session() == {}
+    topics.produce("t", "d", partition=2)
+    assert session() == {("t", 2): ["d"]}
+
+
+def test_records_that_were_not_consumed_are_told_again(topics: Harness) -> None:
+    session = Session(topics)
+    assert session(ALL) == EVERYTHING
+    assert session() == {("t", 0): ["a", "b"], ("t", 1): ["c"]}
+
+
+def test_a_moved_log_start_is_news(topics: Harness) -> None:
+    session = Session(topics)
+    session({("t", 0): 2})
+    topics.partition("t").log.delete_before(1)
+    assert session() == {("t", 0): []}
+    assert session() == {}
+
+
+def test_errors_are_told_each_time_and_so_is_their_end(topics: Harness) -> None:
+    session = Session(topics)
+    out_of_range = {("t", 0): ErrorCode.OFFSET_OUT_OF_RANGE}
+    assert session({("t", 0): 9}) == out_of_range
+    assert session() == out_of_range
+    assert session({("t", 0): 2}) == {("t", 0): []}
+    assert session() == {}
+
+
+def test_partitions_are_added_and_forgotten(topics: Harness) -> None:
+    session = Session(topics)
+    session({("t", 0): 2})
+    assert session({("t", 1): 0}) == {("t", 1): ["c"]}
+    assert session(forget=(("t", 1),)) == {}
+    topics.produce("t", "d", partition=1)
+    assert session() == {}
+    assert session(forget=(("t", 2), ("nowhere", 0))) == {}, "nothing is forgotten that is not there"
+    assert session({("t", 1): 1}) == {("t", 1): ["d"]}
+
+
+def test_an_unknown_topic_in_a_session_is_an_error_each_time(topics: Harness) -> None:
+    session = Session(topics, LAST_BY_NAME)
+    unknown = {("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert session({("nowhere", 0): 0}) == unknown
+    assert session() == unknown
+    topics.create_topic("nowhere")
+    assert session() == {("nowhere", 0): []}
+
+
+def test_who_got_records_comes_last_the_next_time(topics: Harness) -> None:
+    session = Session(topics)
+    session({("t", 0): 0, ("t", 1): 1, ("t", 2): 0})
+    topics.produce("t", "x", partition=1)
+    topics.produce("t", "y", partition=2)
+    assert list(session()) == [("t", 1), ("t", 2), ("t", 0)]
+
+
+def test_a_small_limit_starves_no_partition(topics: Harness) -> None:
+    topics.produce("t", "d", partition=2)
+    session = Session(topics)
+    response = session.request(ALL, 0, FULL, max_bytes=1)
+    served = []
+    for epoch in (1, 2, 3):
+        answers = answers_in(topics, response)
+        served += [index for (_, index), answer in answers.items() if values_in(answer)]
+        response = session.request({}, response.session_id, epoch, max_bytes=1)
+    assert served == [0, 1, 2]
+
+
+def test_a_session_without_partitions_ends(topics: Harness) -> None:
+    session = Session(topics)
+    session({("t", 0): 0})
+    response = session.request({}, session.session_id, 1, forget=(("t", 0),), max_wait_ms=60_000)
+    assert (response.error_code, response.session_id, response.responses) == (0, 0, [])
+    assert session.refused(session.session_id, 2) == NOT_FOUND
+
+
+@pytest.mark.parametrize("version", [LAST_BY_NAME, VERSIONS[-1]])
+def test_a_session_may_begin_with_nothing(topics: Harness, version: int) -> None:
+    session = Session(topics, version)
+    assert session({}) == {}
+    assert session.session_id > 0
+    assert session({("t", 1): 0}) == {("t", 1): ["c"]}
+
+
+# --- what does not fit --------------------------------------------------------------------------
+
+
+def test_the_wrong_epoch_is_refused_and_the_right_one_still_works(topics: Harness) -> None:
+    session = Session(topics)
+    session(ALL)
+    session({("t", 0): 2, ("t", 1): 1})
+    for wrong in (1, 3, 9):
+        assert session.refused(session.session_id, wrong) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    topics.produce("t", "x")
+    assert session() == {("t", 0): ["x"]}
+
+
+@pytest.mark.parametrize(("session_id", "epoch"), [(12345, 1), (0, 3), (0, -5)])
+def test_an_unknown_session_is_refused(topics: Harness, session_id: int, epoch: int) -> None:
+    assert Session(topics).refused(session_id, epoch) == NOT_FOUND
+
+
+@pytest.mark.parametrize(("first", "then"), [(LAST_BY_NAME, VERSIONS[-1]), (VERSIONS[-1], LAST_BY_NAME)])
+def test_names_and_ids_do_not_mix(topics: Harness, first: int, then: int) -> None:
+    session = Session(topics, first)
+    session(ALL)
+    session.version = then
+    assert session.refused(session.session_id, 1) == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_without_a_session_everything_is_told_and_nothing_kept(topics: Harness) -> None:
+    session = Session(topics)
+    for _ in range(2):
+        response = session.request(ALL, 0, LAST)
+        assert response.session_id == 0
+        assert len(answers_in(topics, response)) == 3
+    assert len(topics.cluster.nodes[1].sessions) == 0
+
+
+def test_the_last_epoch_ends_a_session(topics: Harness) -> None:
+    session = Session(topics)
+    session(ALL)
+    response = session.request({("t", 1): 0}, session.session_id, LAST)
+    assert (response.session_id, list(answers_in(topics, response))) == (0, [("t", 1)])
+    assert session.refused(session.session_id, 1) == NOT_FOUND
+
+
+def test_a_full_fetch_replaces_the_session(topics: Harness) -> None:
+    session = Session(topics)
+    session(ALL)
+    response = session.request({("t", 1): 0}, session.session_id, FULL)
+    assert response.session_id not in (0, session.session_id)
+    assert session.refused(session.session_id, 1) == NOT_FOUND
+    assert session.request({}, response.session_id, 1).error_code == 0
+
+
+def test_without_room_for_it_a_fetch_has_no_session(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings={"max.incremental.fetch.session.cache.slots": "1"}) as harness:
+        harness.create_topic("t", 2)
+        first, second = Session(harness), Session(harness)
+        first({("t", 0): 0})
+        assert second({("t", 0): 0}) == {("t", 0): []}
+        assert second.session_id == 0
+        second.epoch = FULL
+        second({("t", 0): 0, ("t", 1): 0})
+        assert second.session_id > 0, "the larger one takes the place of the smaller one"
+        assert first.refused(first.session_id, 1) == NOT_FOUND
+
+
+def test_each_node_has_its_own_sessions(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t")
+        session = Session(harness)
+        session({("t", 0): 0})
+        request = fetch_of(harness, {}, session_id=session.session_id, session_epoch=1)
+        assert harness.request(request, node=2).error_code == NOT_FOUND
+
+
+# --- deleted topics, and waiting ----------------------------------------------------------------
+
+
+def test_a_deleted_topic_is_an_error_and_comes_back_by_name(topics: Harness) -> None:
+    session = Session(topics, LAST_BY_NAME)
+    session({("t", 0): 2})
+    topics.request(DeleteTopicsRequest(topic_names=["t"]), 5)
+    assert session() == {("t", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    topics.create_topic("t")
+    assert session({("t", 0): 0}) == {("t", 0): []}
+
+
+def test_a_deleted_topic_stays_unknown_by_its_id(topics: Harness) -> None:
+    session = Session(topics)
+    session({("t", 0): 2})
+    topics.request(DeleteTopicsRequest(topic_names=["t"]), 5)
+    topics.create_topic("t")
+    assert list(session().values()) == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+def test_an_incremental_fetch_waits_for_news(topics: Harness) -> None:
+    session = Session(topics)
+    session(ALL)
+    consumed: dict[Where, int] = {("t", 0): 2, ("t", 1): 1}
+    waiting = session.request(consumed, session.session_id, 1, max_wait_ms=500)
+    assert isinstance(waiting, Waiting)
+    topics.produce("t", "x", partition=2)
+    response = waiting.response()
+    assert response.session_id == session.session_id
+    assert {where: values_in(answer) for where, answer in answers_in(topics, response).items()} == {("t", 2): ["x"]}

@@ -1,0 +1,207 @@
+"""Fetch that waits: for min_bytes, until max_wait, and what else ends the wait. The clock moves only when told to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
+from tests.broker.harness import Harness, Waiting, batch
+
+WAIT_MS = 500
+BATCH_BYTES = len(batch("a"))
+
+
+@pytest.fixture
+def topics(harness: Harness) -> Harness:
+    """A topic "t" of two partitions and a topic "u" of one, all empty."""
+    harness.create_topic("t", 2)
+    harness.create_topic("u")
+    return harness
+
+
+def parked(harness: Harness, offsets: Mapping[Where, int], *, version: int = VERSIONS[-1], **more: Any) -> Waiting:
+    waiting = harness.request(fetch_of(harness, offsets, **{"max_wait_ms": WAIT_MS, **more}), version)
+    assert isinstance(waiting, Waiting), "answered at once"
+    return waiting
+
+
+def at_once(harness: Harness, offsets: Mapping[Where, int], **more: Any) -> dict[Where, Any]:
+    response = harness.request(fetch_of(harness, offsets, **{"max_wait_ms": WAIT_MS, **more}))
+    assert not isinstance(response, Waiting), "it waits"
+    return answers_in(harness, response)
+
+
+def waiters(harness: Harness, topic: str = "t", index: int = 0) -> int:
+    return len(harness.partition(topic, index).waiters)
+
+
+# --- woken by an append -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_append_wakes_it(topics: Harness, version: int) -> None:
+    waiting = parked(topics, {("t", 0): 0}, version=version)
+    assert not waiting.done
+    topics.produce("t", "a")
+    answer = answers_in(topics, waiting.response())["t", 0]
+    assert (values_in(answer), answer.high_watermark) == (["a"], 1)
+
+
+def test_an_append_to_any_of_its_partitions_wakes_it(topics: Harness) -> None:
+    waiting = parked(topics, {("t", 0): 0, ("t", 1): 0, ("u", 0): 0})
+    topics.produce("u", "a")
+    answers = answers_in(topics, waiting.response())
+    assert {where: values_in(answer) for where, answer in answers.items()} == {
+        ("t", 0): [],
+        ("t", 1): [],
+        ("u", 0): ["a"],
+    }
+    assert (waiters(topics), waiters(topics, "t", 1), waiters(topics, "u")) == (0, 0, 0)
+
+
+def test_an_append_elsewhere_does_not_wake_it(topics: Harness) -> None:
+    waiting = parked(topics, {("t", 0): 0})
+    topics.produce("t", "a", partition=1)
+    topics.produce("u", "a")
+    assert not waiting.done
+
+
+def test_it_waits_until_min_bytes_have_come_together(topics: Harness) -> None:
+    topics.produce("t", "a")
+    waiting = parked(topics, {("t", 0): 0, ("t", 1): 0}, min_bytes=3 * BATCH_BYTES)
+    topics.produce("t", "b")
+    assert not waiting.done
+    topics.produce("t", "c", partition=1)
+    answers = answers_in(topics, waiting.response())
+    assert [values_in(answer) for answer in answers.values()] == [["a", "b"], ["c"]]
+
+
+def test_bytes_that_its_limits_keep_out_do_not_count(topics: Harness) -> None:
+    waiting = parked(topics, {("t", 0): 0}, min_bytes=2 * BATCH_BYTES, partition_max_bytes=BATCH_BYTES)
+    for value in "abc":
+        topics.produce("t", value)
+    assert not waiting.done
+    topics.clock.advance(WAIT_MS)
+    assert values_in(answers_in(topics, waiting.response())["t", 0]) == ["a"]
+
+
+def test_two_who_wait_for_the_same_partition_are_both_woken(topics: Harness) -> None:
+    waiting = [parked(topics, {("t", 0): 0}) for _ in range(2)]
+    topics.produce("t", "a")
+    assert [values_in(answers_in(topics, each.response())["t", 0]) for each in waiting] == [["a"], ["a"]]
+
+
+def test_committed_readers_wait_for_the_last_stable_offset(topics: Harness) -> None:
+    topics.produce("t", "a")
+    topics.partition("t").log.last_stable_offset = 0
+    parked(topics, {("t", 0): 0}, isolation_level=1)
+
+
+# --- the end of the wait ------------------------------------------------------------------------
+
+
+def test_after_max_wait_it_is_answered_with_what_there_is(topics: Harness) -> None:
+    topics.produce("t", "a")
+    waiting = parked(topics, {("t", 0): 0, ("t", 1): 0}, min_bytes=1 << 20)
+    topics.clock.advance(WAIT_MS - 1)
+    assert not waiting.done
+    topics.clock.advance(1)
+    answers = answers_in(topics, waiting.response())
+    assert [values_in(answer) for answer in answers.values()] == [["a"], []]
+    assert waiters(topics) == 0
+
+
+def test_after_an_append_the_timer_does_nothing_more(topics: Harness) -> None:
+    waiting = parked(topics, {("t", 0): 0})
+    topics.produce("t", "a")
+    topics.clock.advance(10 * WAIT_MS)
+    assert values_in(answers_in(topics, waiting.response())["t", 0]) == ["a"]
+
+
+def test_a_client_that_goes_away_leaves_nothing_behind(topics: Harness) -> None:
+    waiting = parked(topics, {("t", 0): 0, ("u", 0): 0})
+    assert (waiters(topics), waiters(topics, "u")) == (1, 1)
+    waiting.go_away()
+    assert (waiters(topics), waiters(topics, "u")) == (0, 0)
+    topics.produce("t", "a")
+    topics.clock.advance(WAIT_MS)
+    assert not waiting.done
+
+
+@pytest.mark.parametrize("version", [LAST_BY_NAME, VERSIONS[-1]])
+def test_a_topic_that_is_deleted_ends_the_wait(topics: Harness, version: int) -> None:
+    waiting = parked(topics, {("t", 0): 0, ("t", 1): 0, ("u", 0): 0}, version=version)
+    topics.request(DeleteTopicsRequest(topic_names=["t"]), 5)
+    by_name = version == LAST_BY_NAME
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID
+    codes = [partition.error_code for topic in waiting.response().responses for partition in topic.partitions]
+    assert codes == [code, code, 0]
+    assert waiters(topics, "u") == 0
+
+
+# --- no wait ------------------------------------------------------------------------------------
+
+
+def test_enough_bytes_are_answered_at_once(topics: Harness) -> None:
+    topics.produce("t", "a")
+    assert values_in(at_once(topics, {("t", 1): 0, ("t", 0): 0})["t", 0]) == ["a"]
+
+
+@pytest.mark.parametrize("fields", [{"min_bytes": 0}, {"max_wait_ms": 0}, {"max_wait_ms": -1}])
+def test_who_does_not_want_to_wait_does_not(topics: Harness, fields: dict[str, int]) -> None:
+    assert at_once(topics, {("t", 0): 0}, **fields)["t", 0].records == b""
+
+
+def test_an_error_of_a_log_is_answered_at_once(topics: Harness) -> None:
+    answers = at_once(topics, {("t", 0): 99, ("t", 1): 0})
+    assert [answer.error_code for answer in answers.values()] == [ErrorCode.OFFSET_OUT_OF_RANGE, 0]
+
+
+def test_the_wrong_epoch_or_node_is_answered_at_once(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t", 2)
+        both: dict[Where, int] = {("t", 0): 0, ("t", 1): 0}
+        codes = {answer.error_code for answer in at_once(harness, both).values()}
+        assert codes == {0, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        codes = {answer.error_code for answer in at_once(harness, both, epoch=5).values()}
+        assert codes == {ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
+def test_a_diverging_epoch_is_answered_at_once(topics: Harness) -> None:
+    assert at_once(topics, {("t", 0): 9}, last_epoch=0)["t", 0].diverging_epoch.end_offset == 0
+
+
+def test_only_unknown_partitions_are_answered_at_once(topics: Harness) -> None:
+    assert at_once(topics, {("t", 9): 0})["t", 9].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_unknown_partition_does_not_hurry_the_others(topics: Harness) -> None:
+    waiting = parked(topics, {("t", 9): 0, ("t", 0): 0})
+    topics.produce("t", "a")
+    answers = answers_in(topics, waiting.response())
+    assert answers["t", 9].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert values_in(answers["t", 0]) == ["a"]
+
+
+def test_who_reads_an_older_segment_does_not_wait_for_what_the_next_one_has(topics: Harness) -> None:
+    topics.produce("t", "a")
+    topics.partition("t").log.roll()
+    topics.produce("t", "b")
+    assert values_in(at_once(topics, {("t", 0): 0}, min_bytes=1 << 20)["t", 0]) == ["a"]
+    parked(topics, {("t", 0): 1}, min_bytes=1 << 20)
+
+
+def test_the_requests_behind_it_wait_for_its_answer(topics: Harness) -> None:
+    client = topics.client()
+    client.send(fetch_of(topics, {("t", 0): 0}, max_wait_ms=WAIT_MS), correlation_id=1)
+    client.send(fetch_of(topics, {("t", 1): 0}), correlation_id=2)
+    assert list(client.responses()) == []
+    topics.clock.advance(WAIT_MS)
+    client.outlet.run_soon()
+    assert [correlation_id for correlation_id, _ in client.responses()] == [1, 2]
