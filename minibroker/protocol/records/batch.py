@@ -134,7 +134,7 @@ def read_header(data: Bytes, position: int = 0) -> BatchHeader:
         raise CorruptBatch(
             f"{len(data) - position} bytes are left, fewer than a batch header's {HEADER_BYTES}", position
         )
-    return BatchHeader._make(HEADER.unpack_from(data, position))
+    return tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))  # half the time of `_make`
 
 
 def check_batch(data: Bytes, position: int = 0) -> BatchHeader:

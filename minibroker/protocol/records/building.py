@@ -58,21 +58,12 @@ def build_batch(
         encode_record(record, delta, record.timestamp - base_timestamp)
         for record, delta in zip(kept, deltas, strict=True)
     )
+    attributes = _attributes(compression, timestamp_type, transactional, control)
+    timestamps = base_timestamp, max(record.timestamp for record in kept)
+    producer = producer_id, producer_epoch, base_sequence
     header = BatchHeader(
-        base_offset=base_offset,
-        batch_length=0,
-        partition_leader_epoch=leader_epoch,
-        magic=MAGIC,
-        crc=0,
-        attributes=_attributes(compression, timestamp_type, transactional, control),
-        last_offset_delta=deltas[-1],
-        base_timestamp=base_timestamp,
-        max_timestamp=max(record.timestamp for record in kept),
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=len(kept),
-    )
+        base_offset, 0, leader_epoch, MAGIC, 0, attributes, deltas[-1], *timestamps, *producer, len(kept)
+    )  # length and checksum come last
     return assemble(header, compress(compression, payload, level))
 
 

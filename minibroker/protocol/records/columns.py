@@ -18,6 +18,7 @@ from typing import NamedTuple
 from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, MalformedVarint, read_raw
 
 MAX_HEADERS = 16  # each header costs two columns and more; records with more of them are walked
+MAX_RUN = 4096  # how far ahead is looked at once, which is lost where the run turns out to be short
 
 
 class Run(NamedTuple):
@@ -42,8 +43,8 @@ class _Layout(NamedTuple):
 def find_run(payload: bytes | bytearray, position: int, index: int, count: int) -> Run | None:
     """The run that starts with record `index` of `count`, at `position`; None if there is none.
 
-    A run ends where a layout does, so also where a delta needs one byte more (offset delta 64, 8192), and after every
-    8192nd record. It may be as short as one record.
+    A run ends where a layout does, so also where a delta needs one byte more (offset delta 64, 8192), after every
+    8192nd record, and after `MAX_RUN` records. It may be as short as one record.
     """
     if not _looks_repeated(payload, position):
         return None
@@ -51,8 +52,8 @@ def find_run(payload: bytes | bytearray, position: int, index: int, count: int) 
     if layout is None:
         return None
     size = layout.end - position
-    length = min(count, _end_of_offset_width(index)) - index
-    length = min(length, (len(payload) - position) // size)
+    end_index = min(count, index + MAX_RUN, _end_of_offset_width(index))
+    length = min(end_index - index, (len(payload) - position) // size)
     for start in layout.lengths:
         length = _equal_at_start(_column(payload, start, size, length))
     offset_deltas = [_column(payload, start, size, length) for start in layout.offset_delta]

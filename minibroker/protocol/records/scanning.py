@@ -76,15 +76,15 @@ class Scan:
         return False
 
     # Both ways to step read varints zigzag, where odd is negative: null keys and values have an odd length.
+    #
+    # A stride reads varints in place, because a call costs as much as half a record. One of more than two bytes (three
+    # for offset deltas) ends in an IndexError; so does a length that claims more than there is, or the position after
+    # it is behind the end of the data, which `_walk` sees.
 
     def _stride(self, end_index: int) -> None:
-        """Step over records whose varints have one or two bytes (offsets up to three), up to the first that is not so.
-
-        A call costs as much as half a record, so varints are read in place. A longer one ends in an IndexError, a
-        length that claims more than there is too, or in a position after the end of the data.
-        """
-        data, position, start = self.payload, self.position, self.position
-        last_delta, keys = -1, 0
+        """Step over records whose varints are short, up to the first where they are not or that is not good."""
+        data, position, keys = self.payload, self.position, 0
+        note_delta = self.timestamp_deltas.add
         try:
             for expected in range(2 * self.index, 2 * end_index, 2):
                 start = position
@@ -103,19 +103,15 @@ class Scan:
                 key, position = data[position], position + 1
                 if key > 0x7F:
                     key, position = key + _SECOND[data[position]], position + 1
-                if not key & 1:
-                    position += key >> 1
+                position += 0 if key & 1 else key >> 1
                 value, position = data[position], position + 1
                 if value > 0x7F:
                     value, position = value + _SECOND[data[position]], position + 1
-                if not value & 1:
-                    position += value >> 1
+                position += 0 if value & 1 else value >> 1
                 position = _after_headers(data, position, end) if data[position] else position + 1
                 if position != end or offset != expected or length & 1:
                     raise IndexError
-                if delta != last_delta:
-                    last_delta = delta
-                    self.timestamp_deltas.add(delta)
+                note_delta(delta)
                 keys |= key
             expected, start = 2 * end_index, position
         except (IndexError, MalformedVarint):

@@ -30,7 +30,7 @@ def check_records(
     earliest_ms: int = INT64_MIN,
     latest_ms: int = INT64_MAX,
 ) -> int:
-    """Check all records of the batch at `position`, decompressed if need be; the largest timestamp of them, or -1.
+    """Check all records of the batch at `position`, decompressed if need be; their largest timestamp, at least -1.
 
     Every record must parse and end where its length says, the offset deltas must be 0 to n-1 in this order, nothing may
     follow the last record; with `keys_required` (a compacted topic) no key may be null; timestamps other than -1 must
@@ -48,7 +48,7 @@ def check_records(
     in_time = largest == NO_TIMESTAMP or earliest_ms <= smallest <= largest <= latest_ms
     if not in_time or (keys_required and scan.saw_null_key):
         _refuse(payload, header, keys_required, earliest_ms, latest_ms)
-    return largest
+    return max(largest, NO_TIMESTAMP)
 
 
 def check_header(header: BatchHeader) -> None:

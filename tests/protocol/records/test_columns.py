@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.protocol.records.columns import MAX_HEADERS, Run, find_run
+from minibroker.protocol.records.columns import MAX_HEADERS, MAX_RUN, Run, find_run
 from minibroker.protocol.records.record import Record
 from tests.protocol.records.samples import T, payload
 
@@ -35,12 +35,14 @@ class TestLength:
         assert run_in(data, 0, 0, 20).length == 20
         assert run_in(data[:-1], 0, 0, 1000).length == 49
 
-    def test_ends_where_offset_deltas_grow(self) -> None:
+    def test_ends_where_offset_deltas_grow_and_at_a_bound(self) -> None:
         data = payload(equal(10000, 0))
         first = run_in(data, 0, 0, 10000)
         assert first.length == 64
         second = run_in(data, 64 * first.size_bytes, 64, 10000)
-        assert second.length == 8192 - 64
+        assert second.length == MAX_RUN
+        third = run_in(data, 64 * first.size_bytes + MAX_RUN * second.size_bytes, 64 + MAX_RUN, 10000)
+        assert third.length == 8192 - 64 - MAX_RUN
 
     @pytest.mark.parametrize(
         "other",

@@ -61,6 +61,9 @@ class TestGoodBatches:
         header = HEADER._replace(max_timestamp=5)
         assert check(assemble(header, payload(SMALL))) == T + 100000
 
+    def test_before_1970(self) -> None:
+        assert check(build_batch([Record(timestamp=-7)]), earliest_ms=-7) == -1
+
     def test_without_timestamps(self) -> None:
         assert check(build_batch([Record()] * 3), earliest_ms=T, latest_ms=T) == -1
 
