@@ -26,8 +26,8 @@ from minibroker.protocol.fields import (
     int64,
     uint16,
     uint32,
-    versions,
 )
+from minibroker.protocol.fields import versions as version_range
 from minibroker.protocol.primitives import MalformedMessage, Output
 from minibroker.protocol.reading import reading
 from minibroker.protocol.writing import writing
@@ -70,7 +70,7 @@ class Struct(metaclass=Declaration):
         """The first construction of a struct writes and compiles its own `__init__`, which replaces this one."""
         struct = type(self)
         made = compiled(constructing(struct), f"construct {struct.__qualname__}")
-        setattr(struct, "__init__", made)  # noqa: B010
+        type.__setattr__(struct, "__init__", made)  # a plain assignment to a method is nothing mypy allows
         made(self, **values)
 
     def __eq__(self, other: object) -> bool:
@@ -95,18 +95,18 @@ class Message(Struct):
     versions: ClassVar[range] = range(0)
     flexible: ClassVar[range] = range(0)
     flexible_header: ClassVar[range] = range(0)
-    readers: ClassVar[dict[int, Any]]
-    writers: ClassVar[dict[int, Any]]
+    _readers: ClassVar[dict[int, Any]]
+    _writers: ClassVar[dict[int, Any]]
 
     def __init_subclass__(
         cls, *, versions: str, flexible: str = "none", api_key: int = -1, flexible_header: str | None = None
     ) -> None:
         cls.api_key = api_key
-        cls.versions = parsed(versions)
-        cls.flexible = parsed(flexible)
-        cls.flexible_header = cls.flexible if flexible_header is None else parsed(flexible_header)
-        cls.readers = {}
-        cls.writers = {}
+        cls.versions = version_range(versions)
+        cls.flexible = version_range(flexible)
+        cls.flexible_header = cls.flexible if flexible_header is None else version_range(flexible_header)
+        cls._readers = {}
+        cls._writers = {}
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview, version: int, position: int = 0) -> Self:
@@ -114,7 +114,7 @@ class Message(Struct):
 
         Records are slices of the data, all else is copied. Raises MalformedMessage for anything but a whole message.
         """
-        read = cls.readers.get(version) or cls._reader(version)
+        read = cls._readers.get(version) or cls._reader(version)
         end = len(data)
         try:
             result: tuple[Self, int] = read(data, position, end)
@@ -128,7 +128,7 @@ class Message(Struct):
     @classmethod
     def decode_from(cls, data: bytes | bytearray | memoryview, version: int, position: int = 0) -> tuple[Self, int]:
         """Reads a message that something may follow. Returns the message and the position after it."""
-        read = cls.readers.get(version) or cls._reader(version)
+        read = cls._readers.get(version) or cls._reader(version)
         try:
             result: tuple[Self, int] = read(data, position, len(data))
         except READ_FAILURES as problem:
@@ -138,7 +138,7 @@ class Message(Struct):
     def encode(self, version: int) -> bytes:
         """The message's bytes. Fields that the version lacks are left out."""
         out = Output()
-        (self.writers.get(version) or self._writer(version))(self, out)
+        (self._writers.get(version) or self._writer(version))(self, out)
         if out.regions:
             raise TypeError(
                 f"{type(self).__name__} has records that lie elsewhere: encode_into() notes where they belong"
@@ -147,20 +147,20 @@ class Message(Struct):
 
     def encode_into(self, out: Output, version: int) -> None:
         """Appends the message's bytes."""
-        (self.writers.get(version) or self._writer(version))(self, out)
+        (self._writers.get(version) or self._writer(version))(self, out)
 
     @classmethod
     def _reader(cls, version: int) -> Any:
         cls.check_version(version)
         made = compiled(reading(cls, version, version in cls.flexible), f"read {cls.__name__} v{version}")
-        cls.readers[version] = made
+        cls._readers[version] = made
         return made
 
     @classmethod
     def _writer(cls, version: int) -> Any:
         cls.check_version(version)
         made = compiled(writing(cls, version, version in cls.flexible), f"write {cls.__name__} v{version}")
-        cls.writers[version] = made
+        cls._writers[version] = made
         return made
 
     @classmethod
@@ -168,6 +168,3 @@ class Message(Struct):
         """Raises ValueError for a version that is not declared."""
         if version not in cls.versions:
             raise ValueError(f"{cls.__name__} has no version {version}")
-
-
-parsed = versions

@@ -5,7 +5,7 @@ What a message consists of is said in `messages/`; how a struct becomes code is 
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64decode, urlsafe_b64encode
 from typing import Protocol
 
 ZERO_UUID = bytes(16)
@@ -73,7 +73,7 @@ def uuid_text(raw: bytes) -> str:
 
 def uuid_from_text(text: str) -> bytes:
     """The 16 bytes of a UUID that Kafka printed. Raises ValueError for anything else."""
-    raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    raw = b64decode(text + "=" * (-len(text) % 4), altchars="-_", validate=True)
     if len(raw) != 16:
         raise ValueError(f"{text!r} is not the base64 text of 16 bytes")
     return raw

@@ -70,7 +70,9 @@ def test_uuid_texts_are_url_safe_base64_without_padding(value: uuid.UUID) -> Non
     assert uuid_from_text(text) == value.bytes
 
 
-@pytest.mark.parametrize("text", ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "A", "!AAAAAAAAAAAAAAAAAAAAA"])
+@pytest.mark.parametrize(
+    "text", ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "A", "!AAAAAAAAAAAAAAAAAAAAA", "AA!AAAAAAAAAAAAAAAAAAAAA"]
+)
 def test_other_texts_are_no_uuids(text: str) -> None:
     with pytest.raises(ValueError):
         uuid_from_text(text)
