@@ -240,7 +240,7 @@ class Log:
             self._trim()
             for segment in self._segments:
                 segment.finish()
-            self._snapshots.take(self.producers)
+            self._snapshots.take(self.producers, self._base_offsets[0])
         self.flush()
         self.abandon()
 
@@ -294,7 +294,7 @@ class Log:
 
     def _roll(self) -> None:
         self._active.finish()
-        self._snapshots.take(self.producers)
+        self._snapshots.take(self.producers, self._base_offsets[0])
         base_offset = self.log_end_offset
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
         self._segments.append(segment)
@@ -329,12 +329,13 @@ class Log:
         self._active = segment
         self._truncated = True
         self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
         self.log_end_offset = self.high_watermark = self.last_stable_offset = offset
         self.epochs.truncate_from_end(offset)
         self._write_epochs(sync=False)
         self._snapshots.remove_after(offset)
         self._snapshots.load(self.producers, self._base_offsets[0], offset)
-        replay(self.producers, self._segments[self._index_of(self.producers.end_offset) :], offset)
+        replay(self.producers, self._segments, offset)
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
         """Rename the files now and remove them after `file.delete.delay.ms`."""

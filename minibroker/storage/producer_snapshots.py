@@ -28,9 +28,9 @@ class ProducerSnapshots:
         self._directory = directory
         self._offsets = sorted(offsets)
 
-    def take(self, states: ProducerStates) -> None:
-        """Write the state down, unless there is a snapshot of its offset."""
-        if states.end_offset not in self._offsets:
+    def take(self, states: ProducerStates, start_offset: int) -> None:
+        """Write the state down, unless there is a snapshot of its offset, or the log only begins there."""
+        if states.end_offset > start_offset and states.end_offset not in self._offsets:
             self._disk.write_whole(self._path(states.end_offset), states.snapshot(), sync=False)
             self._offsets = sorted((*self._offsets, states.end_offset))
 
@@ -78,9 +78,12 @@ def note_stored(states: ProducerStates, segment: Segment, position: int, header:
     states.update(header, header.base_offset, epoch)
 
 
-def replay(states: ProducerStates, segments: Iterable[Segment], end_offset: int) -> None:
-    """Bring `states` from its own offset to `end_offset` by reading the segments. Raises `CorruptBatch`, `OSError`."""
-    for segment in segments:
+def replay(states: ProducerStates, segments: Sequence[Segment], end_offset: int) -> None:
+    """Bring `states` from its own offset to `end_offset` by reading on there. Raises `CorruptBatch`, `OSError`."""
+    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
+    for segment, segment_end in zip(segments, ends, strict=True):
+        if segment_end <= states.end_offset:
+            continue
         start = segment.position_of(states.end_offset) if states.end_offset > segment.base_offset else 0
         for position, header in headers(segment.file, start, segment.size_bytes):
             note_stored(states, segment, position, header)

@@ -165,7 +165,7 @@ class _Opening:
     def _recover_segment(self, segment: Segment, next_offset: int) -> tuple[int, CorruptBatch | None]:
         """Read one segment, making its indexes anew; the offset after its last sound batch, and what is wrong there."""
         self.states.end_offset = next_offset
-        self.snapshots.take(self.states)
+        self.snapshots.take(self.states, self.segments[0].base_offset)
         segment.forget()
         try:
             for position, header in sound_batches(segment.file, 0, segment.size_bytes):
@@ -211,10 +211,10 @@ class _Opening:
             self.disk.remove(segment.path + suffix)
 
     def _load_producers(self, start_offset: int, end_offset: int) -> None:
-        """Set the producer states to what they were at `end_offset`: by a snapshot, and reading on from there."""
-        self.snapshots.load(self.states, start_offset, end_offset)
+        """Have the producer states of `end_offset`: by a snapshot, and reading on, unless recovery has them already."""
         if self.states.end_offset == end_offset:
             return
+        self.snapshots.load(self.states, start_offset, end_offset)
         try:
             replay(self.states, self.segments, end_offset)
         except CorruptBatch as error:

@@ -12,7 +12,6 @@ from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from minibroker.storage.sparse_index import CorruptIndex
 from minibroker.storage.time_index import NO_TIMESTAMP, TimeIndex
 
-
 # A log that is this much larger than `index.interval.bytes` has an entry, whatever the size of its batches.
 LARGE_BATCH_BYTES = 1 << 20
 

@@ -1,3 +1,8 @@
+"""The small text files, compared with what Kafka writes.
+
+When they are written is tested in `test_log_directory.py`.
+"""
+
 from __future__ import annotations
 
 import pytest

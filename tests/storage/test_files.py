@@ -1,3 +1,8 @@
+"""The door to the disk, tested on a real directory.
+
+What a faulty disk does to a log is tested in `test_log.py`.
+"""
+
 from __future__ import annotations
 
 import errno

@@ -1,3 +1,8 @@
+"""Leader epochs of one log, compared with the rules of Kafka's LeaderEpochFileCache.
+
+That a log keeps them up to date is tested in `test_log.py`.
+"""
+
 from __future__ import annotations
 
 import pytest

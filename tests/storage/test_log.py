@@ -1,3 +1,8 @@
+"""One open log: appending, reading, rolling, finding and cutting, on a disk that works and on one that fails.
+
+What happens between a stop and a start is tested in `test_recovery.py`.
+"""
+
 from __future__ import annotations
 
 from pathlib import Path

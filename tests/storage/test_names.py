@@ -1,3 +1,8 @@
+"""The names of directories and files, in both directions.
+
+Which names are on a disk is tested in `test_log_directory.py` and `test_leftovers.py`.
+"""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,8 @@
+"""The `.index` file and its look-ups.
+
+When entries are made is tested in `test_segment.py`.
+"""
+
 from __future__ import annotations
 
 import struct

@@ -1,3 +1,8 @@
+"""Sequences, epochs and snapshots of producers, compared with the rules of Kafka's ProducerAppendInfo.
+
+That they survive a restart is tested in `test_recovery.py`.
+"""
+
 from __future__ import annotations
 
 import struct

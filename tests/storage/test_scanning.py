@@ -1,3 +1,8 @@
+"""Walking through `.log` files of any size of batch, with any damage.
+
+What a log does about a damage is tested in `test_recovery.py`.
+"""
+
 from __future__ import annotations
 
 import struct

@@ -1,3 +1,8 @@
+"""One segment: its indexes, what it remembers, and that it knows the same after each way of learning it.
+
+Offsets and rolling are tested in `test_log.py`.
+"""
+
 from __future__ import annotations
 
 import struct

@@ -1,0 +1,262 @@
+"""What a produced batch may be refused for, with which code, and what a topic's settings change in one that is taken.
+
+The records' own rules are tested with the protocol's `validation.py`; here is one case of each.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from struct import Struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
+from minibroker.protocol.records.batch import BatchHeader, check_batch, seal
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.record import Record, records_of
+from minibroker.storage.admission import admit
+from minibroker.storage.log import Log
+from minibroker.storage.log_settings import LogSettings
+from tests.storage.support import NOW_MS, batch, open_at, records
+
+HOUR_MS = 3_600_000
+INT32, INT16, INT64 = Struct(">i"), Struct(">h"), Struct(">q")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return open_at(tmp_path)
+
+
+def admitted(
+    log: Log, data: bytes | bytearray, *, api_version: int = 9, **settings: object
+) -> tuple[memoryview, BatchHeader]:
+    log.update_settings(LogSettings(**settings))  # type: ignore[arg-type]
+    batch_to_append, headers = admit(log, memoryview(bytearray(data)), api_version=api_version, now_ms=NOW_MS)
+    assert headers == (check_batch(batch_to_append),)
+    assert len(batch_to_append) == headers[0].size_bytes
+    return batch_to_append, headers[0]
+
+
+def refused(log: Log, data: bytes | bytearray, *, api_version: int = 9, **settings: object) -> KafkaError:
+    with pytest.raises(KafkaError) as raised:
+        admitted(log, data, api_version=api_version, **settings)
+    return raised.value
+
+
+def changed(data: bytearray, position: int, field: Struct, value: int) -> bytearray:
+    """A batch with one field of its header set, and its checksum right."""
+    field.pack_into(data, position, value)
+    seal(data, 0, len(data))
+    return data
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_a_sound_batch_is_taken_as_it_is(log: Log, compression: Compression) -> None:
+    data = batch(3, compression=compression)
+    view = memoryview(data)
+    taken, headers = admit(log, view, api_version=9, now_ms=NOW_MS)
+    assert taken is view
+    assert headers == (check_batch(data),)
+
+
+# --- the batch --------------------------------------------------------------------------------------------------------
+
+
+def test_bytes_that_are_no_sound_batch_are_corrupt(log: Log) -> None:
+    good = batch(2)
+    flipped = bytearray(good)
+    flipped[-1] ^= 1
+    too_short = bytearray(good)
+    INT32.pack_into(too_short, 8, 48)
+    old = bytearray(good)
+    old[16] = 1
+    for data in (b"", b"\0" * 10, good[:-1], flipped, too_short, old):
+        assert refused(log, data).code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_exactly_one_batch_is_taken(log: Log) -> None:
+    assert refused(log, batch(1) + batch(1)).code == ErrorCode.INVALID_RECORD
+    damaged = batch(1)
+    damaged[-1] ^= 1
+    assert refused(log, batch(1) + damaged).code == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("rest", [b"\0", batch(1)[:60], batch(1)[:-1]])
+def test_an_incomplete_batch_behind_is_dropped(log: Log, rest: bytes) -> None:
+    taken, _ = admitted(log, batch(2) + rest)
+    assert taken == batch(2)
+
+
+def test_the_first_offset_must_be_zero(log: Log) -> None:
+    error = refused(log, batch(1, base_offset=5))
+    assert error.code == ErrorCode.INVALID_RECORD
+    assert error.message == "The baseOffset of the record batch should be 0, but it is 5"
+
+
+@pytest.mark.parametrize("count", [1, 3, 0, -1])
+def test_the_count_must_match_the_offsets(log: Log, count: int) -> None:
+    assert refused(log, changed(batch(2), 57, INT32, count)).code == ErrorCode.INVALID_RECORD
+    assert refused(log, changed(batch(2), 23, INT32, count - 1)).code == ErrorCode.INVALID_RECORD
+
+
+def test_clients_write_no_control_batches(log: Log) -> None:
+    assert refused(log, batch(1, control=True)).code == ErrorCode.INVALID_RECORD
+
+
+def test_a_producer_id_needs_a_sequence(log: Log) -> None:
+    assert refused(log, batch(1, producer_id=7, producer_epoch=0)).code == ErrorCode.INVALID_RECORD
+    admitted(log, batch(1, producer_id=7, producer_epoch=0, base_sequence=0))
+
+
+def test_a_batch_may_be_as_large_as_the_topic_allows(log: Log) -> None:
+    data = batch(1, value=b"x" * 1000)
+    admitted(log, data, max_message_bytes=len(data))
+    error = refused(log, data, max_message_bytes=len(data) - 1)
+    assert error.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert error.message is not None and str(len(data)) in error.message
+
+
+def test_a_batch_that_no_segment_can_hold_is_refused(log: Log) -> None:
+    data = batch(1, value=b"x" * 1000)
+    admitted(log, data, segment_bytes=len(data))
+    assert refused(log, data, segment_bytes=len(data) - 1).code == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_zstd_is_taken_from_produce_7_on(log: Log) -> None:
+    data = batch(1, compression=Compression.ZSTD)
+    assert refused(log, data, api_version=6).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    admitted(log, data, api_version=7)
+    admitted(log, batch(1, compression=Compression.LZ4), api_version=3)
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_a_codec_that_nobody_knows_is_refused(log: Log, codec: int) -> None:
+    assert refused(log, changed(batch(1), 21, INT16, codec)).code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+# --- the records ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_records_that_do_not_parse_are_invalid(log: Log, compression: Compression) -> None:
+    data = build_batch([Record(value=b"x" * 30)] * 2, compression=Compression.NONE)
+    data[61] = 0x7F
+    seal(data, 0, len(data))
+    assert refused(log, data).code == ErrorCode.INVALID_RECORD
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key(log: Log) -> None:
+    data = build_batch([Record(key=b"k", timestamp=NOW_MS), Record(key=None, timestamp=NOW_MS)])
+    admitted(log, data)
+    for policy in ({"compact"}, {"compact", "delete"}):
+        error = refused(log, data, cleanup_policy=frozenset(policy))
+        assert isinstance(error, InvalidRecords)
+        assert error.code == ErrorCode.INVALID_RECORD
+        assert [index for index, _ in error.record_errors] == [1]
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def stamped(*timestamps: int) -> bytearray:
+    return build_batch([Record(timestamp=timestamp, value=b"v") for timestamp in timestamps])
+
+
+def test_records_may_be_an_hour_ahead_and_as_old_as_they_like(log: Log) -> None:
+    admitted(log, stamped(0, -1, NOW_MS + HOUR_MS))
+    error = refused(log, stamped(NOW_MS, NOW_MS + HOUR_MS + 1, NOW_MS))
+    assert isinstance(error, InvalidRecords)
+    assert error.code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in error.record_errors] == [1]
+
+
+def test_a_topic_may_bound_how_old_and_how_new_records_are(log: Log) -> None:
+    bounds = {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 2000}
+    admitted(log, stamped(NOW_MS - 1000, NOW_MS + 2000, -1), **bounds)
+    assert refused(log, stamped(NOW_MS - 1001), **bounds).code == ErrorCode.INVALID_TIMESTAMP
+    assert refused(log, stamped(NOW_MS + 2001), **bounds).code == ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_header_that_names_another_largest_timestamp_is_corrected(log: Log) -> None:
+    _, header = admitted(log, changed(stamped(NOW_MS, NOW_MS + 5), 35, INT64, NOW_MS + 99))
+    assert header.max_timestamp == NOW_MS + 5
+
+
+def test_log_append_time_is_put_in_by_the_broker(log: Log) -> None:
+    taken, header = admitted(log, stamped(5, 9, NOW_MS * 2), message_timestamp_type=1)
+    assert (header.timestamp_type, header.max_timestamp) == (1, NOW_MS)
+    assert [record.timestamp for record in records_of(taken)] == [NOW_MS] * 3
+
+
+def test_a_producer_may_not_put_in_log_append_time_itself(log: Log) -> None:
+    data = build_batch(records(2), timestamp_type=1)
+    error = refused(log, data, message_timestamp_type=1)
+    assert isinstance(error, InvalidRecords)
+    assert error.code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in error.record_errors] == [0, 1]
+
+
+def test_log_append_time_where_the_topic_has_create_time_is_taken_back(log: Log) -> None:
+    _, header = admitted(log, build_batch(records(2), timestamp_type=1))
+    assert (header.timestamp_type, header.max_timestamp) == (0, NOW_MS)
+    without = build_batch(records(2, timestamp=-1), timestamp_type=1)
+    assert refused(log, without).code == ErrorCode.INVALID_TIMESTAMP
+
+
+# --- compression ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("compression", list(Compression))
+def test_a_topic_s_own_compression_is_applied(log: Log, compression: Compression, kind: str) -> None:
+    data = batch(5, value=b"x" * 100, compression=compression, producer_id=7, producer_epoch=2, base_sequence=3)
+    taken, header = admitted(log, data, compression_type=kind)
+    codec = Compression.NONE if kind == "uncompressed" else Compression[kind.upper()]
+    assert header.compression == codec
+    assert (taken == data) == (codec == compression)
+    assert list(records_of(taken)) == list(records_of(data))
+    before = check_batch(data)
+    same = ("producer_id", "producer_epoch", "base_sequence", "record_count", "max_timestamp", "last_offset_delta")
+    assert all(getattr(header, field) == getattr(before, field) for field in same)
+
+
+def test_a_level_changes_how_well_it_is_compressed(log: Log) -> None:
+    data = batch(200, value=b"some words that repeat " * 4)
+    sizes = {
+        level: len(admitted(log, data, compression_type="gzip", compression_gzip_level=level)[0]) for level in (1, 9)
+    }
+    assert sizes[9] < sizes[1]
+
+
+def test_what_grows_too_large_uncompressed_is_refused(log: Log) -> None:
+    data = batch(1, value=b"x" * 10_000, compression=Compression.GZIP)
+    error = refused(log, data, compression_type="uncompressed", max_message_bytes=5000)
+    assert error.code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_compression_and_log_append_time_go_together(log: Log) -> None:
+    taken, header = admitted(log, stamped(5, 9), compression_type="lz4", message_timestamp_type=1)
+    assert (header.compression, header.timestamp_type, header.max_timestamp) == (Compression.LZ4, 1, NOW_MS)
+    assert [record.timestamp for record in records_of(taken)] == [NOW_MS] * 2
+
+
+@given(st.data())
+def test_no_damage_gets_in_and_none_breaks_the_broker(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    log = open_at(tmp_path_factory.getbasetemp() / "any")
+    good = batch(3, compression=data.draw(st.sampled_from(list(Compression))))
+    bad = bytearray(good)
+    for _ in range(data.draw(st.integers(1, 4))):
+        bad[data.draw(st.integers(0, len(bad) - 1))] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        seal(bad, 0, len(bad))
+    try:
+        taken, headers = admit(log, memoryview(bad), api_version=9, now_ms=NOW_MS)
+    except KafkaError:
+        return
+    assert len(list(records_of(taken))) == headers[0].record_count == 3
