@@ -103,15 +103,22 @@ def print_tables(console: Console, sections: Sequence[Section], results: Results
     """One table a section, and a line on the machine."""
     for section in sections:
         console.print(_table(section, results))
-        for word, reasons in (("left out", results.left_out), ("failed", results.failed)):
-            for (name, case, server), reason in reasons.items():
-                if name == section.name:
-                    console.print(f"  {word}: {case}, {server}: {reason.splitlines()[-1]}", markup=False)
+        for line in [*_reasons("left out", section, results.left_out), *_reasons("failed", section, results.failed)]:
+            console.print(line, markup=False)
     console.print(
         f"{machine.date}, commit {machine.commit}, {machine.cores} x {machine.processor}, {machine.memory_gib} GiB, "
         f"{machine.kernel}, CPython {machine.python}, load {machine.load_before:.2f} before and "
         f"{machine.load_after:.2f} after (the load of the benchmark is in it)"
     )
+
+
+def _reasons(word: str, section: Section, reasons: Mapping[tuple[str, str, str], str]) -> list[str]:
+    """A line for each reason, with all the rows of the section that it concerns."""
+    cases: dict[str, list[str]] = {}
+    for (name, case, server), reason in reasons.items():
+        if name == section.name:
+            cases.setdefault(f"{server}: {reason.splitlines()[-1]}", []).append(case.strip())
+    return [f"  {word}: {', '.join(names)}: {reason}" for reason, names in cases.items()]
 
 
 def _table(section: Section, results: Results) -> Table:

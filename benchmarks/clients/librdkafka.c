@@ -47,7 +47,7 @@ const char *rd_kafka_err2str(int err);
 int rd_kafka_last_error(void);
 
 /* VOLUME: memory that a virtual machine's host must find anew costs nine times the copy into it. */
-enum { VOLUME = 200000000, POOL = 4 << 20, SIZE_MAX_BYTES = 1 << 20, BATCH = 4096, TIMEOUT_MS = 60000 };
+enum { VOLUME = 200000000, POOL = 4 << 20, SIZE_MAX_BYTES = 1 << 20, BATCH = 4096, TIMEOUT_MS = 20000 };
 
 static size_t smallest, largest; /* bytes of a value */
 static uint64_t value_bytes;
@@ -120,14 +120,14 @@ static long produce(rd_kafka_t *rk, rd_kafka_topic_t *topic, double seconds, dou
     char *pool = hexadecimal_text();
     long messages = 0;
     produce_one(topic, pool);
-    if (rd_kafka_flush(rk, TIMEOUT_MS)) fail("the first message", "not acknowledged within 60 s");
+    if (rd_kafka_flush(rk, TIMEOUT_MS)) fail("the first message", "not acknowledged within 20 s");
     *begun = seconds_now();
     for (double now = *begun; now < *begun + seconds && value_bytes < VOLUME; now = seconds_now()) {
         for (int i = 0; i < 256; i++) produce_one(topic, pool);
         messages += 256;
         rd_kafka_poll(rk, 0);
     }
-    if (rd_kafka_flush(rk, TIMEOUT_MS)) fail("flush", "not acknowledged within 60 s");
+    if (rd_kafka_flush(rk, TIMEOUT_MS)) fail("flush", "not acknowledged within 20 s");
     return messages + 1;
 }
 
@@ -139,7 +139,7 @@ static long consume(rd_kafka_topic_t *topic, long count, double *begun) {
     while (messages < count) {
         long wanted = messages == 0 ? 1 : count - messages < BATCH ? count - messages : BATCH;
         ssize_t n = rd_kafka_consume_batch(topic, 0, TIMEOUT_MS, batch, (size_t)wanted);
-        if (n <= 0) fail("consume", "nothing for 60 s");
+        if (n <= 0) fail("consume", "nothing for 20 s");
         if (messages == 0) *begun = seconds_now();
         for (ssize_t i = 0; i < n; i++) {
             if (batch[i]->err) fail("consume", rd_kafka_err2str(batch[i]->err));
