@@ -45,7 +45,7 @@ def sections(seconds: float) -> list[Section]:
         _receive("1 MB, 1,000 records of 1 KB", [bytes(990)] * 1000, seconds, {"server_ms": 0.8}),
     ]
     fetches = []
-    for name, region, batch in (("64 KB", 64_000, 16_000), ("1 MB", MB, 100_000), ("50 MB", 50 * MB, 100_000)):
+    for name, region, batch in (("64 KB", 64_000, 15_900), ("1 MB", MB, 99_900), ("50 MB", 50 * MB, 99_900)):
         target = {"server_ms": 0.16} if region >= MB else {}
         fetches.append(_fetch(name, region, batch, seconds, target))
         fetches.append(_fetch_copied(f"{name}, copied", region, batch, seconds))
