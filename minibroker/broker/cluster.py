@@ -5,9 +5,10 @@ What is decided stands in `controller`; how a request is read and answered stand
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.broker import features
@@ -87,15 +88,13 @@ class Cluster:
             self.commit(records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels)
         self._apply_broker_configs()
         for topic in self.image.topics.values():
-            self.open_logs(topic)
+            self._open_logs(topic)
         self._set_strays_aside()
 
-    def open_logs(self, topic: Topic) -> None:
-        """Give every partition of `topic` that has no log yet its own, made where it is not there."""
+    def _open_logs(self, topic: Topic) -> None:
         self._configure(topic)
         for partition in topic.partitions:
-            if not hasattr(partition, "log"):
-                partition.log = self._open_log(topic.name, partition.index, topic.topic_id, topic.settings)
+            partition.log = self._open_log(topic.name, partition.index, topic.topic_id, topic.settings)
 
     def _open_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
         if self.logs.holds(topic, partition):
@@ -116,10 +115,39 @@ class Cluster:
         path = self.logs.set_aside(topic, partition, self.random.randbytes(16).hex())
         log.warning("%s-%d is no partition of this cluster: its files are now in %s", topic, partition, path)
 
-    def drop_logs(self, topic: Topic) -> None:
-        """Take the logs of a removed topic away; their files follow after file.delete.delay.ms."""
-        for partition in topic.partitions:
-            self.logs.delete_log(partition.log, self.random.randbytes(16).hex())
+    # --- logs of partitions that come and go ------------------------------------------------------
+
+    @contextlib.contextmanager
+    def new_logs(
+        self, topic: str, topic_id: bytes, indexes: Iterable[int], overrides: Mapping[str, str]
+    ) -> Iterator[list[Log]]:
+        """Empty logs for new partitions, which the block is to commit; if that fails, nothing is left of them.
+
+        Raises KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        made: list[Log] = []
+        settings = self.settings.log_settings(overrides)
+        try:
+            for index in indexes:
+                made.append(self._open_log(topic, index, topic_id, settings))
+            yield made
+        except BaseException:
+            self.delete_logs(made)
+            raise
+
+    def adopt_logs(self, topic: Topic, logs: Iterable[Log]) -> None:
+        """Give the partitions that were just committed their logs."""
+        self._configure(topic)
+        for log in logs:
+            topic.partitions[log.partition].log = log
+
+    def delete_logs(self, logs: Iterable[Log]) -> None:
+        """Take logs away; their files follow after file.delete.delay.ms. What cannot be removed is set aside later."""
+        for removed in logs:
+            try:
+                self.logs.delete_log(removed, self.random.randbytes(16).hex())
+            except KafkaError as error:
+                log.warning("%s; the next start sets it aside", error)
 
     # --- change ---------------------------------------------------------------------------------
 

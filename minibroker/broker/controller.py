@@ -5,6 +5,7 @@ Every decision is checked whole before the first record is written. How a reques
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.broker.settings import topic_names_without_effect, validate_topic_overrides
 from minibroker.broker.settings_table import BROKER_SETTINGS
-from minibroker.broker.topics import NO_LEADER, Partition, Topic, check_name, colliding_name
+from minibroker.broker.topics import METADATA_TOPIC, NO_LEADER, Partition, Topic, check_name, colliding_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
@@ -46,12 +47,13 @@ class Controller:
         partition_count: int = DEFAULT,
         replication_factor: int = DEFAULT,
         *,
-        assignment: Mapping[int, Sequence[int]] | None = None,
+        assignment: Sequence[tuple[int, Sequence[int]]] = (),
         overrides: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> tuple[bytes, Assignment]:
         """The new topic's id (16 raw bytes) and replicas. With `validate_only` nothing is created, and the id is zero.
 
+        `assignment` has (partition, replicas) for every partition, if the replicas are to lie where the client says.
         Raises KafkaError with CreateTopics' codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG, POLICY_VIOLATION.
         """
@@ -70,13 +72,16 @@ class Controller:
             for key, value in configs.items()
         ]
         decided += self._partition_records(topic_id, 0, replicas)
-        self._cluster.commit(decided)
-        self._cluster.open_logs(self._cluster.image.topics[name])
+        with self._cluster.new_logs(name, topic_id, range(len(replicas)), configs) as logs:
+            self._cluster.commit(decided)
+        self._cluster.adopt_logs(self._cluster.image.topics[name], logs)
         _warn_without_effect(TOPIC_RESOURCE, name, configs)
         return topic_id, replicas
 
     def _check_new_name(self, name: str) -> None:
         check_name(name)
+        if name == METADATA_TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         topics = self._cluster.image.topics
         if name in topics:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
@@ -120,7 +125,7 @@ class Controller:
         ]
 
     def _manual_assignment(
-        self, assignment: Mapping[int, Sequence[int]], partition_count: int, replication_factor: int
+        self, assignment: Sequence[tuple[int, Sequence[int]]], partition_count: int, replication_factor: int
     ) -> Assignment:
         if replication_factor != DEFAULT:
             message = "A manual partition assignment was specified, but replication factor was not set to -1."
@@ -128,10 +133,15 @@ class Controller:
         if partition_count != DEFAULT:
             message = "A manual partition assignment was specified, but numPartitions was not set to -1."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-        if sorted(assignment) != list(range(len(assignment))):
+        indexes = sorted(index for index, _ in assignment)
+        for index, following in itertools.pairwise(indexes):
+            if index == following:
+                message = f"Found multiple manual partition assignments for partition {index}"
+                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        if indexes != list(range(len(indexes))):
             message = "partitions should be a consecutive 0-based integer sequence"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-        replicas = [assignment[index] for index in range(len(assignment))]
+        replicas = [nodes for _, nodes in sorted(assignment, key=lambda given: given[0])]
         self.check_assignment(replicas, len(replicas[0]))
         return replicas
 
@@ -142,12 +152,13 @@ class Controller:
             unknown = [node for node in replicas if node not in self._cluster.nodes]
             if not replicas:
                 reason = "The manual partition assignment includes an empty replica list."
-            elif len(set(replicas)) < len(replicas):
-                reason = f"The manual partition assignment includes a broker more than once: {list(replicas)}."
             elif unknown:
                 reason = (
                     f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
                 )
+            elif len(set(replicas)) < len(replicas):
+                twice = next(node for node in replicas if replicas.count(node) > 1)
+                reason = f"The manual partition assignment includes the broker {twice} more than once."
             elif len(replicas) != replication_factor:
                 reason = (
                     f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
@@ -183,15 +194,18 @@ class Controller:
         if assignment is None:
             assignment = self.place(new, replication_factor)
         elif len(assignment) != new:
-            message = (
-                f"Attempted to add {new} additional partition(s), but {len(assignment)} assignment(s) were specified."
-            )
+            given = f"only {len(assignment)} assignment(s) were specified."
+            message = f"Attempted to add {new} additional partition(s), but {given}"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         else:
             self.check_assignment(assignment, replication_factor)
         if not validate_only:
-            self._cluster.commit(self._partition_records(topic.topic_id, len(topic.partitions), assignment))
-            self._cluster.open_logs(topic)
+            decided = self._partition_records(topic.topic_id, len(topic.partitions), assignment)
+            with self._cluster.new_logs(
+                name, topic.topic_id, range(len(topic.partitions), count), topic.overrides
+            ) as logs:
+                self._cluster.commit(decided)
+            self._cluster.adopt_logs(topic, logs)
 
     def _check_count(self, topic: Topic, count: int) -> int:
         current = len(topic.partitions)
@@ -205,7 +219,7 @@ class Controller:
     def delete_topic(self, topic: Topic) -> None:
         """Remove a topic: its records are gone for every reader once this returns."""
         self._cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])
-        self._cluster.drop_logs(topic)
+        self._cluster.delete_logs(partition.log for partition in topic.partitions)
         for partition in topic.partitions:
             partition.leader_id = NO_LEADER
             partition.wake()

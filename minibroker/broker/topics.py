@@ -122,7 +122,7 @@ def check_name(name: str) -> None:
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
-        reason = "'.' or '..' is not allowed"
+        reason = f"'{name}' is not allowed"
     elif len(name) > MAXIMUM_NAME_LENGTH:
         reason = f"the length of '{name}' is longer than the max allowed length {MAXIMUM_NAME_LENGTH}"
     elif not LEGAL_NAME.fullmatch(name):

@@ -1,10 +1,10 @@
 """ApiVersions: which APIs and versions are served here, and which features the cluster has.
 
-Behaviour: only what has a handler is announced. A version of it that is not known gets a version-0 answer with
+Behaviour: only what has a handler is announced. A version of this API that is not known gets a version-0 answer with
 UNSUPPORTED_VERSION (KIP-511), which the dispatcher writes.
 
-Versions: 3 brought the client's software name and version, a bad one
-of which is an INVALID_REQUEST, and features (KIP-584).
+Versions: 3 brought the client's software name and version, of which a bad one is an INVALID_REQUEST, and features
+(KIP-584).
 """
 
 from __future__ import annotations

@@ -2,36 +2,46 @@
 
 Behaviour: a node is told with the address of the listener that the client came by. A topic that is not there is made
 when the request and `auto.create.topics.enable` allow it, and is usable in the same answer: Kafka's own answer has
-LEADER_NOT_AVAILABLE first.
+UNKNOWN_TOPIC_OR_PARTITION first, and keeps it, as this one does, if the topic cannot be made; the reason is in the log.
+Internal topics are not made on demand. A topic that is asked for twice is told once; where one is asked for by id,
+those that are asked for by name alone are passed over.
 
 Versions: 0 asks for all topics with an empty list, later ones with null; 4 brought the request's flag for creation, 8
-authorized operations, 10 topic ids in the answer, 12 topic ids in the request, 13 an error of the whole answer.
+authorized operations, 10 topic ids in the answer, 12 topic ids in the request (in 10 and 11 they stand there too, and
+are refused), 13 an error of the whole answer.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from minibroker.broker.topics import NO_LEADER, Partition, Topic, check_name
+from minibroker.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, NO_LEADER, Partition, Topic, check_name
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.primitives import ZERO_UUID
 
+log = logging.getLogger("minibroker.metadata")
+
 TopicAnswer = MetadataResponse.MetadataResponseTopic
 PartitionAnswer = TopicAnswer.MetadataResponsePartition
+AskedTopic = MetadataRequest.MetadataRequestTopic
 
 FIRST_WITH_NULL_FOR_ALL = 1
 FIRST_WITH_CREATION_FLAG = 4
 FIRST_BY_TOPIC_ID = 12
+NEVER_MADE = INTERNAL_TOPICS | {METADATA_TOPIC}
 
 
 @handles(ApiKey.METADATA, "0-13")
 def metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    topics = [_answer(context, asked) for asked in _asked(context, request)]
-    for topic in topics:
-        topic.topic_authorized_operations = operations if topic.error_code == 0 else NOT_ASKED
+    topics = list(_topics(context, request))
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = NOT_ASKED if topic.name is None else TOPIC_OPERATIONS
     return MetadataResponse(
         brokers=_brokers(context),
         cluster_id=context.cluster.cluster_id,
@@ -56,48 +66,57 @@ def _brokers(context: Context) -> list[MetadataResponse.MetadataResponseBroker]:
     ]
 
 
-def _asked(context: Context, request: MetadataRequest) -> list[Topic | _Missing]:
-    """Each topic that is asked for, or why it is not to be had."""
-    everything = request.topics is None or (context.version < FIRST_WITH_NULL_FOR_ALL and not request.topics)
-    if everything:
-        return list(context.cluster.image.topics.values())
-    create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
-    return [_found(context, asked, create) for asked in request.topics or ()]
+def _topics(context: Context, request: MetadataRequest) -> Iterator[TopicAnswer]:
+    if request.topics is None or (context.version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
+        yield from (_found(context, topic) for topic in context.cluster.image.topics.values())
+        return
+    by_id = any(asked.topic_id != ZERO_UUID for asked in request.topics)
+    if context.version < FIRST_BY_TOPIC_ID and (by_id or any(asked.name is None for asked in request.topics)):
+        yield from (_refused(asked) for asked in request.topics)
+    elif by_id:
+        for topic_id in dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID):
+            yield _by_id(context, topic_id)
+    else:
+        create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
+        for name in dict.fromkeys(asked.name for asked in request.topics):
+            yield _by_name(context, name or "", create)
 
 
-class _Missing(KafkaError):
-    """An error about one asked topic."""
-
-    def __init__(self, code: ErrorCode, name: str | None, topic_id: bytes) -> None:
-        super().__init__(code)
-        self.name = name
-        self.topic_id = topic_id
+def _refused(asked: AskedTopic) -> TopicAnswer:
+    return TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
 
 
-def _found(context: Context, asked: MetadataRequest.MetadataRequestTopic, create: bool) -> Topic | _Missing:
-    image = context.cluster.image
-    if asked.topic_id != ZERO_UUID:
-        topic = image.topics_by_id.get(asked.topic_id)
-        if topic is not None and context.version >= FIRST_BY_TOPIC_ID:
-            return topic
-        by_id = context.version >= FIRST_BY_TOPIC_ID
-        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.INVALID_REQUEST
-        return _Missing(code, None if by_id else asked.name or "", asked.topic_id)
-    name = asked.name or ""
+def _by_id(context: Context, topic_id: bytes) -> TopicAnswer:
+    topic = context.cluster.image.topics_by_id.get(topic_id)
+    if topic is None:
+        return TopicAnswer(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    return _found(context, topic)
+
+
+def _by_name(context: Context, name: str, create: bool) -> TopicAnswer:
     try:
         check_name(name)
-        if name not in image.topics:
-            if not (create and context.cluster.settings["auto.create.topics.enable"]):
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            context.cluster.controller.create_topic(name)
+        return _found(context, _existing(context, name, create))
     except KafkaError as error:
-        return _Missing(error.code, name, ZERO_UUID)
-    return image.topics[name]
+        return TopicAnswer(error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _answer(context: Context, topic: Topic | _Missing) -> TopicAnswer:
-    if isinstance(topic, _Missing):
-        return TopicAnswer(error_code=topic.code, name=topic.name, topic_id=topic.topic_id)
+def _existing(context: Context, name: str, create: bool) -> Topic:
+    """The topic, made if need be. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
+    topics = context.cluster.image.topics
+    if name in topics:
+        return topics[name]
+    if not create or not context.cluster.settings["auto.create.topics.enable"] or name in NEVER_MADE:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        context.cluster.controller.create_topic(name)
+    except KafkaError as error:
+        log.warning("%s asks for topic %s, which cannot be created: %s", context.client_id, name, error)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
+    return topics[name]
+
+
+def _found(context: Context, topic: Topic) -> TopicAnswer:
     return TopicAnswer(
         name=topic.name,
         topic_id=topic.topic_id,

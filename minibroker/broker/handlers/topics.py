@@ -1,11 +1,11 @@
 """CreateTopics, DeleteTopics and CreatePartitions.
 
 Behaviour: a topic is usable when CreateTopics has answered, and gone when DeleteTopics has answered; the timeouts of
-the requests have nothing to wait for. A name that stands twice in a request is refused everywhere in it. Which node is
-asked does not matter: the controller is in the same process.
+the requests have nothing to wait for. A name that stands twice in a request is refused everywhere in it, and nothing is
+done about it. Which node is asked does not matter: the controller is in the same process.
 
-Versions: CreateTopics 1 brought validate_only, 5 the settings of the new topic, 7 its id; DeleteTopics 1 the code
-TOPIC_DELETION_DISABLED (INVALID_REQUEST before version 3), 6 topic ids.
+Versions: CreateTopics 1 brought validate_only and error messages, 5 the settings of the new topic, 7 its id;
+DeleteTopics 3 the code TOPIC_DELETION_DISABLED (INVALID_REQUEST before), 5 error messages, 6 topic ids.
 
 Not implemented: quotas on how many partitions may change.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from minibroker.broker.controller import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.topics import Topic
 from minibroker.protocol.apis import ApiKey
@@ -40,12 +41,25 @@ FIRST_WITH_DELETION_DISABLED = 3
 @handles(ApiKey.CREATE_TOPICS, "0-7")
 def create_topics(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     repeated = _repeated([topic.name for topic in request.topics])
-    topics = [_created(context, topic, request.validate_only) for topic in request.topics if topic.name not in repeated]
-    topics += [
-        Created(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
-        for name in repeated
-    ]
+    wanted = [topic for topic in request.topics if topic.name not in repeated]
+    topics = [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated]
+    if sum(_partition_count(context, topic) for topic in wanted) > MAXIMUM_PARTITIONS_PER_REQUEST:
+        error = KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        topics += [_refused(topic.name, error) for topic in wanted]
+    else:
+        topics += [_created(context, topic, request.validate_only) for topic in wanted]
     return CreateTopicsResponse(topics=topics)
+
+
+def _partition_count(context: Context, topic: CreateTopicsRequest.CreatableTopic) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    default: int = context.cluster.settings["num.partitions"]
+    return default if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
+
+
+def _refused(name: str, error: KafkaError) -> Created:
+    return Created(name=name, error_code=error.code, error_message=error.message)
 
 
 def _repeated(names: list[str]) -> list[str]:
@@ -55,24 +69,22 @@ def _repeated(names: list[str]) -> list[str]:
 
 def _created(context: Context, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> Created:
     try:
-        assignment = {given.partition_index: given.broker_ids for given in topic.assignments}
-        if len(assignment) < len(topic.assignments):
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once.")
         overrides = {config.name: config.value for config in topic.configs}
         topic_id, replicas = context.cluster.controller.create_topic(
             topic.name,
             topic.num_partitions,
             topic.replication_factor,
-            assignment=assignment,
+            assignment=[(given.partition_index, given.broker_ids) for given in topic.assignments],
             overrides=overrides,
             validate_only=validate_only,
         )
     except KafkaError as error:
-        return Created(name=topic.name, error_code=error.code, error_message=error.message)
+        return _refused(topic.name, error)
     texts = {name: value for name, value in overrides.items() if value is not None}
     return Created(
         name=topic.name,
         topic_id=topic_id,
+        error_message=None,
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
         configs=_configs(context, texts),
@@ -98,19 +110,30 @@ def delete_topics(context: Context, request: DeleteTopicsRequest) -> DeleteTopic
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
         asked = [(name, ZERO_UUID) for name in request.topic_names]
-    repeated = Counter(asked)
-    return DeleteTopicsResponse(
-        responses=[_deleted(context, name, topic_id, count > 1) for (name, topic_id), count in repeated.items()]
-    )
+    refused: list[Deleted] = []
+    found: Counter[Topic] = Counter()
+    for (name, topic_id), count in Counter(asked).items():
+        try:
+            _check_deletion(context, name, topic_id, count > 1)
+            found[_existing(context, name, topic_id)] += 1
+        except KafkaError as error:
+            refused.append(_not_deleted(name, topic_id, error))
+    return DeleteTopicsResponse(responses=refused + [_deleted(context, topic, found[topic] > 1) for topic in found])
 
 
-def _deleted(context: Context, name: str | None, topic_id: bytes, repeated: bool) -> Deleted:
+def _not_deleted(name: str | None, topic_id: bytes, error: KafkaError) -> Deleted:
+    return Deleted(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
+
+
+def _deleted(context: Context, topic: Topic, twice: bool) -> Deleted:
+    """Delete a topic, unless it is asked for both by its name and by its id."""
     try:
-        _check_deletion(context, name, topic_id, repeated)
-        topic = _existing(context, name, topic_id)
+        if twice:
+            message = "The provided topic name maps to an ID that was already supplied."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         context.cluster.controller.delete_topic(topic)
     except KafkaError as error:
-        return Deleted(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
+        return _not_deleted(topic.name, topic.topic_id, error)
     return Deleted(name=topic.name, topic_id=topic.topic_id)
 
 

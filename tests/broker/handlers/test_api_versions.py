@@ -1,0 +1,105 @@
+"""ApiVersions: what is announced, what a client may say of itself, and versions of the future."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.broker.dispatch import SERVED
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from tests.broker.harness import Harness, answer_in, frame_of, served_versions
+
+VERSIONS = served_versions(ApiVersionsRequest)
+WITH_SOFTWARE = 3
+WITH_FEATURES = 3
+
+
+def asked(name: str = "librdkafka", version: str = "2.8.0") -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name=name, client_software_version=version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_exactly_what_has_a_handler_is_announced(harness: Harness, version: int) -> None:
+    answer = harness.request(asked(), version)
+    assert answer.error_code == ErrorCode.NONE
+    announced = {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
+    assert announced == {key: served.announced for key, served in SERVED.items()}
+    assert [api.api_key for api in answer.api_keys] == sorted(announced)
+
+
+def test_the_first_issues_apis_are_served_in_all_their_versions(harness: Harness) -> None:
+    answer = harness.request(asked())
+    announced = {ApiKey(api.api_key): (api.min_version, api.max_version) for api in answer.api_keys}
+    expected = {
+        ApiKey.PRODUCE: (0, 13),  # served from 3 on, and announced as Kafka does
+        ApiKey.FETCH: (4, 18),
+        ApiKey.LIST_OFFSETS: (1, 11),
+        ApiKey.METADATA: (0, 13),
+        ApiKey.FIND_COORDINATOR: (0, 6),
+        ApiKey.API_VERSIONS: (0, 4),
+        ApiKey.CREATE_TOPICS: (0, 7),
+        ApiKey.DELETE_TOPICS: (0, 6),
+        ApiKey.INIT_PRODUCER_ID: (0, 5),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: (0, 4),
+        ApiKey.DESCRIBE_CONFIGS: (0, 4),
+        ApiKey.CREATE_PARTITIONS: (0, 3),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+        ApiKey.DESCRIBE_CLUSTER: (0, 2),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+    }
+    assert {key: announced.get(key) for key in expected} == expected
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_FEATURES])
+def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> None:
+    before = harness.request(asked(), version)
+    assert [(one.name, one.min_version, one.max_version) for one in before.supported_features] == [
+        ("metadata.version", 7, 30)
+    ]
+    assert [(one.name, one.min_version_level, one.max_version_level) for one in before.finalized_features] == [
+        ("metadata.version", 30, 30)
+    ]
+    harness.create_topic("t")
+    assert harness.request(asked(), version).finalized_features_epoch > before.finalized_features_epoch >= 0
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_SOFTWARE])
+@pytest.mark.parametrize(
+    ("name", "software_version"),
+    [("", "1"), ("a", ""), ("a b", "1"), ("-a", "1"), ("a-", "1"), ("a", "1/2"), ("ä", "1")],
+)
+def test_a_client_with_an_illegal_name_is_told(
+    harness: Harness, version: int, name: str, software_version: str
+) -> None:
+    answer = harness.request(asked(name, software_version), version)
+    assert (answer.error_code, answer.api_keys, answer.finalized_features_epoch) == (ErrorCode.INVALID_REQUEST, [], -1)
+
+
+@pytest.mark.parametrize("name", ["a", "apache-kafka-java", "A.b-9", "confluent-kafka-python"])
+def test_a_legal_name_is_kept_for_the_log(harness: Harness, name: str) -> None:
+    client = harness.client()
+    client.send(asked(name, "4.3.0"))
+    assert client.connection.software == f"{name} 4.3.0"
+
+
+def test_a_version_of_the_future_is_answered_in_version_0_with_what_there_is(harness: Harness) -> None:
+    client = harness.client()
+    frame = bytearray(frame_of(asked(), 4))
+    frame[6:8] = (99).to_bytes(2, "big")  # the version in the header
+    client.send_bytes(bytes(frame))
+    correlation_id, answer = answer_in(client.sent_bytes(), ApiKey.API_VERSIONS, 0)
+    assert (correlation_id, answer.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
+    (api,) = answer.api_keys
+    assert (api.api_key, api.min_version, api.max_version) == (ApiKey.API_VERSIONS, 0, 4)
+    client.send(MetadataRequest(topics=[]))
+    assert not client.closed
+
+
+def test_bytes_after_the_request_are_passed_over(harness: Harness) -> None:
+    client = harness.client()
+    frame = frame_of(asked(), 0) + b"\x01\x02\x03"
+    client.send_bytes((len(frame) - 4).to_bytes(4, "big") + frame[4:])
+    _, answer = answer_in(client.sent_bytes(), ApiKey.API_VERSIONS, 0)
+    assert answer.error_code == ErrorCode.NONE

@@ -1,0 +1,255 @@
+"""Metadata: nodes and topics by every way of asking, creation on demand, and every refusal."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.primitives import ZERO_UUID
+from tests.broker.harness import Harness, served_versions
+
+VERSIONS = served_versions(MetadataRequest)
+WITH_NULL_FOR_ALL, WITH_CREATION_FLAG, WITH_LEADER_EPOCH, WITH_OPERATIONS = 1, 4, 7, 8
+WITH_IDS_IN_ANSWER, BY_ID = 10, 12
+NOT_ASKED = -2147483648
+UNKNOWN_ID = bytes(range(16))
+
+Asked = MetadataRequest.MetadataRequestTopic
+
+
+def by_name(*names: str | None, create: bool = False, **more: Any) -> MetadataRequest:
+    return MetadataRequest(topics=[Asked(name=name) for name in names], allow_auto_topic_creation=create, **more)
+
+
+def by_id(*ids: bytes, name: str | None = None) -> MetadataRequest:
+    return MetadataRequest(topics=[Asked(name=name, topic_id=topic_id) for topic_id in ids])
+
+
+def topics_in(answer: Any) -> list[tuple[str | None, int]]:
+    return [(topic.name, topic.error_code) for topic in answer.topics]
+
+
+def id_of(harness: Harness, topic: str) -> bytes:
+    return harness.cluster.image.topics[topic].topic_id
+
+
+@pytest.fixture
+def filled(harness: Harness) -> Harness:
+    """Topics "t" with two partitions and "u" with one."""
+    harness.create_topic("t", 2)
+    harness.create_topic("u")
+    return harness
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_nodes_controller_and_cluster_are_told(tmp_path: Path, version: int) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        answer = harness.request(by_name(), version, node=2)
+        assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [
+            (1, "node1.test", 9001),
+            (2, "node2.test", 9002),
+            (3, "node3.test", 9003),
+        ]
+        if version >= 1:
+            assert answer.controller_id == 1
+        if version >= 2:
+            assert answer.cluster_id == harness.cluster.cluster_id
+
+
+def test_addresses_are_those_of_the_listener_the_client_came_by(harness: Harness) -> None:
+    (broker,) = harness.request(by_name(), listener="INTERNAL").brokers
+    assert broker.port == 19001
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_is_told_with_its_partitions(filled: Harness, version: int) -> None:
+    (topic,) = filled.request(by_name("t"), version).topics
+    assert (topic.name, topic.error_code, topic.is_internal) == ("t", ErrorCode.NONE, False)
+    assert topic.topic_id == (id_of(filled, "t") if version >= WITH_IDS_IN_ANSWER else ZERO_UUID)
+    assert [partition.partition_index for partition in topic.partitions] == [0, 1]
+    for partition in topic.partitions:
+        assert (partition.error_code, partition.leader_id) == (ErrorCode.NONE, 1)
+        assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([1], [1], [])
+        assert partition.leader_epoch == (0 if version >= WITH_LEADER_EPOCH else -1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_all_topics_are_asked_for_with_null_and_in_version_0_with_an_empty_list(filled: Harness, version: int) -> None:
+    everything = MetadataRequest(topics=None if version >= WITH_NULL_FOR_ALL else [])
+    assert topics_in(filled.request(everything, version)) == [("t", 0), ("u", 0)]
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_NULL_FOR_ALL])
+def test_an_empty_list_asks_for_no_topic(filled: Harness, version: int) -> None:
+    assert filled.request(by_name(), version).topics == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_asked_for_twice_is_told_once(filled: Harness, version: int) -> None:
+    assert topics_in(filled.request(by_name("u", "t", "u"), version)) == [("u", 0), ("t", 0)]
+
+
+# --- by id --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= BY_ID])
+def test_a_topic_is_found_by_its_id(filled: Harness, version: int) -> None:
+    answer = filled.request(by_id(id_of(filled, "t"), UNKNOWN_ID, id_of(filled, "t")), version)
+    found, unknown = answer.topics
+    assert (found.name, found.error_code, len(found.partitions)) == ("t", ErrorCode.NONE, 2)
+    assert (unknown.name, unknown.error_code, unknown.topic_id) == (None, ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID)
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= BY_ID])
+def test_an_id_counts_and_names_beside_it_do_not(filled: Harness, version: int) -> None:
+    request = by_id(id_of(filled, "t"), name="nope")
+    request.topics += [Asked(name="u")]
+    assert topics_in(filled.request(request, version)) == [("t", 0)]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("name", [None, "t"])
+def test_ids_in_too_old_a_version_are_refused(filled: Harness, version: int, name: str | None) -> None:
+    request = by_id(id_of(filled, "t"), name=name)
+    request.topics += [Asked(name="u")]
+    first, second = filled.request(request, version).topics
+    assert (first.name, first.error_code, first.topic_id) == (name or "", ErrorCode.INVALID_REQUEST, id_of(filled, "t"))
+    assert (second.name, second.error_code) == ("u", ErrorCode.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_no_name_in_too_old_a_version_is_refused(filled: Harness, version: int) -> None:
+    assert topics_in(filled.request(by_name(None), version)) == [("", ErrorCode.INVALID_REQUEST)]
+
+
+def test_neither_name_nor_id_is_no_name(filled: Harness) -> None:
+    assert topics_in(filled.request(by_name(None))) == [("", ErrorCode.INVALID_TOPIC_EXCEPTION)]
+
+
+# --- what is not there --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_that_is_not_there_is_made_on_demand_and_usable_at_once(harness: Harness, version: int) -> None:
+    (topic,) = harness.request(by_name("new", create=True), version).topics
+    assert (topic.error_code, len(topic.partitions)) == (ErrorCode.NONE, 1)
+    assert harness.produce("new", "v") == 0
+
+
+def test_a_topic_made_on_demand_is_made_by_the_settings(tmp_path: Path) -> None:
+    settings = {"num.partitions": "4", "default.replication.factor": "2"}
+    with Harness(tmp_path, nodes=2, settings=settings) as harness:
+        (topic,) = harness.request(by_name("new", create=True)).topics
+        assert [len(partition.replica_nodes) for partition in topic.partitions] == [2] * 4
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_CREATION_FLAG])
+def test_a_client_may_ask_without_making(harness: Harness, version: int) -> None:
+    answer = harness.request(by_name("new"), version)
+    assert topics_in(answer) == [("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert harness.cluster.image.topics == {}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_may_make_nothing_on_demand(tmp_path: Path, version: int) -> None:
+    with Harness(tmp_path, settings={"auto.create.topics.enable": "false"}) as harness:
+        answer = harness.request(by_name("new", create=True), version)
+        assert topics_in(answer) == [("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "ü", "x" * 250])
+@pytest.mark.parametrize("create", [False, True])
+def test_a_bad_name_is_told(harness: Harness, version: int, name: str, create: bool) -> None:
+    answer = harness.request(by_name(name, create=create), version)
+    assert topics_in(answer) == [(name, ErrorCode.INVALID_TOPIC_EXCEPTION)]
+
+
+@pytest.mark.parametrize(
+    ("name", "internal"),
+    [("__consumer_offsets", True), ("__transaction_state", True), ("__cluster_metadata", False)],
+)
+def test_internal_topics_are_not_made_on_demand(harness: Harness, name: str, internal: bool) -> None:
+    (topic,) = harness.request(by_name(name, create=True)).topics
+    assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, internal)
+    assert harness.cluster.image.topics == {}
+
+
+def test_a_topic_that_cannot_be_made_is_unknown_and_the_log_says_why(
+    filled: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled.create_topic("a.b")
+    with caplog.at_level(logging.WARNING):
+        answer = filled.request(by_name("a_b", create=True))
+    assert topics_in(answer) == [("a_b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert "Topic 'a_b' collides with existing topic: a.b" in caplog.text
+
+
+def test_a_replication_factor_beyond_the_nodes_leaves_the_topic_unknown(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings={"default.replication.factor": "3"}) as harness:
+        answer = harness.request(by_name("t", create=True))
+        assert topics_in(answer) == [("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+
+
+def test_an_internal_topic_is_told_as_such(harness: Harness) -> None:
+    harness.create_topic("__consumer_offsets")
+    (topic,) = harness.request(by_name("__consumer_offsets")).topics
+    assert topic.is_internal
+
+
+# --- leaders ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_partition_whose_nodes_are_away_has_no_leader(tmp_path: Path, version: int) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t", 2)
+        away = harness.partition("t", 0).leader_id
+        harness.restart(nodes=[3 - away])
+        (topic,) = harness.request(by_name("t"), version, node=3 - away).topics
+        lost, kept = topic.partitions
+        assert (lost.error_code, lost.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        assert (kept.error_code, kept.leader_id) == (ErrorCode.NONE, 3 - away)
+        if version >= 5:
+            assert (lost.offline_replicas, kept.offline_replicas) == ([away], [])
+
+
+def test_leaders_are_spread_over_the_nodes(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        harness.create_topic("t", 6, 3)
+        (topic,) = harness.request(by_name("t")).topics
+        leaders = [partition.leader_id for partition in topic.partitions]
+        assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
+        assert all(sorted(partition.replica_nodes) == [1, 2, 3] for partition in topic.partitions)
+
+
+# --- operations ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_OPERATIONS])
+def test_topic_operations_are_told_when_asked_for(filled: Harness, version: int) -> None:
+    asked = filled.request(by_name("t", "nope", include_topic_authorized_operations=True), version)
+    assert [topic.topic_authorized_operations for topic in asked.topics] == [3576, 3576]
+    not_asked = filled.request(by_name("t", "nope"), version)
+    assert [topic.topic_authorized_operations for topic in not_asked.topics] == [NOT_ASKED, NOT_ASKED]
+
+
+def test_an_unknown_id_has_no_operations(filled: Harness) -> None:
+    request = by_id(UNKNOWN_ID)
+    request.include_topic_authorized_operations = True
+    (topic,) = filled.request(request).topics
+    assert topic.topic_authorized_operations == NOT_ASKED
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+@pytest.mark.parametrize(("asked", "operations"), [(False, NOT_ASKED), (True, 8096)])
+def test_cluster_operations_are_told_when_asked_for(
+    harness: Harness, version: int, asked: bool, operations: int
+) -> None:
+    request = by_name(include_cluster_authorized_operations=asked)
+    assert harness.request(request, version).cluster_authorized_operations == operations

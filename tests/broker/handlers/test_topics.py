@@ -1,0 +1,620 @@
+"""CreateTopics, DeleteTopics and CreatePartitions: what they do at once, and every error of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from minibroker.protocol.primitives import ZERO_UUID
+from tests.broker.harness import Harness, served_versions
+
+CREATE, DELETE, GROW = (
+    served_versions(kind) for kind in (CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest)
+)
+WITH_MESSAGE, WITH_SETTINGS, WITH_ID = 1, 5, 7
+BY_ID, WITH_DELETION_MESSAGE, WITH_DELETION_DISABLED = 6, 5, 3
+UNKNOWN_ID = bytes(range(16))
+
+Creatable = CreateTopicsRequest.CreatableTopic
+Assignment = dict[int, list[int]] | list[tuple[int, list[int]]]
+
+
+def topic(
+    name: str, partitions: int = 1, replicas: int = 1, assignment: Assignment | None = None, **configs: str | None
+) -> Creatable:
+    """A topic to ask for; with an `assignment` counts are left to it. `configs` have underscores for dots."""
+    pairs = list(assignment.items()) if isinstance(assignment, dict) else assignment or []
+    return Creatable(
+        name=name,
+        num_partitions=-1 if pairs and partitions == 1 else partitions,
+        replication_factor=-1 if pairs and replicas == 1 else replicas,
+        assignments=[Creatable.CreatableReplicaAssignment(partition_index=i, broker_ids=ids) for i, ids in pairs],
+        configs=[
+            Creatable.CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()
+        ],
+    )
+
+
+def create(harness: Harness, *topics: Creatable, version: int = CREATE[-1], **more: Any) -> dict[str, Any]:
+    """The results by name."""
+    answer = harness.request(CreateTopicsRequest(topics=list(topics), **more), version)
+    assert len(answer.topics) == len({result.name for result in answer.topics})
+    return {result.name: result for result in answer.topics}
+
+
+def refusal(harness: Harness, asked: Creatable, **more: Any) -> tuple[int, str | None]:
+    """(error, message) for a topic, of which then nothing may be there."""
+    result = create(harness, asked, **more)[asked.name]
+    assert (result.topic_id, result.num_partitions, result.replication_factor) == (ZERO_UUID, -1, -1)
+    return result.error_code, result.error_message
+
+
+def names(harness: Harness) -> list[str]:
+    return sorted(harness.cluster.image.topics)
+
+
+def delete(harness: Harness, *asked: str | bytes | tuple[str, bytes], version: int = DELETE[-1]) -> list[Any]:
+    """The results of a deletion by names, ids, or both."""
+    if version < BY_ID:
+        return list(harness.request(DeleteTopicsRequest(topic_names=list(asked)), version).responses)
+    topics = []
+    for one in asked:
+        name, topic_id = one if isinstance(one, tuple) else (None, one) if isinstance(one, bytes) else (one, ZERO_UUID)
+        topics.append(DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=topic_id))
+    return list(harness.request(DeleteTopicsRequest(topics=topics), version).responses)
+
+
+def grow(
+    harness: Harness, name: str, count: int, assignment: list[list[int]] | None = None, **more: Any
+) -> tuple[int, str | None]:
+    """(error, message) of CreatePartitions for one topic."""
+    version = more.pop("version", GROW[-1])
+    kind = CreatePartitionsRequest.CreatePartitionsTopic
+    given = None if assignment is None else [kind.CreatePartitionsAssignment(broker_ids=ids) for ids in assignment]
+    asked = kind(name=name, count=count, assignments=given)
+    (result,) = harness.request(CreatePartitionsRequest(topics=[asked], **more), version).results
+    assert result.name == name
+    return result.error_code, result.error_message
+
+
+def full_disk(*_: object) -> None:
+    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+
+
+# --- CreateTopics -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", CREATE)
+def test_a_topic_is_there_and_usable_when_it_is_answered(harness: Harness, version: int) -> None:
+    result = create(harness, topic("t", 3, segment_ms="5000"), version=version)["t"]
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, None if version >= WITH_MESSAGE else "")
+    assert [harness.produce("t", "v", partition=index) for index in range(3)] == [0, 0, 0]
+    found = harness.cluster.image.topics["t"]
+    assert result.topic_id == (found.topic_id if version >= WITH_ID else ZERO_UUID)
+    if version >= WITH_SETTINGS:
+        assert (result.num_partitions, result.replication_factor) == (3, 1)
+        (own,) = [config for config in result.configs if config.config_source == 1]
+        assert (own.name, own.value, own.read_only, own.is_sensitive) == ("segment.ms", "5000", False, False)
+        assert len(result.configs) > 20
+
+
+@pytest.mark.parametrize("version", CREATE)
+def test_counts_left_open_come_from_the_settings(tmp_path: Path, version: int) -> None:
+    settings = {"num.partitions": "4", "default.replication.factor": "2"}
+    with Harness(tmp_path, nodes=2, settings=settings) as harness:
+        create(harness, topic("t", -1, -1), version=version)
+        partitions = harness.cluster.image.topics["t"].partitions
+        assert [len(partition.replicas) for partition in partitions] == [2, 2, 2, 2]
+
+
+def test_leaders_are_spread_over_the_nodes(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        create(harness, topic("t", 6, 2))
+        partitions = harness.cluster.image.topics["t"].partitions
+        assert sorted(partition.leader_id for partition in partitions) == [1, 1, 2, 2, 3, 3]
+        assert all(len(set(partition.replicas)) == 2 for partition in partitions)
+
+
+def test_replicas_lie_where_the_client_says(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        result = create(harness, topic("t", assignment={1: [3, 1], 0: [2, 3]}))["t"]
+        assert (result.error_code, result.num_partitions, result.replication_factor) == (ErrorCode.NONE, 2, 2)
+        assert [partition.replicas for partition in harness.cluster.image.topics["t"].partitions] == [[2, 3], [3, 1]]
+        assert harness.partition("t", 1).leader_id == 3
+
+
+@pytest.mark.parametrize("version", [version for version in CREATE if version >= WITH_MESSAGE])
+def test_validation_alone_leaves_nothing(harness: Harness, version: int) -> None:
+    end_offset = harness.cluster.metadata_log.storage.log_end_offset
+    result = create(harness, topic("t", 3, segment_ms="5"), version=version, validate_only=True)["t"]
+    assert result.error_code == ErrorCode.NONE
+    if version >= WITH_SETTINGS:
+        assert result.num_partitions == 3
+        assert ("segment.ms", "5") in [(config.name, config.value) for config in result.configs]
+    assert (names(harness), harness.cluster.metadata_log.storage.log_end_offset) == ([], end_offset)
+    assert refusal(harness, topic("t", segment_ms="x"), validate_only=True)[0] == ErrorCode.INVALID_CONFIG
+
+
+def test_topics_stand_alone_in_a_request(harness: Harness) -> None:
+    results = create(harness, topic("good"), topic("a b"), topic("good too"[:4] + "2"), topic("bad", 0))
+    codes = {name: result.error_code for name, result in results.items()}
+    assert codes == {
+        "good": ErrorCode.NONE,
+        "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "good2": ErrorCode.NONE,
+        "bad": ErrorCode.INVALID_PARTITIONS,
+    }
+    assert names(harness) == ["good", "good2"]
+
+
+def test_a_name_that_stands_twice_is_refused_once_and_the_others_are_made(harness: Harness) -> None:
+    results = create(harness, topic("d"), topic("e"), topic("d", 2))
+    refused = results["d"]
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    assert names(harness) == ["e"]
+
+
+def test_no_topics_are_answered_with_none(harness: Harness) -> None:
+    assert create(harness) == {}
+
+
+@pytest.mark.parametrize("version", CREATE)
+def test_a_refusal_has_a_message_where_the_version_has_one(harness: Harness, version: int) -> None:
+    harness.create_topic("t")
+    result = create(harness, topic("t"), version=version)["t"]
+    assert result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert result.error_message == ("Topic 't' already exists." if version >= WITH_MESSAGE else "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "message"),
+    [
+        (topic("t"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists."),
+        (topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: the empty string is not allowed"),
+        (topic("."), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '.' is not allowed"),
+        (topic(".."), ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid: '..' is not allowed"),
+        (
+            topic("a b"),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: 'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'",
+        ),
+        (
+            topic("x" * 250),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic name is invalid: the length of '{'x' * 250}' is longer than the max allowed length 249",
+        ),
+        (
+            topic("c_d.e"),
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "Topic 'c_d.e' collides with existing topic: c.d_e",
+        ),
+        (
+            topic("__cluster_metadata"),
+            ErrorCode.INVALID_REQUEST,
+            "Creation of internal topic __cluster_metadata is prohibited.",
+        ),
+        (
+            topic("u", 0),
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        ),
+        (
+            topic("u", -2, 5),
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        ),
+        (
+            topic("u", 1, 0),
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        ),
+        (
+            topic("u", 1, -2),
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        ),
+        (
+            topic("u", 1, 3),
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
+            "only 2 broker(s) are registered.",
+        ),
+        (
+            topic("u", 10_001),
+            ErrorCode.POLICY_VIOLATION,
+            "Excessively large number of partitions per request.",
+        ),
+        (topic("u", no_such="1"), ErrorCode.INVALID_CONFIG, "Unknown topic config name: no.such"),
+        (
+            topic("u", retention_ms="abc"),
+            ErrorCode.INVALID_CONFIG,
+            "Invalid value abc for configuration retention.ms: Not a number of type LONG",
+        ),
+        (
+            topic("u", retention_ms=None),
+            ErrorCode.INVALID_CONFIG,
+            "Null value not supported for topic configs: retention.ms",
+        ),
+        (
+            topic("u", min_compaction_lag_ms="10", max_compaction_lag_ms="5"),
+            ErrorCode.INVALID_CONFIG,
+            "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+        ),
+        (
+            topic("u", 2, assignment={0: [1], 1: [1]}),
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        ),
+        (
+            topic("u", 1, 2, assignment={0: [1]}),
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        ),
+        (
+            topic("u", assignment={0: [1], 2: [1]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        ),
+        (
+            topic("u", assignment={-1: [1]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        ),
+        (
+            topic("u", assignment=[(0, [1]), (0, [2])]),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Found multiple manual partition assignments for partition 0",
+        ),
+        (
+            topic("u", assignment={0: [1, 7]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes broker 7, but no such broker is registered.",
+        ),
+        (
+            topic("u", assignment={0: [2, 1, 2]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes the broker 2 more than once.",
+        ),
+        (
+            topic("u", assignment={0: []}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes an empty replica list.",
+        ),
+        (
+            topic("u", assignment={0: [1], 1: [1, 2]}),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes a partition with 2 replica(s), but this is not consistent with "
+            "previous partitions, which have 1 replica(s).",
+        ),
+        # Which of two errors is told: the name's before the config's, the config's before the counts'.
+        (topic("t", retention_ms="abc"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 't' already exists."),
+        (
+            topic("u", 0, 9, retention_ms="abc"),
+            ErrorCode.INVALID_CONFIG,
+            "Invalid value abc for configuration retention.ms: Not a number of type LONG",
+        ),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused(tmp_path: Path, asked: Creatable, code: ErrorCode, message: str) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t")
+        harness.create_topic("c.d_e")
+        assert refusal(harness, asked) == (code, message)
+        assert names(harness) == ["c.d_e", "t"]
+
+
+def test_the_partitions_of_a_request_are_counted_together(harness: Harness) -> None:
+    results = create(harness, topic("a", 6000), topic("b", 4001))
+    assert {result.error_code for result in results.values()} == {ErrorCode.POLICY_VIOLATION}
+    assert names(harness) == []
+
+
+def test_a_topic_whose_logs_find_no_room_is_not_there_at_all(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = harness.logs.create_log
+
+    def create_log(name: str, partition: int, *more: Any) -> Any:
+        return full_disk() if partition == 2 else real(name, partition, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(harness.logs, "create_log", create_log)
+        assert refusal(harness, topic("t", 3)) == (ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+    assert (names(harness), [name for name, _ in harness.logs.found()]) == ([], ["__cluster_metadata"])
+    create(harness, topic("t", 3))
+    assert harness.produce("t", "v", partition=2) == 0
+
+
+def test_a_topic_that_cannot_be_recorded_is_not_there_at_all(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(harness.cluster.metadata_log, "append", full_disk)
+        assert refusal(harness, topic("t")) == (ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+    assert (names(harness), [name for name, _ in harness.logs.found()]) == ([], ["__cluster_metadata"])
+
+
+# --- DeleteTopics -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", DELETE)
+def test_a_topic_is_gone_when_its_deletion_is_answered(harness: Harness, version: int) -> None:
+    harness.create_topic("t", 2)
+    harness.create_topic("u")
+    topic_id = harness.cluster.image.topics["t"].topic_id
+    (result,) = delete(harness, "t", version=version)
+    assert (result.name, result.error_code, result.error_message) == ("t", ErrorCode.NONE, None)
+    assert result.topic_id == (topic_id if version >= BY_ID else ZERO_UUID)
+    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
+    assert harness.request(asked).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (names(harness), ("t", 0) in harness.logs.found()) == (["u"], False)
+
+
+def test_a_topic_is_deleted_by_its_id(harness: Harness) -> None:
+    harness.create_topic("t")
+    topic_id = harness.cluster.image.topics["t"].topic_id
+    (result,) = delete(harness, topic_id)
+    assert (result.name, result.topic_id, result.error_code) == ("t", topic_id, ErrorCode.NONE)
+    (again,) = delete(harness, topic_id)
+    assert (again.name, again.topic_id, again.error_code) == (None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    assert again.error_message == "This server does not host this topic ID."
+
+
+def test_a_new_topic_of_the_same_name_is_another_one(harness: Harness) -> None:
+    harness.create_topic("t", segment_ms="5")
+    harness.produce("t", "old")
+    before = harness.cluster.image.topics["t"].topic_id
+    delete(harness, "t")
+    harness.create_topic("t")
+    after = harness.cluster.image.topics["t"]
+    assert (after.topic_id != before, after.overrides) == (True, {})
+    assert harness.produce("t", "new") == 0
+
+
+def test_the_files_of_a_deleted_topic_go_after_a_while(harness: Harness) -> None:
+    harness.create_topic("t")
+    delete(harness, "t")
+    data = harness.directory / "data"
+    assert [path.suffix for path in data.glob("t-*")] != []
+    harness.clock.advance(60_000)
+    assert list(data.glob("t-*")) == []
+
+
+@pytest.mark.parametrize("version", DELETE)
+@pytest.mark.parametrize("name", ["nope", "a b", "__cluster_metadata", ""])
+def test_an_unknown_topic_cannot_be_deleted(harness: Harness, version: int, name: str) -> None:
+    (result,) = delete(harness, name, version=version)
+    assert (result.name, result.error_code) == (name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    message = "This server does not host this topic-partition." if version >= WITH_DELETION_MESSAGE else None
+    assert result.error_message == message
+
+
+@pytest.mark.parametrize("version", DELETE)
+def test_a_name_that_stands_twice_is_refused_and_the_others_are_deleted(harness: Harness, version: int) -> None:
+    harness.create_topic("t")
+    harness.create_topic("u")
+    codes = {result.name: result.error_code for result in delete(harness, "t", "u", "t", version=version)}
+    assert codes == {"t": ErrorCode.INVALID_REQUEST, "u": ErrorCode.NONE}
+    assert names(harness) == ["t"]
+
+
+def test_an_id_that_stands_twice_is_refused(harness: Harness) -> None:
+    harness.create_topic("t")
+    topic_id = harness.cluster.image.topics["t"].topic_id
+    (result,) = delete(harness, topic_id, topic_id)
+    assert (result.name, result.topic_id) == (None, topic_id)
+    assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+    assert names(harness) == ["t"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_topic_asked_for_by_its_name_and_by_its_id_is_refused_once(harness: Harness, reverse: bool) -> None:
+    harness.create_topic("t")
+    topic_id = harness.cluster.image.topics["t"].topic_id
+    (result,) = delete(harness, *((topic_id, "t") if reverse else ("t", topic_id)))
+    assert (result.name, result.topic_id, result.error_code) == ("t", topic_id, ErrorCode.INVALID_REQUEST)
+    assert result.error_message == "The provided topic name maps to an ID that was already supplied."
+    assert names(harness) == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (ZERO_UUID, "Neither topic name nor id were specified."),
+        (("t", UNKNOWN_ID), "You may not specify both topic name and topic id."),
+    ],
+)
+def test_a_topic_is_named_in_one_way(harness: Harness, asked: bytes | tuple[str, bytes], message: str) -> None:
+    harness.create_topic("t")
+    (result,) = delete(harness, asked)
+    assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, message)
+    assert names(harness) == ["t"]
+
+
+@pytest.mark.parametrize("version", DELETE)
+def test_a_broker_may_delete_nothing(tmp_path: Path, version: int) -> None:
+    with Harness(tmp_path, settings={"delete.topic.enable": "false"}) as harness:
+        harness.create_topic("t")
+        (result,) = delete(harness, "t", version=version)
+        disabled = version >= WITH_DELETION_DISABLED
+        assert result.error_code == (ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST)
+        assert names(harness) == ["t"]
+
+
+def test_no_deletions_are_answered_with_none(harness: Harness) -> None:
+    assert delete(harness) == []
+
+
+def test_a_deletion_that_cannot_be_recorded_leaves_the_topic(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.create_topic("t")
+    with monkeypatch.context() as patched:
+        patched.setattr(harness.cluster.metadata_log, "append", full_disk)
+        (result,) = delete(harness, "t")
+    assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert harness.produce("t", "v") == 0
+
+
+def test_a_log_that_cannot_be_removed_does_not_hold_up_the_deletion(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic("t", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(harness.logs, "delete_log", full_disk)
+        (result,) = delete(harness, "t")
+    assert (result.error_code, names(harness)) == (ErrorCode.NONE, [])
+    harness.create_topic("t", 2)
+    assert harness.produce("t", "v", partition=1) == 0
+
+
+# --- CreatePartitions ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", GROW)
+def test_new_partitions_are_there_and_usable_when_they_are_answered(harness: Harness, version: int) -> None:
+    harness.create_topic("t", 2)
+    harness.produce("t", "kept")
+    assert grow(harness, "t", 4, version=version) == (ErrorCode.NONE, None)
+    assert [harness.produce("t", "v", partition=index) for index in range(4)] == [1, 0, 0, 0]
+
+
+def test_new_partitions_lie_where_the_client_says(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t", 1, 2)
+        assert grow(harness, "t", 3, [[2, 1], [1, 2]]) == (ErrorCode.NONE, None)
+        assert [partition.replicas for partition in harness.cluster.image.topics["t"].partitions][1:] == [
+            [2, 1],
+            [1, 2],
+        ]
+
+
+def test_new_partitions_have_as_many_replicas_as_the_old_ones(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        harness.create_topic("t", 1, 2)
+        assert grow(harness, "t", 4) == (ErrorCode.NONE, None)
+        assert {len(partition.replicas) for partition in harness.cluster.image.topics["t"].partitions} == {2}
+
+
+@pytest.mark.parametrize("version", GROW)
+def test_validation_alone_adds_nothing(harness: Harness, version: int) -> None:
+    harness.create_topic("t")
+    assert grow(harness, "t", 2, version=version, validate_only=True) == (ErrorCode.NONE, None)
+    assert grow(harness, "t", 1, version=version, validate_only=True)[0] == ErrorCode.INVALID_PARTITIONS
+    assert len(harness.cluster.image.topics["t"].partitions) == 1
+
+
+@pytest.mark.parametrize("version", GROW)
+@pytest.mark.parametrize(
+    ("name", "count", "assignment", "code", "message"),
+    [
+        ("nope", 2, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."),
+        ("a b", 2, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."),
+        ("t", 2, None, ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
+        (
+            "t",
+            1,
+            None,
+            ErrorCode.INVALID_PARTITIONS,
+            "The topic t currently has 2 partition(s); 1 would not be an increase.",
+        ),
+        (
+            "t",
+            -1,
+            None,
+            ErrorCode.INVALID_PARTITIONS,
+            "The topic t currently has 2 partition(s); -1 would not be an increase.",
+        ),
+        (
+            "t",
+            4,
+            [[1]],
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.",
+        ),
+        (
+            "t",
+            3,
+            [],
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Attempted to add 1 additional partition(s), but only 0 assignment(s) were specified.",
+        ),
+        (
+            "t",
+            3,
+            [[1], [1]],
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "Attempted to add 1 additional partition(s), but only 2 assignment(s) were specified.",
+        ),
+        (
+            "t",
+            3,
+            [[9]],
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes broker 9, but no such broker is registered.",
+        ),
+        (
+            "t",
+            3,
+            [[1, 1]],
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes the broker 1 more than once.",
+        ),
+        (
+            "t",
+            3,
+            [[]],
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The manual partition assignment includes an empty replica list.",
+        ),
+    ],
+)
+def test_partitions_that_cannot_be_are_refused(
+    harness: Harness,
+    version: int,
+    name: str,
+    count: int,
+    assignment: list[list[int]] | None,
+    code: ErrorCode,
+    message: str,
+) -> None:
+    harness.create_topic("t", 2)
+    assert grow(harness, name, count, assignment, version=version) == (code, message)
+    assert len(harness.cluster.image.topics["t"].partitions) == 2
+
+
+def test_new_partitions_have_as_many_replicas_as_the_old_ones_wherever_they_lie(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t")
+        code, message = grow(harness, "t", 2, [[1, 2]])
+        assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert message is not None and "not consistent with previous partitions" in message
+
+
+def test_too_many_partitions_are_refused(harness: Harness) -> None:
+    harness.create_topic("t")
+    assert grow(harness, "t", 10_002)[0] == ErrorCode.POLICY_VIOLATION
+
+
+def test_a_topic_that_stands_twice_is_refused_and_the_others_grow(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.create_topic("u")
+    kind = CreatePartitionsRequest.CreatePartitionsTopic
+    asked = [kind(name=name, count=2, assignments=None) for name in ("t", "u", "t")]
+    results = harness.request(CreatePartitionsRequest(topics=asked)).results
+    assert {result.name: (result.error_code, result.error_message) for result in results} == {
+        "t": (ErrorCode.INVALID_REQUEST, "Duplicate topic name."),
+        "u": (ErrorCode.NONE, None),
+    }
+    assert len(results) == 2
+
+
+def test_partitions_whose_logs_find_no_room_are_not_there_at_all(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness.create_topic("t")
+    with monkeypatch.context() as patched:
+        patched.setattr(harness.logs, "create_log", full_disk)
+        assert grow(harness, "t", 3) == (ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+    assert len(harness.cluster.image.topics["t"].partitions) == 1
+    assert grow(harness, "t", 3) == (ErrorCode.NONE, None)
