@@ -166,7 +166,6 @@ class Segment:
         start = self._remembered.get(offset, -1)
         if start < 0:
             start = self.position_of(offset)
-            self.remember(offset, start)
         if end_position - start > max_bytes:
             end_position, end_offset = self._cut(start, end_position, max_bytes, minimum_one)
         if end_position <= start:
@@ -184,11 +183,14 @@ class Segment:
         """Where the first batch begins that ends at or after `offset`; `size_bytes` if there is none."""
         if offset <= self.base_offset:
             return 0
+        found = self._remembered.get(offset, -1)
+        if found >= 0:
+            return found
         start = self._loaded_indexes().offsets.floor(offset)
-        for position, _, _, last_offset in spans(self.file, start, self.size_bytes):
-            if last_offset >= offset:
-                return position
-        return self.size_bytes
+        batches = spans(self.file, start, self.size_bytes)
+        found = next((position for position, _, _, last in batches if last >= offset), self.size_bytes)
+        self.remember(offset, found)
+        return found
 
     def next_offset(self) -> int:
         """The offset after the last batch, found from the last index entry on."""
@@ -259,9 +261,9 @@ class Segment:
         if at - start > max_bytes // 2:
             return at, int.from_bytes(self.file.read(at, 8), "big")
         stop = start, 0
-        for position, size, _, last_offset in spans(self.file, max(at, start), end):
+        for position, size, base_offset, last_offset in spans(self.file, max(at, start), end):
             if position + size > limit and (position > start or not minimum_one):
-                break
+                return position, base_offset  # a batch that the index led to may end the region as well
             stop = position + size, last_offset + 1
         return stop
 

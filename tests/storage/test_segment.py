@@ -204,3 +204,13 @@ def test_a_deleted_segment_s_files_are_known_by_their_suffix(tmp_path: Path) -> 
     segment.finish()
     assert sorted(segment.mark(".deleted")) == sorted(str(path) for path in tmp_path.iterdir())
     assert {path.suffix for path in tmp_path.iterdir()} == {".deleted"}
+
+
+def test_a_large_batch_just_after_an_index_entry_does_not_hide_the_small_ones_before_it(tmp_path: Path) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    large = batch(1, value=b"x" * 10_000, base_offset=140)
+    segment.append(large, 140, (check_batch(large),))
+    region = segment.read(100, 5000, (segment.size_bytes, 141), minimum_one=True)
+    assert region is not None
+    assert (region.size_bytes, region.next_offset) == (20 * len(batch(2)), 140)
