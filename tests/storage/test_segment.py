@@ -206,11 +206,13 @@ def test_a_deleted_segment_s_files_are_known_by_their_suffix(tmp_path: Path) -> 
     assert {path.suffix for path in tmp_path.iterdir()} == {".deleted"}
 
 
-def test_a_large_batch_just_after_an_index_entry_does_not_hide_the_small_ones_before_it(tmp_path: Path) -> None:
+def test_a_large_batch_that_an_index_entry_leads_to_does_not_hide_the_small_ones_before_it(tmp_path: Path) -> None:
     segment = created(tmp_path)
-    fill(segment)
-    large = batch(1, value=b"x" * 10_000, base_offset=140)
-    segment.append(large, 140, (check_batch(large),))
-    region = segment.read(100, 5000, (segment.size_bytes, 141), minimum_one=True)
+    fill(segment, count=21)
+    small_bytes = segment.size_bytes
+    large = batch(1, value=b"x" * 10_000, base_offset=142)
+    segment.append(large, 142, (check_batch(large),))
+    assert segment.indexes.offsets.entries()[-1][1] == small_bytes
+    region = segment.read(100, 5000, (segment.size_bytes, 143), minimum_one=True)
     assert region is not None
-    assert (region.size_bytes, region.next_offset) == (20 * len(batch(2)), 140)
+    assert (region.size_bytes, region.next_offset) == (small_bytes, 142)
