@@ -7,6 +7,7 @@ from importlib import import_module
 FAMILIES = (
     "api_versions",
     "cluster",
+    "committed_offsets",
     "configs",
     "fetch",
     "find_coordinator",
