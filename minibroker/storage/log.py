@@ -82,6 +82,7 @@ class Log:
         "_snapshots",
         "_torn",
         "_truncated",
+        "_epochs_synced",
     )
 
     def __init__(
@@ -110,6 +111,7 @@ class Log:
         self._snapshots = contents.snapshots
         self._torn = False  # bytes of a failed append may lie beyond the end of the active segment
         self._truncated = False  # since the last flush
+        self._epochs_synced = False  # the checkpoint on the disk itself is the one that was written last
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -362,10 +364,11 @@ class Log:
             logger.warning("%s-%d: the leader epochs could not be written: %s", self.topic, self.partition, error)
 
     def _write_epochs(self, *, sync: bool) -> None:
-        if self.epochs.changed or sync:
+        if self.epochs.changed or (sync and not self._epochs_synced):
             path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
             self._disk.write_whole(path, epochs_text(self.epochs.entries()), sync=sync)
             self.epochs.changed = False
+            self._epochs_synced = sync
 
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(

@@ -169,16 +169,19 @@ class _Opening:
         segment.forget()
         try:
             for position, header in sound_batches(segment.file, 0, segment.size_bytes):
-                if header.base_offset < next_offset or not segment.indexes.can_name(header.last_offset):
+                last_offset = header.base_offset + header.last_offset_delta
+                if header.base_offset < next_offset or not segment.indexes.can_name(last_offset):
                     raise CorruptBatch(
                         f"{segment.file.path}: the batch at {position} has the offset {header.base_offset}, "
                         f"the one before it ends at {next_offset}",
                         position,
                     )
-                segment.note(position, header.last_offset, header.max_timestamp)
-                self.epochs.assign_later(header.partition_leader_epoch, header.base_offset)
-                note_stored(self.states, segment, position, header)
-                next_offset = self.states.end_offset = header.next_offset
+                segment.note(position, last_offset, header.max_timestamp)
+                if header.partition_leader_epoch > self.epochs.latest:
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                if header.producer_id >= 0:
+                    note_stored(self.states, segment, position, header)
+                next_offset = self.states.end_offset = last_offset + 1
         except CorruptBatch as problem:
             return next_offset, problem
         return next_offset, None

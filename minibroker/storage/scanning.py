@@ -72,18 +72,29 @@ def sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Ba
             block, start, at = memoryview(file.read(position, min(RECOVERY_BLOCK_BYTES, end - position))), position, 0
             _check_presence(file, len(block), position)
         header = BatchHeader._make(HEADER.unpack_from(block, at))
-        try:
-            _check(file, header.batch_length, header.magic, position, end)
-        except CorruptBatch:
-            _refuse_old_format(file, block[at:], position, end)
-            raise
-        if at and at + header.size_bytes > len(block):
-            block = memoryview(b"")  # read on from this batch, so that it is in the block
+        size = header.batch_length + LOG_OVERHEAD_BYTES
+        if at and at + size > len(block):
+            block = memoryview(b"")  # read on from this batch, so that it lies in the block if it is no larger
             continue
-        body = block[at + CRC_START : at + header.size_bytes]
-        _check_crc(file, header, position, crc32c(body), position + CRC_START + len(body))
+        body = block[at + CRC_START : max(at + size, at + CRC_START)]
+        crc = crc32c(body)
+        if crc != header.crc or header.magic != MAGIC or not HEADER_BYTES <= size == CRC_START + len(body):
+            _check_closely(file, header, (block[at:], position, end), crc, len(body))
         yield position, header
-        position += header.size_bytes
+        position += size
+
+
+def _check_closely(
+    file: File, header: BatchHeader, place: tuple[memoryview, int, int], crc: int, checked_bytes: int
+) -> None:
+    """What is wrong with a batch, or nothing if it is only larger than a block. `place` is block, position and end."""
+    block, position, end = place
+    try:
+        _check(file, header.batch_length, header.magic, position, end)
+    except CorruptBatch:
+        _refuse_old_format(file, block, position, end)
+        raise
+    _check_crc(file, header, position, crc, position + CRC_START + checked_bytes)
 
 
 class OldMessageFormat(ValueError):

@@ -58,10 +58,15 @@ class LogMachine(RuleBasedStateMachine):
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    @rule(count=st.integers(1, 4), elapsed_ms=st.integers(-20, 50), compression=st.integers(0, 4))
-    def append(self, count: int, elapsed_ms: int, compression: int) -> None:
+    @rule(
+        count=st.integers(1, 4),
+        size_bytes=st.sampled_from([1, 1, 200, 1000]),
+        elapsed_ms=st.integers(-20, 50),
+        compression=st.integers(0, 4),
+    )
+    def append(self, count: int, size_bytes: int, elapsed_ms: int, compression: int) -> None:
         self.surroundings.now_ms += elapsed_ms
-        data = batch(count, timestamp=self.surroundings.now_ms, compression=compression)
+        data = batch(count, value=b"v" * size_bytes, timestamp=self.surroundings.now_ms, compression=compression)
         assert append(self.log, data, self.leader_epoch) == self.end
         self._appended(data)
 
@@ -190,7 +195,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def all_batches_are_read(self) -> None:
         expected = [each for each in self.batches if check_batch(each).next_offset > self.start]
-        for max_bytes in (1, 300, 1 << 20):
+        for max_bytes in (1, 300, 900, 1 << 20):
             assert read_batches(self.log, max_bytes=max_bytes) == expected
 
     @invariant()

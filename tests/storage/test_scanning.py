@@ -72,10 +72,13 @@ def test_a_torn_batch_is_reported_by_its_position_after_those_before_it(tmp_path
     assert raised.value.position == size
 
 
-@pytest.mark.parametrize("length", [-1, 0, 48, 1 << 30, (1 << 31) - 1, -(1 << 31)])
-def test_an_impossible_length_takes_no_memory(tmp_path: Path, length: int) -> None:
+@pytest.mark.parametrize("length", [-1, 0, 9, 10, 48, 1 << 30, (1 << 31) - 1, -(1 << 31)])
+@pytest.mark.parametrize("crc", [0, None])
+def test_an_impossible_length_is_a_damage_and_takes_no_memory(tmp_path: Path, length: int, crc: int | None) -> None:
     data = bytearray(chain(1, 1))
     struct.pack_into(">i", data, len(data) // 2 + 8, length)
+    if crc is not None:
+        struct.pack_into(">I", data, len(data) // 2 + 17, crc)
     for scan in (headers, spans, sound_batches):
         with pytest.raises(CorruptBatch) as raised:
             list(scan(file_of(tmp_path, bytes(data)), 0, len(data)))
