@@ -1,0 +1,51 @@
+"""What one client writes, every client reads: all codecs, keys, headers, nulls, empty and large values."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.compression import Compression
+from tests.clients.conftest import CLIENTS
+from tests.clients.interface import CODECS, Client, Record
+from tests.running import RunningBroker
+
+T = 1_600_000_000_000
+ANY_BYTES = bytes(range(256))
+NOISE = random.Random(1).randbytes(200_000)
+
+SAMPLES = [
+    Record(b"key", b"value", timestamp_ms=T),
+    Record(None, b"without a key", timestamp_ms=T + 5),
+    Record(b"without a value", None, timestamp_ms=T - 7),
+    Record(None, None, timestamp_ms=T + 6),
+    Record(b"", b"", timestamp_ms=T + 7),
+    Record(ANY_BYTES, ANY_BYTES, timestamp_ms=1),
+    Record(b"h", b"headers", (("one", b"1"), ("two", ANY_BYTES), ("empty", b""))),
+    Record(b"h", b"headers twice", (("name", b"first"), ("name", b"second"), ("name", b"first"))),
+    Record(b"h", b"headers of nothing", (("null", None), ("", b"no name"), ("ключ", "значение".encode()))),
+    Record(b"large", b"compressible " * 30_000),
+    Record(b"noise", NOISE),
+    Record(b"k" * 70_000, b"a large key"),
+]
+
+
+def codecs_on_disk(directory: Path, topic: str) -> set[int]:
+    """The codecs of all batches in the first segment of the topic's first partition."""
+    data = (directory / "data" / f"{topic}-0" / f"{0:020}.log").read_bytes()
+    return {header.compression for _, header in batches(data)}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_client_reads_what_one_wrote(broker: RunningBroker, topic: str, client: Client, codec: str) -> None:
+    records = [record for record in SAMPLES if client.can_write(record)]
+    with client.producer(broker.bootstrap_servers, codec=codec) as producer:
+        assert producer.send(topic, records) == list(range(len(records)))
+    assert Compression[codec.upper()] in codecs_on_disk(broker.directory, topic)
+    for reader in CLIENTS:
+        with reader.consumer(broker.bootstrap_servers, topic) as consumer:
+            found = [(read.offset, read.record) for read in consumer.read(len(records))]
+            assert found == list(enumerate(records)), reader.name
