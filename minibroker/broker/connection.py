@@ -123,8 +123,10 @@ class Connection:
             partial.wait(lambda: self._outlet.call_soon(self._budget_freed))
         elif partial.complete:
             self._partial = None
-            partial.close()
-            self._run(partial.bytes)
+            try:
+                self._run(partial.bytes)
+            finally:
+                partial.close()
 
     def _budget_freed(self) -> None:
         if self._partial is not None and not self.closed:

@@ -29,7 +29,7 @@ log = logging.getLogger("minibroker.requests")
 
 START = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
 SIZE = Struct(">i")
-NO_SIZE_YET = bytes(4)
+SIZE_AND_CORRELATION_ID = Struct(">ii")
 
 Handler = Callable[["Context", Any], Any]
 KNOWN_KEYS = frozenset(ApiKey)
@@ -84,14 +84,14 @@ class Context:
 class Route:
     """How one version of one API is read, handled and answered; made when it is first asked for."""
 
-    __slots__ = ("handler", "header_version", "request_class", "response_header_version", "version")
+    __slots__ = ("answer_start", "handler", "header_version", "request_class", "version")
 
     def __init__(self, served: Served, version: int) -> None:
         self.handler = served.handler
         self.version = version
         self.request_class: type[Message] = apis.request_class(served.key)
         self.header_version = headers.request_header_version(served.key, version)
-        self.response_header_version = headers.response_header_version(served.key, version)
+        self.answer_start = answer_start(headers.response_header_version(served.key, version))
 
 
 class Unanswerable(Exception):
@@ -125,11 +125,11 @@ class Dispatcher:
             return None
         if response.__class__ is Parked:
             return self._park(connection, route, correlation_id, response)
-        return encoded(response, version, route.response_header_version, correlation_id)
+        return encoded(response, version, route.answer_start, correlation_id)
 
     def _park(self, connection: Connection, route: Route, correlation_id: int, parked: Parked) -> Parked:
         def finish(response: Message) -> None:
-            connection.answered(encoded(response, route.version, route.response_header_version, correlation_id))
+            connection.answered(encoded(response, route.version, route.answer_start, correlation_id))
 
         parked.attach(finish)
         return parked
@@ -141,18 +141,24 @@ class Dispatcher:
             raise Unanswerable(f"{name} (key {key}) version {version}, which is not served here")
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
-        return encoded(answer, 0, 0, correlation_id)
+        return encoded(answer, 0, answer_start(0), correlation_id)
 
 
-def encoded(response: Message, version: int, header_version: int, correlation_id: int) -> list[Any]:
-    """The frame of an answer: bytes, and the file regions between them."""
+def answer_start(header_version: int) -> bytes:
+    """What answers with this header begin with: room for size and correlation id, then what is always the same."""
+    return bytes(SIZE.size) + ResponseHeader().encode(header_version)
+
+
+def encoded(response: Message, version: int, start: bytes, correlation_id: int) -> list[Any]:
+    """The frame of an answer that begins with `start`: bytes, and the file regions between them."""
     out = Output()
-    out += NO_SIZE_YET
-    ResponseHeader(correlation_id=correlation_id).encode_into(out, header_version)
+    out += start
     response.encode_into(out, version)
     regions = out.regions
+    size_bytes = len(out) - SIZE.size
     if not regions:
-        SIZE.pack_into(out, 0, len(out) - SIZE.size)
+        SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
         return [out]
-    SIZE.pack_into(out, 0, len(out) - SIZE.size + sum(region.size_bytes for _, region in regions))
+    size_bytes += sum(region.size_bytes for _, region in regions)
+    SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
     return out.parts()

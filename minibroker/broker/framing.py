@@ -14,6 +14,7 @@ PREFIX = Struct(">i")
 MINIMUM_FRAME_BYTES = 8  # an API key, a version and a correlation id
 FIRST_ALLOCATION_BYTES = 1 << 20
 PARTIAL_FRAMES_BUDGET_BYTES = 256 << 20
+SPARE_BYTES = 2 << 20  # one buffer of this size serves the large frames in turn
 
 
 class FrameError(Exception):
@@ -37,6 +38,8 @@ class FrameBudget:
     def __init__(self, limit_bytes: int = PARTIAL_FRAMES_BUDGET_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
+        self._memory: bytearray | None = None
+        self._lent = False
         self._holders: OrderedDict[PartialFrame, int] = OrderedDict()
         self._waiting: OrderedDict[PartialFrame, Callable[[], None]] = OrderedDict()
 
@@ -49,6 +52,20 @@ class FrameBudget:
         self._holders[frame] = size_bytes
         self.held_bytes += more_bytes
         return True
+
+    def buffer(self, size_bytes: int) -> memoryview:
+        """A buffer of exactly `size_bytes`; what is in it is anybody's."""
+        if self._lent or size_bytes > SPARE_BYTES:
+            return memoryview(bytearray(size_bytes))
+        if self._memory is None:
+            self._memory = bytearray(SPARE_BYTES)
+        self._lent = True
+        return memoryview(self._memory)[:size_bytes]
+
+    def take_back(self, buffer: memoryview) -> None:
+        """Nobody needs `buffer` any more: the next frame may have its memory, which is warm and need not be zeroed."""
+        if buffer.obj is self._memory:
+            self._lent = False
 
     def wait(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
         """Have `wake` called once bytes are given back."""
@@ -103,8 +120,9 @@ class PartialFrame:
         size = min(self._total, max(FIRST_ALLOCATION_BYTES, 2 * self._filled))
         if not self._budget.take(self, size):
             return False
-        larger = memoryview(bytearray(size))
-        larger[: self._filled] = self._buffer
+        larger = self._budget.buffer(size)
+        larger[: self._filled] = self._buffer[: self._filled]
+        self._budget.take_back(self._buffer)
         self._buffer = larger
         return True
 
@@ -113,5 +131,6 @@ class PartialFrame:
         self._budget.wait(self, wake)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """The frame is over: give its memory back, which others may then write to."""
+        self._budget.take_back(self._buffer)
         self._budget.give_back(self)

@@ -12,12 +12,15 @@ import signal
 from collections.abc import Callable, Iterator
 
 from minibroker.broker import handlers
+from minibroker.broker.allocation import keep_freed_memory
 from minibroker.broker.clock import Clock, SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
 from minibroker.broker.listeners import broker_listeners, listeners_of_node
+from minibroker.broker.metadata_log import MetadataError
 from minibroker.broker.server import BindError, BoundListener, Server, bind
 from minibroker.broker.sessions import FetchSessions
 from minibroker.broker.settings import Settings, SettingsError
+from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.primitives import uuid_text
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
@@ -34,6 +37,7 @@ def run(settings: Settings, *, nodes: int, announce: Callable[[str], None]) -> i
 
     Raises StartError when an address is taken or a directory cannot be used; then nothing was changed.
     """
+    keep_freed_memory()
     with asyncio.Runner(loop_factory=_event_loop()) as runner:
         return runner.run(_run(settings, nodes, announce))
 
@@ -52,16 +56,15 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None]) 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     with _bound(settings, nodes) as bound, _opened(settings, clock, source) as logs:
-        cluster = Cluster(settings, clock, logs, source)
+        with _understood():
+            cluster = Cluster(settings, clock, logs, source)
+            _load(cluster, bound)
         await _serve(cluster, bound, announce, stop)
     return 0
 
 
-async def _serve(
-    cluster: Cluster, bound: dict[int, list[BoundListener]], announce: Callable[[str], None], stop: asyncio.Event
-) -> None:
-    handlers.load()
-    loop = asyncio.get_running_loop()
+def _load(cluster: Cluster, bound: dict[int, list[BoundListener]]) -> None:
+    """Give the cluster its nodes, and have it read what the directories hold of it."""
     for node_id, listeners in bound.items():
         slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
         node = cluster.nodes[node_id] = Node(node_id, FetchSessions(slots, cluster.random))
@@ -69,7 +72,22 @@ async def _serve(
         node.rack = cluster.settings["broker.rack"]
     cluster.load()
     cluster.controller.elect()
-    server = Server(loop, cluster)
+
+
+@contextlib.contextmanager
+def _understood() -> Iterator[None]:
+    """What the directories hold may be no use; that is no mistake of ours, and told in one line."""
+    try:
+        yield
+    except (LogDirectoryError, MetadataError, KafkaError) as error:
+        raise StartError(" ".join(str(error).split())) from error
+
+
+async def _serve(
+    cluster: Cluster, bound: dict[int, list[BoundListener]], announce: Callable[[str], None], stop: asyncio.Event
+) -> None:
+    handlers.load()
+    server = Server(asyncio.get_running_loop(), cluster)
     for node_id, listeners in bound.items():
         for listener in listeners:
             await server.serve(cluster.nodes[node_id], listener)
@@ -109,7 +127,7 @@ def _bound(settings: Settings, nodes: int) -> Iterator[dict[int, list[BoundListe
 def _opened(settings: Settings, clock: Clock, source: random.Random) -> Iterator[LogDirectories]:
     """Open the log directories, and close them as a clean shutdown does, however the broker ended."""
     environment = Environment(Disk(), clock.wall_ms, clock.call_later)
-    try:
+    with _understood():
         logs = LogDirectories(
             environment,
             settings.log_directories,
@@ -117,8 +135,6 @@ def _opened(settings: Settings, clock: Clock, source: random.Random) -> Iterator
             cluster_id=None,
             new_id=lambda: uuid_text(new_uuid(source)),
         )
-    except LogDirectoryError as error:
-        raise StartError(str(error)) from None
     try:
         yield logs
     finally:

@@ -6,7 +6,14 @@ from struct import pack
 
 import pytest
 
-from minibroker.broker.framing import FIRST_ALLOCATION_BYTES, FrameBudget, FrameError, PartialFrame, frame_size
+from minibroker.broker.framing import (
+    FIRST_ALLOCATION_BYTES,
+    SPARE_BYTES,
+    FrameBudget,
+    FrameError,
+    PartialFrame,
+    frame_size,
+)
 
 LIMIT_BYTES = 100 << 20
 
@@ -89,3 +96,18 @@ def test_a_frame_that_is_given_up_is_not_woken() -> None:
     oldest.close()
     assert woken == []
     assert budget.held_bytes == 0
+
+
+def test_large_frames_share_one_buffer_in_turn_but_never_at_once() -> None:
+    budget = FrameBudget()
+    first, second = budget.buffer(1000), budget.buffer(2000)
+    assert first.obj is not second.obj
+    assert (len(first), len(second)) == (1000, 2000)
+    budget.take_back(second)
+    assert budget.buffer(3000).obj is not first.obj, "the first is still in use"
+    budget.take_back(first)
+    assert budget.buffer(SPARE_BYTES).obj is first.obj
+
+
+def test_a_frame_above_the_shared_buffer_gets_its_own() -> None:
+    assert len(FrameBudget().buffer(SPARE_BYTES + 1)) == SPARE_BYTES + 1

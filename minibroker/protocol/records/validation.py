@@ -75,6 +75,11 @@ def _timestamp_range(scan: Scan, header: BatchHeader) -> tuple[int, int]:
     if header.timestamp_type == LOG_APPEND_TIME:
         return header.max_timestamp, header.max_timestamp
     base = header.base_timestamp
+    if (
+        len(scan.timestamp_deltas) == 1
+    ):  # a batch of one record, or of one instant: the small ones that come in thousands
+        timestamp = base + from_zigzag(next(iter(scan.timestamp_deltas)))
+        return timestamp, timestamp
     timestamps = {base + from_zigzag(raw) for raw in scan.timestamp_deltas} - {NO_TIMESTAMP}
     return (min(timestamps), max(timestamps)) if timestamps else (NO_TIMESTAMP, NO_TIMESTAMP)
 

