@@ -305,15 +305,16 @@ class Log:
 
     def _read_from(self, index: int, offset: int, max_bytes: int, limit: int, minimum_one: bool) -> Region | None:
         """Read from the segment at `index`, or the next: compaction may have left one without `offset` or any after."""
-        segment = self._segments[index]
-        last = segment is self._active
-        end = segment.size_bytes, (self.log_end_offset if last else self._base_offsets[index + 1])
-        if limit < end[1]:
-            end = segment.position_of(limit), limit
-        region = segment.read(offset, max_bytes, end, minimum_one)
-        if region or last or limit <= end[1] or segment.position_of(offset) < segment.size_bytes:
-            return region
-        return self._read_from(index + 1, end[1], max_bytes, limit, minimum_one)
+        ends = [*self._base_offsets[index + 1 :], self.log_end_offset]
+        for segment, end_offset in zip(self._segments[index:], ends, strict=True):
+            end = segment.size_bytes, end_offset
+            if limit < end_offset:
+                end = segment.position_of(limit), limit
+            region = segment.read(offset, max_bytes, end, minimum_one)
+            if region or limit <= end_offset or segment.position_of(offset) < segment.size_bytes:
+                return region
+            offset = end_offset
+        return None
 
     def _index_of(self, offset: int) -> int:
         """The index of the segment that `offset` belongs to."""

@@ -122,26 +122,24 @@ class LogDirectory:
 
         `unique` is 32 hexadecimal digits that no other deletion has. Raises `OSError`, and then the log is still there.
         """
-        path = f"{self.path}/{unlisted_log_name(log.topic, log.partition, unique, DELETED_LOG_SUFFIX)}"
-        self._disk.rename(log.directory, path)
-        self._forget(log.topic, log.partition)
+        path = self._unlist((log.topic, log.partition), unique, DELETED_LOG_SUFFIX)
         self._environment.schedule(log.settings.file_delete_delay_ms, lambda: self._remove_tree(path))
 
     def set_aside(self, topic: str, partition: int, unique: str) -> str:
         """Rename a log's directory to one that no log has, and let go of it; the new path. Raises `OSError`."""
-        path = f"{self.path}/{unlisted_log_name(topic, partition, unique, STRAY_LOG_SUFFIX)}"
-        self._disk.rename(self._log_path((topic, partition)), path)
-        self._forget(topic, partition)
-        return path
+        return self._unlist((topic, partition), unique, STRAY_LOG_SUFFIX)
 
-    def _forget(self, topic: str, partition: int) -> None:
-        log = self.logs.get((topic, partition))
-        if log is not None:
-            log.abandon()
-            del self.logs[topic, partition]
-        self._unopened.discard((topic, partition))
-        for offsets in self._checkpoints.values():
-            offsets.pop((topic, partition), None)
+    def _unlist(self, key: TopicPartition, unique: str, suffix: str) -> str:
+        """Let go of a log and rename its directory. Its checkpoints go first: a new log of its name must not get them."""
+        for name, offsets in self._checkpoints.items():
+            if offsets.pop(key, None) is not None:
+                self._write_offsets(name, sync=False)
+        path = f"{self.path}/{unlisted_log_name(*key, unique, suffix)}"
+        self._disk.rename(self._log_path(key), path)
+        if key in self.logs:
+            self.logs.pop(key).abandon()
+        self._unopened.discard(key)
+        return path
 
     def write_checkpoints(self, *, sync: bool = False) -> None:
         """Write recovery points, log start offsets and high watermarks of all logs. Raises `OSError`."""
@@ -152,8 +150,8 @@ class LogDirectory:
             start_offsets.pop(key, None)
             if log.log_start_offset > log.segments[0].base_offset:
                 start_offsets[key] = log.log_start_offset
-        for name, offsets in self._checkpoints.items():
-            self._disk.write_whole(f"{self.path}/{name}", offsets_text(offsets), sync=sync)
+        for name in self._checkpoints:
+            self._write_offsets(name, sync=sync)
 
     def close(self, *, broker_epoch: int = -1) -> None:
         """Flush and close all logs, then attest a clean stop. Raises `KafkaError`, `OSError` if it was none.
@@ -238,3 +236,6 @@ class LogDirectory:
             return {key: offset for key, offset in offsets.items() if key in self._unopened}
         except MalformedCheckpoint as error:
             raise LogDirectoryError(f"{path} is malformed: {error}") from None
+
+    def _write_offsets(self, name: str, *, sync: bool) -> None:
+        self._disk.write_whole(f"{self.path}/{name}", offsets_text(self._checkpoints[name]), sync=sync)

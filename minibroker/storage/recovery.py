@@ -143,6 +143,12 @@ class _Opening:
 
     def _begin_at(self, start_offset: int) -> None:
         """There is no segment, or all lie below the log's start, which means that their records were deleted."""
+        if self.segments:
+            logger.warning(
+                "%s: what is left ends before the log start offset %d; the log begins anew there",
+                self.label,
+                start_offset,
+            )
         for segment in self.segments:
             self._remove(segment)
         self.segments = [Segment.create(self.disk, self.directory, start_offset, self.settings, self.now_ms)]

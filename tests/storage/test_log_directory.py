@@ -241,6 +241,20 @@ def test_a_deleted_log_s_name_is_free_at_once_and_its_files_go_later(tmp_path: P
     assert files_in(tmp_path)["recovery-point-offset-checkpoint"] == b"0\n1\na-b 3 0\n"
 
 
+def test_a_new_log_inherits_nothing_from_a_deleted_one_of_its_name_even_after_a_crash(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
+    append(log, batch(9))
+    log.delete_before(9)
+    log.flush()
+    directory.write_checkpoints()
+    directory.delete_log(log, UNIQUE)
+    append(directory.create_log("orders", 0, TOPIC_ID, LogSettings()), batch(3))
+    directory.abandon()
+    log = opened(tmp_path).open_log("orders", 0, LogSettings())
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 3, 0)
+
+
 def test_a_log_that_was_deleted_before_a_stop_is_removed_at_the_next_start(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     directory.delete_log(directory.create_log("orders", 0, TOPIC_ID, LogSettings()), UNIQUE)
