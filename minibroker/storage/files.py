@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 
 Bytes = bytes | bytearray | memoryview
 
@@ -84,6 +83,10 @@ class Disk:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return self.opened(path, os.open(path, flags, 0o644))
 
+    def open_to_read(self, path: str) -> File:
+        """Open for reading only: for who looks at files that are not his to change."""
+        return self.opened(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
     def opened(self, path: str, fd: int) -> File:
         """What `open` gives for a descriptor: the place for a disk to put in files of its own kind."""
         return File(path, fd)
@@ -125,6 +128,8 @@ class Disk:
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory with all that is in it. One that is not there is well."""
+        import shutil  # it imports every archive format, which a start need not wait for
+
         try:
             shutil.rmtree(path)
         except FileNotFoundError:

@@ -130,7 +130,7 @@ class LogDirectory:
         return self._unlist((topic, partition), unique, STRAY_LOG_SUFFIX)
 
     def _unlist(self, key: TopicPartition, unique: str, suffix: str) -> str:
-        """Let go of a log and rename its directory. Its checkpoints go first: a new log of its name must not get them."""
+        """Let go of a log and rename its directory. Its checkpoints go first: they are not a later namesake's."""
         for name, offsets in self._checkpoints.items():
             if offsets.pop(key, None) is not None:
                 self._write_offsets(name, sync=False)
