@@ -12,26 +12,55 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
+PROGRAMS = HERE / "programs"
 
 
 @functools.cache
 def apache_kafka() -> Path:
     """The folder with the jars of an Apache Kafka server."""
-    folder = HERE / "apache_kafka"
-    _run(folder, ["mvn", "-q", "-B", "dependency:copy-dependencies"], made=folder / "target" / "jars")
-    return folder / "target" / "jars"
+    _build(HERE / "apache_kafka", [*MAVEN, "dependency:copy-dependencies"], "jars")
+    return HERE / "apache_kafka" / "target" / "jars"
 
 
-def _run(folder: Path, command: Sequence[str], *, made: Path) -> None:
-    """Runs the build unless what it makes is newer than all it is made from."""
-    made.parent.mkdir(exist_ok=True)
-    with (folder / "target" / "lock").open("w") as lock:
+@functools.cache
+def java(version: str) -> str:
+    """The class path of the program with this version of kafka-clients."""
+    command = [*MAVEN, f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"]
+    _build(PROGRAMS / "java", command, version)
+    target = PROGRAMS / "java" / "target" / version
+    return f"{target / 'classes'}:{target / 'jars'}/*"
+
+
+@functools.cache
+def franz_go() -> Path:
+    """The program."""
+    _build(PROGRAMS / "franz_go", ["go", "build", "-o", "target/franz-go", "."], "franz-go")
+    return PROGRAMS / "franz_go" / "target" / "franz-go"
+
+
+@functools.cache
+def kafkajs() -> Path:
+    """The program, with its libraries installed beside it."""
+    _build(PROGRAMS / "kafkajs", ["npm", "ci"], "node_modules")
+    return PROGRAMS / "kafkajs" / "main.js"
+
+
+MAVEN = ["mvn", "-q", "-B"]
+
+
+def _build(folder: Path, command: Sequence[str], name: str) -> None:
+    """Runs the command unless it succeeded since the last change in the folder. Raises RuntimeError with its output."""
+    target = folder / "target"
+    target.mkdir(exist_ok=True)
+    with (target / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if made.exists() and made.stat().st_mtime >= _newest_source(folder):
+        done = target / f"{name}.done"
+        if done.exists() and done.stat().st_mtime > _newest_source(folder):
             return
         result = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode != 0:
             raise RuntimeError(f"{' '.join(command)} in {folder} failed:\n{result.stdout[-4000:]}")
+        done.touch()
 
 
 def _newest_source(folder: Path) -> float:

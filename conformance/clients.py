@@ -1,0 +1,59 @@
+"""Which clients there are, and how each one's program is run; they all take the same command line.
+
+What a program does is in its own folder under `programs/`; what is asked of it is in the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from conformance import builds
+
+REPOSITORY = Path(__file__).parent.parent
+PATIENCE_S = 120
+JAVA_OPTIONS = [
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+]
+
+
+class Client(NamedTuple):
+    """A client by the name that the tests show, and the start of its program's command line (built when asked for)."""
+
+    name: str
+    command: Callable[[], list[str]]
+    reads: bool = True  # without a group
+    administers: bool = True
+
+
+def _java(version: str) -> Callable[[], list[str]]:
+    return lambda: ["java", *JAVA_OPTIONS, "-cp", builds.java(version), "conformance.Main"]
+
+
+CLIENTS = (
+    Client("kcat", lambda: [sys.executable, "-m", "conformance.programs.kcat"]),
+    Client("confluent", lambda: [sys.executable, "-m", "conformance.programs.confluent"], administers=False),
+    Client("java-3.9", _java("3.9.2")),
+    Client("java-4", _java("4.4.0")),
+    Client("franz-go", lambda: [str(builds.franz_go())]),
+    Client("kafkajs", lambda: ["node", str(builds.kafkajs())], reads=False),
+)
+
+
+def run(client: Client, action: str, bootstrap: str, *arguments: str) -> str:
+    """The program's summary. Raises AssertionError with all it printed if it did not exit with 0."""
+    command = [*client.command(), action, bootstrap, *arguments]
+    environment = {**os.environ, "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+    result = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    printed = f"{result.stdout[-4000:]}{result.stderr[-4000:]}"
+    assert result.returncode == 0, f"{client.name} {action} exits with {result.returncode}:\n{printed}"
+    return result.stdout.strip()

@@ -1,0 +1,82 @@
+"""What every test here starts from: a broker to ask, which is minibroker unless `--against kafka` says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from conformance import spec
+from conformance.clients import CLIENTS
+from conformance.kafka_reference import running_kafka
+from tests.running import running_broker
+
+# The first test that needs a program also builds it, and fetches what it is built from.
+TIMEOUT_S = 600
+SETTINGS = {"num.partitions": str(spec.PARTITIONS)}
+
+
+class Broker(Protocol):
+    """What the tests do with a broker process, whichever it is."""
+
+    bootstrap_servers: str
+
+    def kill(self) -> None:
+        """Ends the process as a crash would."""
+
+    def start(self) -> None:
+        """Starts it again on the same data; the address may be another."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--against", choices=("minibroker", "kafka"), default="minibroker", help="the broker to ask")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def against(request: pytest.FixtureRequest) -> str:
+    """Which broker is asked: "minibroker" or "kafka"."""
+    chosen: str = request.config.getoption("--against")
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def start_broker(against: str) -> Callable[[Path], AbstractContextManager[Broker]]:
+    """Starts a broker of its own with the data in a directory, for tests that end it."""
+
+    @contextmanager
+    def starting(directory: Path) -> Iterator[Broker]:
+        if against == "kafka":
+            with running_kafka(directory, SETTINGS) as kafka:
+                yield kafka
+        else:
+            with running_broker(directory, *(f"{name}={value}" for name, value in SETTINGS.items())) as minibroker:
+                yield minibroker
+
+    return starting
+
+
+@pytest.fixture(scope="session")
+def broker(
+    start_broker: Callable[[Path], AbstractContextManager[Broker]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    """The broker that most tests share; every test has topics of its own there."""
+    with start_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def specifications(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """By writer the file with the records that it writes and others read."""
+    folder = tmp_path_factory.mktemp("specifications")
+    files = {client.name: folder / f"{client.name}.jsonl" for client in CLIENTS}
+    for name, file in files.items():
+        spec.write_file(spec.for_writer(name), file)
+    return {name: str(file) for name, file in files.items()}

@@ -1,0 +1,61 @@
+package conformance;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Properties;
+import org.apache.kafka.clients.admin.Admin;
+
+/**
+ * Kafka's Java client: writes or reads the records of a specification, or exercises the admin API.
+ *
+ * <pre>
+ * Main write|read BOOTSTRAP PREFIX SPEC
+ * Main admin BOOTSTRAP PREFIX
+ * </pre>
+ *
+ * Exits 0 and prints one line, or prints what differed and exits 1.
+ */
+public final class Main {
+    static final int PARTITIONS = 3;
+    static final long PATIENCE_MS = 60_000;
+    /** The last topic is written with acks=1 and without idempotence, the others with both. */
+    static final List<String> TOPICS = List.of("none", "gzip", "snappy", "lz4", "zstd", "plain");
+
+    private Main() {}
+
+    public static void main(String[] args) throws Exception {
+        String client = "kafka-clients " + version();
+        try {
+            System.out.println(client + ": " + run(args));
+        } catch (Differs difference) {
+            System.out.println(client + ": " + difference.getMessage());
+            System.exit(1);
+        }
+    }
+
+    private static String version() throws IOException {
+        Properties properties = new Properties();
+        try (InputStream in = Admin.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            properties.load(in);
+        }
+        return properties.getProperty("version");
+    }
+
+    private static String run(String[] args) throws Exception {
+        String action = args[0];
+        String bootstrap = args[1];
+        String prefix = args[2];
+        if (action.equals("admin")) {
+            return Administration.exercise(bootstrap, prefix + "-admin");
+        }
+        List<Specified> records = Specified.read(Path.of(args[3]));
+        if (action.equals("write")) {
+            Writer.write(bootstrap, prefix, records);
+        } else {
+            new Reader(prefix, records).read(bootstrap);
+        }
+        return String.format("%s of %d records in each of %d topics", action, records.size(), TOPICS.size());
+    }
+}
