@@ -35,7 +35,6 @@ COLUMNS = (
     Column("rate", "messages/s", higher_is_better=True),
     Column("mb_rate", "MB/s", higher_is_better=True),
     Column("server_us", "server us each"),
-    Column("server_load", "server, cores"),
     Column("client_us", "client us each"),
 )
 
@@ -87,6 +86,5 @@ def _run(server: Server, *words: object) -> Sample:
         "rate": messages / seconds,
         "mb_rate": ran["value_bytes"] / seconds / 1e6,
         "server_us": cpu / messages * 1e6,
-        "server_load": cpu / seconds,
         "client_us": ran["cpu_seconds"] / messages * 1e6,
     }

@@ -127,9 +127,9 @@ def _table(section: Section, results: Results) -> Table:
     table.add_column("server", no_wrap=True)
     targeted = [any(column.key in case.targets for case in section.cases) for column in section.columns]
     for column, has_target in zip(section.columns, targeted, strict=True):
-        table.add_column(column.title, justify="right")
+        table.add_column(column.title, justify="right", no_wrap=True)
         if has_target:
-            table.add_column("target", justify="right", style="cyan")
+            table.add_column("target", justify="right", no_wrap=True, style="cyan")
     for case in section.cases:
         for (name, case_name, server), samples in results.samples.items():
             if (name, case_name) == (section.name, case.name):
