@@ -16,6 +16,7 @@ from minibroker.broker.clock import Clock
 from minibroker.broker.controller import Controller
 from minibroker.broker.image import BROKER_RESOURCE, Image
 from minibroker.broker.metadata_log import MetadataLog
+from minibroker.broker.recorded_configs import drop_unusable
 from minibroker.broker.settings import Settings
 from minibroker.broker.topics import METADATA_TOPIC, NO_LEADER, Partition, Topic, Waiter
 from minibroker.protocol.declare import Message
@@ -80,9 +81,12 @@ class Cluster:
     # --- start ----------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Fold the metadata log, then open every partition's log. Raises KafkaError for a log that cannot be read."""
-        for record in self.metadata_log.replay():
-            self.image.apply(record)
+        """Fold the metadata log, then open every partition's log.
+
+        Raises MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        self.metadata_log.replay(self.image.apply)
+        drop_unusable(self.image.configs)
         if not self.image.features:
             levels = features.INITIAL.items()
             self.commit(records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels)

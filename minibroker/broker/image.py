@@ -11,10 +11,15 @@ from typing import Any
 from minibroker.broker.topics import NO_LEADER, Partition, Topic
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.primitives import uuid_text
 
 TOPIC_RESOURCE = 2  # config resource types, as in ConfigRecord and in the requests (org.apache.kafka...ConfigResource)
 BROKER_RESOURCE = 4
 LEADER_UNCHANGED = -2  # PartitionChangeRecord's default
+
+
+class InconsistentMetadata(ValueError):
+    """A record about something that the records before it do not know of."""
 
 
 class Image:
@@ -29,7 +34,7 @@ class Image:
         self.next_producer_id = 0
 
     def apply(self, record: Message) -> None:
-        """Fold one record in; kinds that say nothing of what we hold are passed over."""
+        """Fold one record in; kinds that say nothing of what we hold are passed over. Raises InconsistentMetadata."""
         apply = APPLY.get(type(record))
         if apply is not None:
             apply(self, record)
@@ -37,6 +42,13 @@ class Image:
     def config(self, resource_type: int, name: str) -> dict[str, str]:
         """The settings of a topic, or of a broker ("" is the default for all brokers), as text by name."""
         return self.configs.setdefault((resource_type, name), {})
+
+
+def _known_topic(image: Image, topic_id: bytes) -> Topic:
+    topic = image.topics_by_id.get(topic_id)
+    if topic is None:
+        raise InconsistentMetadata(f"there is no topic with the id {uuid_text(topic_id)}")
+    return topic
 
 
 def _topic(image: Image, record: records.TopicRecord) -> None:
@@ -47,13 +59,17 @@ def _topic(image: Image, record: records.TopicRecord) -> None:
 
 
 def _remove_topic(image: Image, record: records.RemoveTopicRecord) -> None:
-    topic = image.topics_by_id.pop(record.topic_id)
-    del image.topics[topic.name]
+    topic = _known_topic(image, record.topic_id)
+    del image.topics_by_id[topic.topic_id], image.topics[topic.name]
     image.configs.pop((TOPIC_RESOURCE, topic.name), None)
 
 
 def _partition(image: Image, record: records.PartitionRecord) -> None:
-    topic = image.topics_by_id[record.topic_id]
+    topic = _known_topic(image, record.topic_id)
+    if record.partition_id > len(topic.partitions):
+        raise InconsistentMetadata(
+            f"partition {record.partition_id} of {topic.name} comes before {len(topic.partitions)}"
+        )
     partition = Partition(topic, record.partition_id, record.replicas, record.isr, record.leader)
     partition.leader_epoch = record.leader_epoch
     partition.partition_epoch = record.partition_epoch
@@ -64,7 +80,10 @@ def _partition(image: Image, record: records.PartitionRecord) -> None:
 
 
 def _partition_change(image: Image, record: records.PartitionChangeRecord) -> None:
-    partition = image.topics_by_id[record.topic_id].partitions[record.partition_id]
+    topic = _known_topic(image, record.topic_id)
+    partition = topic.partition(record.partition_id)
+    if partition is None:
+        raise InconsistentMetadata(f"{topic.name} has no partition {record.partition_id}")
     if record.isr is not None:
         partition.isr = record.isr
     if record.replicas is not None:

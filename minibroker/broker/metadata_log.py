@@ -9,13 +9,15 @@ version, then the message in that version. What the records mean is the image's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from minibroker.broker.image import InconsistentMetadata
 from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages import metadata_records
-from minibroker.protocol.primitives import Output, read_varint, varint
-from minibroker.protocol.records.batch import batches, read_header
+from minibroker.protocol.primitives import MalformedMessage, Output, read_varint, varint
+from minibroker.protocol.records.batch import batches, check_batch, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record, records_of
 
@@ -32,7 +34,11 @@ WRITTEN_VERSIONS: dict[type[Message], int] = {
 }
 
 
-class UnknownMetadata(Exception):
+class MetadataError(Exception):
+    """Why the metadata log cannot be built on, in one line that says where."""
+
+
+class UnknownMetadata(ValueError):
     """A record of a kind or version that no Kafka up to 4.3 writes; what it would change is not known."""
 
 
@@ -47,9 +53,12 @@ def encode_record(message: Message) -> bytes:
 
 def decode_record(value: bytes) -> Message:
     """The message in a record's value. Raises UnknownMetadata, or MalformedMessage."""
-    frame_version, position = read_varint(value, 0)
-    api_key, position = read_varint(value, position)
-    version, position = read_varint(value, position)
+    try:
+        frame_version, position = read_varint(value, 0)
+        api_key, position = read_varint(value, position)
+        version, position = read_varint(value, position)
+    except (IndexError, ValueError) as error:
+        raise UnknownMetadata(f"a value of {len(value)} bytes that begins with no frame") from error
     kind = KINDS.get(api_key)
     if frame_version != FRAME_VERSION or kind is None or version not in kind.versions:
         raise UnknownMetadata(f"metadata record {api_key} version {version} in frame version {frame_version}")
@@ -62,19 +71,32 @@ class MetadataLog:
     def __init__(self, storage: Log) -> None:
         self.storage = storage
 
-    def replay(self) -> Iterator[Message]:
-        """All records from the log start offset on. Raises UnknownMetadata, MalformedMessage or KafkaError."""
+    def replay(self, apply: Callable[[Message], None]) -> None:
+        """Hand all records to `apply`, which may refuse one with InconsistentMetadata. Raises MetadataError."""
         offset = self.storage.log_start_offset
-        while offset < self.storage.log_end_offset:
-            region = self.storage.read(offset, READ_BYTES, minimum_one=True)
-            if region is None:
-                return
+        if offset:
+            raise self._error(0, f"the log begins at {offset}, and snapshots of what was before are not read yet")
+        try:
+            for record_offset, value in self._values():
+                offset = record_offset
+                apply(decode_record(value))
+        except (UnknownMetadata, MalformedMessage, InconsistentMetadata, KafkaError) as error:
+            raise self._error(offset, error) from error
+
+    def _values(self) -> Iterator[tuple[int, bytes]]:
+        """(offset, value) of all records but those of control batches. Raises KafkaError."""
+        offset = self.storage.log_start_offset
+        while (region := self.storage.read(offset, READ_BYTES, minimum_one=True)) is not None:
             data = memoryview(region.file.read(region.position, region.size_bytes))
             for position, header in batches(data):
+                check_batch(data, position)
                 if not header.is_control:
                     for record in records_of(data[position : position + header.size_bytes]):
-                        yield decode_record(record.value or b"")
+                        yield record.offset, record.value or b""
             offset = region.next_offset
+
+    def _error(self, offset: int, reason: object) -> MetadataError:
+        return MetadataError(f"{self.storage.directory} cannot be used, offset {offset}: {reason}")
 
     def append(self, messages: Iterable[Message], now_ms: int, leader_epoch: int) -> None:
         """Write the records as one batch: after a crash all of them are there, or none."""

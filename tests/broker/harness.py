@@ -252,11 +252,19 @@ class Harness:
     def restart(
         self, *, nodes: Sequence[int] | None = None, crash: bool = False, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Stop, as a signal or (`crash`) as SIGKILL does, and start on the same data with the nodes of these ids."""
+        """Stop, and start again on the same data, with the nodes of these ids and with some other settings."""
+        self.stop(crash=crash)
+        self.start(nodes=nodes, settings=settings)
+
+    def stop(self, *, crash: bool = False) -> None:
+        """Stop as a signal or, with `crash`, as SIGKILL does."""
         if crash:
             self.logs.abandon()
         else:
             self.logs.close()
+
+    def start(self, *, nodes: Sequence[int] | None = None, settings: Mapping[str, str] | None = None) -> None:
+        """Start after `stop`. Raises what the cluster raises if the directory is no use, and lets go of it then."""
         self.clock = ManualClock(self.clock.wall_ms())
         self._texts.update(settings or {})
         self._open(self._node_ids if nodes is None else nodes)

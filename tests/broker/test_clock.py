@@ -1,0 +1,61 @@
+"""The clock that tests move, and that the machine's own agrees with it in what it offers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from minibroker.broker.clock import Clock, ManualClock, SystemClock
+
+
+def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
+    clock = ManualClock(wall_ms=1000)
+    assert (clock.wall_ms(), clock.monotonic_ms()) == (1000, 0.0)
+    clock.advance(250)
+    assert (clock.wall_ms(), clock.monotonic_ms()) == (1250, 250.0)
+
+
+def test_timers_run_in_the_order_in_which_they_are_due_each_at_its_own_time() -> None:
+    clock = ManualClock()
+    seen: list[tuple[str, float]] = []
+    for name, delay_ms in (("late", 30), ("early", 10), ("second of two", 20), ("third of two", 20)):
+        clock.call_later(delay_ms, lambda name=name: seen.append((name, clock.monotonic_ms())))
+    clock.advance(29)
+    assert seen == [("early", 10.0), ("second of two", 20.0), ("third of two", 20.0)]
+    clock.advance(1)
+    assert seen[-1] == ("late", 30.0)
+
+
+def test_a_timer_set_by_a_timer_runs_in_the_same_advance_if_it_is_due() -> None:
+    clock = ManualClock()
+    seen: list[float] = []
+
+    def again() -> None:
+        seen.append(clock.monotonic_ms())
+        clock.call_later(10, again)
+
+    clock.call_later(10, again)
+    clock.advance(35)
+    assert seen == [10.0, 20.0, 30.0]
+
+
+def test_a_cancelled_timer_does_not_run_and_may_be_cancelled_afterwards() -> None:
+    clock = ManualClock()
+    seen: list[str] = []
+    cancelled, run = clock.call_later(5, lambda: seen.append("no")), clock.call_later(5, lambda: seen.append("yes"))
+    cancelled.cancel()
+    clock.advance(5)
+    run.cancel()
+    clock.advance(5)
+    assert seen == ["yes"]
+
+
+async def test_the_system_clock_tells_the_machines_time_and_runs_timers_on_its_loop() -> None:
+    clock: Clock = SystemClock(asyncio.get_running_loop())
+    before_ms, started_ms = time.time_ns() // 1_000_000, clock.monotonic_ms()
+    ran = asyncio.Event()
+    clock.call_later(0, lambda: None).cancel()
+    clock.call_later(0, ran.set)
+    await ran.wait()
+    assert before_ms <= clock.wall_ms() <= time.time_ns() // 1_000_000
+    assert clock.monotonic_ms() >= started_ms
