@@ -236,7 +236,7 @@ class Harness:
         try:
             self._load(settings)
         except BaseException:
-            self.logs.abandon()
+            self.logs.close()
             raise
 
     def _load(self, settings: Settings) -> None:

@@ -1,0 +1,253 @@
+"""The cluster: what a start makes of a directory, nodes that are away, strays, and who is told of an append."""
+
+from __future__ import annotations
+
+import logging
+import random
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.cluster import new_uuid
+from minibroker.broker.metadata_log import MetadataError
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.recovery import LogDirectoryError
+from tests.broker.harness import Harness
+
+ID = bytes(15) + b"\x07"
+
+
+def directories(harness: Harness) -> list[str]:
+    return sorted(path.name for path in (harness.directory / "data").iterdir() if path.is_dir())
+
+
+def contents(harness: Harness, topic: str, index: int = 0) -> bytes:
+    """All batches of a partition, as they lie in its log."""
+    log = harness.partition(topic, index).log
+    region = log.read(log.log_start_offset, 1 << 20)
+    return b"" if region is None else region.read()
+
+
+# --- start --------------------------------------------------------------------------------------
+
+
+def test_a_new_cluster_records_its_metadata_version_once(harness: Harness) -> None:
+    assert harness.cluster.image.features == {"metadata.version": 30}
+    end_offset = harness.cluster.metadata_log.storage.log_end_offset
+    harness.restart()
+    assert harness.cluster.metadata_log.storage.log_end_offset == end_offset == 1
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_restart_brings_back_all_that_was_answered(harness: Harness, crash: bool) -> None:
+    harness.create_topic("kept", 2, segment_ms="5000")
+    harness.create_topic("gone")
+    harness.produce("kept", "a", "b")
+    harness.produce("kept", "c", partition=1)
+    harness.cluster.controller.delete_topic(harness.cluster.image.topics["gone"])
+    harness.cluster.controller.add_partitions("kept", 3)
+    before = {index: contents(harness, "kept", index) for index in range(3)}
+    topic_id, cluster_id = harness.cluster.image.topics["kept"].topic_id, harness.cluster.cluster_id
+
+    harness.restart(crash=crash)
+
+    (topic,) = harness.cluster.image.topics.values()
+    assert (topic.name, topic.topic_id, topic.overrides) == ("kept", topic_id, {"segment.ms": "5000"})
+    assert {index: contents(harness, "kept", index) for index in range(3)} == before
+    assert [partition.log.settings.segment_ms for partition in topic.partitions] == [5000] * 3
+    assert harness.cluster.cluster_id == cluster_id
+    assert harness.produce("kept", "d") == 2
+
+
+def test_a_topic_of_the_same_name_created_anew_is_the_one_that_comes_back(harness: Harness) -> None:
+    for value in ("old", "new"):
+        harness.create_topic("t")
+        harness.produce("t", value)
+        if value == "old":
+            harness.cluster.controller.delete_topic(harness.cluster.image.topics["t"])
+    harness.restart(crash=True)
+    assert b"new" in contents(harness, "t")
+    assert b"old" not in contents(harness, "t")
+
+
+def test_static_settings_of_a_later_start_reach_the_topics(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.restart(settings={"log.segment.bytes": "2000000"})
+    assert harness.partition("t").log.settings.segment_bytes == 2_000_000
+
+
+def test_a_partition_whose_directory_is_gone_begins_anew(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.produce("t", "a")
+    harness.stop()
+    for path in (harness.directory / "data" / "t-0").iterdir():
+        path.unlink()
+    (harness.directory / "data" / "t-0").rmdir()
+    harness.start()
+    assert harness.produce("t", "b") == 0
+
+
+def test_configs_that_only_another_kafka_knows_do_not_hinder_the_start(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.create_topic("t", retention_ms="5")
+    harness.cluster.metadata_log.append(
+        [
+            records.ConfigRecord(resource_type=2, resource_name="t", name="of.the.future", value="1"),
+            records.ConfigRecord(resource_type=4, resource_name="", name="num.io.threads", value="8"),
+        ],
+        0,
+        1,
+    )
+    with caplog.at_level(logging.WARNING):
+        harness.restart()
+    assert harness.cluster.image.topics["t"].overrides == {"retention.ms": "5"}
+    assert "of.the.future" in caplog.text and "num.io.threads" in caplog.text
+
+
+# --- strays -------------------------------------------------------------------------------------
+
+
+def test_a_log_that_no_topic_knows_is_set_aside_with_a_warning(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.create_topic("t")
+    harness.logs.create_log("stray", 0, ID, LogSettings())
+    harness.logs.create_log("t", 5, ID, LogSettings())
+    with caplog.at_level(logging.WARNING):
+        harness.restart()
+    names = directories(harness)
+    assert [name for name in names if not name.endswith("-stray")] == ["__cluster_metadata-0", "t-0"]
+    assert [name.split(".")[0] for name in names if name.endswith("-stray")] == ["stray-0", "t-5"]
+    assert "stray-0 is no partition of this cluster" in caplog.text
+
+
+def test_a_log_of_an_older_topic_of_the_same_name_is_set_aside(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.produce("t", "older")
+    topic = harness.cluster.image.topics["t"]
+    harness.cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])  # and then it crashes
+    harness.logs.abandon()
+    harness.start()
+    harness.create_topic("t")
+    assert (contents(harness, "t"), len(directories(harness))) == (b"", 3)
+
+
+def test_set_aside_means_that_nothing_is_lost(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.produce("t", "precious")
+    harness.cluster.commit([records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)])
+    harness.restart()
+    (stray,) = (harness.directory / "data").glob("*-stray")
+    assert b"precious" in (stray / "00000000000000000000.log").read_bytes()
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+
+def test_damaged_metadata_stops_every_start_and_changes_nothing(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.stop()
+    file = harness.directory / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
+    sound = file.read_bytes()
+    damaged = bytearray(sound)
+    damaged[-20] ^= 0xFF
+    file.write_bytes(damaged)
+    for _ in range(2):
+        with pytest.raises(MetadataError):
+            harness.start()
+        assert file.read_bytes() == damaged
+    file.write_bytes(sound)
+    harness.start()
+    assert list(harness.cluster.image.topics) == ["t"]
+
+
+def test_a_directory_of_another_node_is_refused(harness: Harness) -> None:
+    harness.stop()
+    properties = harness.directory / "data" / "meta.properties"
+    properties.write_text(properties.read_text().replace("node.id=1", "node.id=7"))
+    with pytest.raises(LogDirectoryError, match="node.id=7"):
+        harness.start()
+
+
+# --- nodes --------------------------------------------------------------------------------------
+
+
+def test_only_the_leader_has_a_partition_to_offer(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        harness.create_topic("t", 3, 3)
+        cluster, topic = harness.cluster, harness.cluster.image.topics["t"]
+        for partition in topic.partitions:
+            for node in cluster.nodes.values():
+                if node.node_id == partition.leader_id:
+                    assert cluster.led_partition(node, topic, partition.index) is partition
+                    continue
+                with pytest.raises(KafkaError) as raised:
+                    cluster.led_partition(node, topic, partition.index)
+                assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                assert f"its leader is node {partition.leader_id}" in str(raised.value)
+
+
+@pytest.mark.parametrize(("name", "index"), [("t", 1), ("t", -1), ("nope", 0)])
+def test_an_unknown_partition_is_offered_by_nobody(harness: Harness, name: str, index: int) -> None:
+    harness.create_topic("t")
+    with pytest.raises(KafkaError) as raised:
+        harness.cluster.led_partition(harness.cluster.nodes[1], harness.cluster.image.topics.get(name), index)
+    assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_partition_without_a_leader_is_offered_by_nobody(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t", 2)
+        away = harness.partition("t").leader_id
+        harness.restart(nodes=[3 - away])
+        with pytest.raises(KafkaError, match="t-0 has no leader") as raised:
+            harness.cluster.led_partition(harness.cluster.nodes[3 - away], harness.cluster.image.topics["t"], 0)
+        assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_data_is_there_again_once_the_node_is(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t")
+        harness.produce("t", "a")
+        away = harness.partition("t").leader_id
+        harness.restart(nodes=[3 - away])
+        harness.restart(nodes=[1, 2])
+        assert (harness.partition("t").leader_id, harness.produce("t", "b")) == (away, 1)
+
+
+# --- waiting ------------------------------------------------------------------------------------
+
+
+def test_a_deleted_topic_lets_go_of_those_who_wait_for_it(harness: Harness) -> None:
+    harness.create_topic("t")
+    asked = FetchRequest.FetchTopic(
+        topic="t", partitions=[FetchRequest.FetchTopic.FetchPartition(partition=0, partition_max_bytes=100)]
+    )
+    request = FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=100, session_epoch=-1, topics=[asked])
+    waiting = harness.request(request, 12)
+    assert not waiting.done
+    harness.cluster.controller.delete_topic(harness.cluster.image.topics["t"])
+    harness.after_batch()
+    ((partition,),) = (topic.partitions for topic in waiting.response().responses)
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# --- ids ----------------------------------------------------------------------------------------
+
+
+def test_ids_are_seeded_and_never_reserved_nor_begin_with_a_dash() -> None:
+    class Source(random.Random):
+        def __init__(self, *drawn: bytes) -> None:
+            super().__init__()
+            self.drawn = list(drawn)
+
+        def randbytes(self, n: int) -> bytes:
+            return self.drawn.pop(0)
+
+    dash, reserved, good = b"\xfb" + bytes(15), bytes(15) + b"\x01", b"\x10" * 16
+    assert new_uuid(Source(dash, bytes(16), reserved, good)) == good
+    assert new_uuid(random.Random(5)) == new_uuid(random.Random(5)) != new_uuid(random.Random(6))

@@ -1,0 +1,75 @@
+"""What a start refuses, in one line: directories whose content is no use, found before anybody is told an address.
+
+How the process starts and ends from the command line is tested with the command `serve`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.process import StartError, run
+from minibroker.broker.settings import Settings
+from tests.broker.harness import Harness
+
+
+def refusal(directory: Path, **settings: str) -> str:
+    """Why a broker on the data in `directory` does not start."""
+    texts = {name.replace("_", "."): text for name, text in settings.items()}
+    static = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(directory / "data"), **texts}
+    announced: list[str] = []
+    with pytest.raises(StartError) as raised:
+        run(Settings(static), nodes=1, announce=announced.append)
+    assert announced == []
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A directory in which a topic "t" with a record was left by a clean stop."""
+    with Harness(tmp_path) as harness:
+        harness.create_topic("t")
+        harness.produce("t", "v")
+        harness.stop()
+    return tmp_path
+
+
+def snapshot(directory: Path) -> dict[str, bytes]:
+    files = [path for path in (directory / "data").rglob("*") if path.is_file() and path.name != ".lock"]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+
+def test_damaged_metadata_is_told_with_its_place_and_nothing_is_changed(data: Path) -> None:
+    log = data / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[-20] ^= 0xFF
+    log.write_bytes(content)
+    before = snapshot(data)
+    for _ in range(2):
+        assert f"{log.parent} cannot be used, offset 0: CORRUPT_MESSAGE: " in refusal(data)
+    after = snapshot(data)
+    assert [name for name in before if after.get(name) != before[name]] == []
+
+
+def test_a_partition_that_cannot_be_opened_is_told(data: Path) -> None:
+    (data / "data" / "t-0" / "partition.metadata").write_text("nonsense")
+    assert "t-0" in refusal(data)
+
+
+def test_a_directory_of_another_node_is_told(data: Path) -> None:
+    assert "node.id" in refusal(data, node_id="7")
+
+
+def test_settings_in_the_metadata_that_do_not_agree_are_told(data: Path) -> None:
+    with Harness(data) as harness:
+        harness.cluster.controller.change_config(4, "", {"log.cleaner.min.compaction.lag.ms": "10"})
+        harness.stop()
+    assert "compaction.lag.ms" in refusal(data, log_cleaner_max_compaction_lag_ms="5")
+
+
+def test_a_refused_start_leaves_a_directory_that_the_next_one_takes(data: Path) -> None:
+    refusal(data, node_id="7")
+    with Harness(data) as harness:
+        assert harness.produce("t", "v") == 1
