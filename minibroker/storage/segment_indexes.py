@@ -43,8 +43,8 @@ class SegmentIndexes:
             raise CorruptIndex(f"{error.filename} is missing") from None
         if self.offsets.count and self.offsets.last_position >= log_size_bytes:
             raise CorruptIndex(f"{self.offsets.path} goes beyond the end of the log")
-        if self.offsets.count and not self.times.count:
-            raise CorruptIndex(f"{self.times.path} is empty, unlike the offset index")
+        if log_size_bytes and not self.times.count:  # as if no batch had a timestamp, which is rare
+            raise CorruptIndex(f"{self.times.path} is empty, unlike the log")
         if not self.offsets.count and log_size_bytes > self._settings.index_interval_bytes + 2 * LARGE_BATCH_BYTES:
             raise CorruptIndex(f"{self.offsets.path} is empty, although the log is large")
         self.max_timestamp = self.times.last_timestamp
