@@ -1,9 +1,10 @@
 """FindCoordinator: which node looks after a group or a transactional id.
 
 Behaviour: every group and transactional id has its node (see `coordinators`) from the first day, though neither groups
-nor transactions are served yet. A client that only needs the address, as librdkafka does for a consumer by assign, then
-goes on; one that needs more finds at once, from ApiVersions, that this broker has no such API. Kafka's other answer,
-COORDINATOR_NOT_AVAILABLE, would have it ask again and again without a word to its user.
+nor transactions are served yet. A client that only wants to know whether its group has committed something, as a
+consumer by assign does, then goes on (see `committed_offsets`); one that needs more finds at once, from ApiVersions,
+that this broker has no such API. Kafka's other answer, COORDINATOR_NOT_AVAILABLE, would have both ask again and again
+without a word to their users.
 
 Versions: 1 brought the kind of key and error messages, 3 flexible fields, 4 several keys in one request (KIP-699), 5
 TRANSACTION_ABORTABLE (never answered here), 6 keys of share groups (KIP-932).
