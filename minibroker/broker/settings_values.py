@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from minibroker.broker.settings_table import ConfigType, Setting, Value
+from minibroker.broker.settings_table import ConfigType, OneOf, Setting, Value
 
 BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 # What Java's Integer.parseInt and Double.parseDouble take; Python's int() also takes 1_000, and float() also nan.
@@ -36,8 +36,15 @@ def parse_value(setting: Setting, name: str, text: str) -> Value:
         value = _checked_list(value, name, may_repeat=name == setting.topic)
     objection = setting.valid.objection(value) if setting.valid is not None else None
     if objection is not None:
-        raise InvalidValue(f"Invalid value {format_value(value)} for configuration {name}: {objection}")
+        raise InvalidValue(f"Invalid value {_offender(setting, value)} for configuration {name}: {objection}")
     return value
+
+
+def _offender(setting: Setting, value: Value) -> str | None:
+    """What an objection is about: of a list of words, the first that is none of the allowed ones."""
+    if isinstance(setting.valid, OneOf) and isinstance(value, tuple):
+        return next(word for word in value if word not in setting.valid.choices)
+    return format_value(value)
 
 
 def _typed(type: ConfigType, text: str) -> Value:

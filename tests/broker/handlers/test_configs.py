@@ -304,7 +304,7 @@ def test_a_resource_is_changed_whole_or_not_at_all_and_alone(topic: Harness) -> 
         ),
         (
             "t",
-            [("cleanup.policy", SET, "eat")],
+            [("cleanup.policy", APPEND, "eat")],
             ErrorCode.INVALID_CONFIG,
             "Invalid value eat for configuration cleanup.policy: String must be one of: compact, delete",
         ),
