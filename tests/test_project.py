@@ -1,0 +1,49 @@
+"""What holds for every file of the project: it says what it is for, and stays small enough to be read at once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = sorted((ROOT / "minibroker").rglob("*.py"))
+PYTHON = [*PACKAGE, *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "benchmarks").rglob("*.py"))]
+LINES_MAX = 500
+FUNCTION_LINES_MAX = 40
+
+
+def test_every_file_says_what_lives_there() -> None:
+    silent = [path for path in PYTHON if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert silent == []
+
+
+def test_files_stay_small() -> None:
+    large = [path for path in PACKAGE if path.read_text().count("\n") > LINES_MAX]
+    assert large == []
+
+
+def test_functions_stay_small() -> None:
+    large = [
+        f"{path.relative_to(ROOT)}: {function.name}"
+        for path in PACKAGE
+        for function in functions(path)
+        if lines(function) > FUNCTION_LINES_MAX
+    ]
+    assert large == []
+
+
+def test_the_package_ships_its_types() -> None:
+    assert (ROOT / "minibroker" / "py.typed").is_file()
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The length of the function's body, without its docstring."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return 1 + (function.end_lineno or 0) - body[0].lineno if body else 0
