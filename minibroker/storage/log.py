@@ -327,7 +327,8 @@ class Log:
         for _, _, base_offset, _ in spans(segment.file, position, segment.size_bytes):
             offset = min(offset, base_offset)  # a batch is removed whole
             break
-        self._remove_segments(self._segments[self._index_of(offset) + 1 :])
+        later = self._segments[self._index_of(offset) + 1 :]
+        self._remove_segments(later[::-1])  # the last one first: a crash between must leave no hole
         segment.truncate(position, offset)
         self._active = segment
         self._truncated = True

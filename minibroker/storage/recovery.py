@@ -24,7 +24,7 @@ from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offsets_with
 from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored, replay
 from minibroker.storage.producer_state import ProducerStates
-from minibroker.storage.scanning import OldMessageFormat, headers, sound_batches
+from minibroker.storage.scanning import OldMessageFormat, headers, misplaced, sound_batches
 from minibroker.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -101,6 +101,8 @@ class _Opening:
         self.epochs.truncate_from_end(end_offset)
         self.epochs.truncate_from_start(start_offset)
         self._load_producers(self.segments[0].base_offset, end_offset)
+        for segment in self.segments:
+            segment.close()  # a log that nobody uses holds no descriptor
         recovery_point = end_offset if known.clean else min(known.recovery_point, end_offset)
         return LogContents(
             self.segments, self.epochs, self.states, self.snapshots, start_offset, end_offset, recovery_point
@@ -177,11 +179,7 @@ class _Opening:
             for position, header in sound_batches(segment.file, 0, segment.size_bytes):
                 last_offset = header.base_offset + header.last_offset_delta
                 if header.base_offset < next_offset or not segment.indexes.can_name(last_offset):
-                    raise CorruptBatch(
-                        f"{segment.file.path}: the batch at {position} has the offset {header.base_offset}, "
-                        f"the one before it ends at {next_offset}",
-                        position,
-                    )
+                    raise misplaced(segment.file, position, header, next_offset)
                 segment.note(position, last_offset, header.max_timestamp)
                 if header.partition_leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)

@@ -97,6 +97,15 @@ def _check_closely(
     _check_crc(file, header, position, crc, position + CRC_START + checked_bytes)
 
 
+def misplaced(file: File, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:
+    """What is said of a batch whose offsets cannot be, where `next_offset` or a somewhat larger one must come."""
+    return CorruptBatch(
+        f"{file.path}: the batch at {position} has the offset {header.base_offset}, "
+        f"the one before it ends at {next_offset}",
+        position,
+    )
+
+
 class OldMessageFormat(ValueError):
     """Batches of message format 0 or 1, which nothing may mistake for a damage."""
 

@@ -14,7 +14,7 @@ from minibroker.protocol.records.record import records_of
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_name
-from minibroker.storage.scanning import headers, spans
+from minibroker.storage.scanning import headers, misplaced, spans
 from minibroker.storage.segment_indexes import SegmentIndexes
 from minibroker.storage.sparse_index import CorruptIndex
 from minibroker.storage.time_index import NO_TIMESTAMP
@@ -240,7 +240,7 @@ class Segment:
         self.indexes.update_settings(settings)
 
     def close(self) -> None:
-        """Let go of the file. Regions that are still being sent keep it open."""
+        """Let go of the file until it is needed again. Regions that are still being sent keep it open."""
         self._file = None
 
     def mark(self, suffix: str) -> list[str]:
@@ -279,5 +279,9 @@ class Segment:
     def _rebuild_indexes(self, problem: CorruptIndex) -> None:
         logger.info("%s: the indexes are made anew: %s", self.path, problem)
         self.forget()
+        next_offset = self.base_offset
         for position, header in headers(self.file, 0, self.size_bytes):
+            if header.base_offset < next_offset or not self.indexes.can_name(header.last_offset):
+                raise misplaced(self.file, position, header, next_offset)
             self.note(position, header.last_offset, header.max_timestamp)
+            next_offset = header.next_offset

@@ -6,7 +6,6 @@ What a faulty disk does to a log is tested in `test_log.py`.
 from __future__ import annotations
 
 import errno
-import gc
 import multiprocessing
 import os
 import socket
@@ -70,7 +69,6 @@ def test_a_file_is_closed_once_by_close_or_with_its_last_reference(
     file.close()
     assert len(closed) == 1
     disk.open(f"{tmp_path}/a")
-    gc.collect()
     assert len(closed) == 2
 
 

@@ -96,6 +96,15 @@ def test_a_clean_start_reads_no_batches_but_the_last(tmp_path: Path) -> None:
     assert len(read_batches(log, log.segments[1].base_offset)) > 0
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_holds_no_file_open_before_it_is_used(tmp_path: Path, clean: bool) -> None:
+    write_log(tmp_path).close()
+    log = open_at(tmp_path, SMALL, clean=clean)
+    assert all(segment._file is None for segment in log.segments)
+    append(log, batch(1))
+    assert len(read_values(log)) == 25
+
+
 def test_only_segments_from_the_recovery_point_on_are_read_after_a_crash(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

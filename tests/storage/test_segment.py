@@ -123,6 +123,16 @@ def test_bad_indexes_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert known(again)[2:] == expected[2:]
 
 
+@pytest.mark.parametrize("offset", [0, 99, 103, 100 + (1 << 31), 1 << 60])
+def test_indexes_are_not_made_of_batches_whose_offsets_cannot_be(tmp_path: Path, offset: int) -> None:
+    segment = created(tmp_path)
+    fill(segment)
+    segment.file.write(2 * len(batch(2)), offset.to_bytes(8, "big"))
+    again = opened(tmp_path)
+    with pytest.raises(CorruptBatch, match="the one before it ends at 104"):
+        again.load()
+
+
 def test_an_index_that_goes_beyond_the_log_is_made_anew(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
