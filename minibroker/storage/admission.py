@@ -57,13 +57,10 @@ def admit(
         check_records(records, 0, header, keys_required=keys_required)
         header = _stamped(records, header, now_ms)
     else:
+        earliest_ms = now_ms - settings.message_timestamp_before_max_ms
+        latest_ms = now_ms + settings.message_timestamp_after_max_ms
         largest = check_records(
-            records,
-            0,
-            header,
-            keys_required=keys_required,
-            earliest_ms=now_ms - settings.message_timestamp_before_max_ms,
-            latest_ms=now_ms + settings.message_timestamp_after_max_ms,
+            records, 0, header, keys_required=keys_required, earliest_ms=earliest_ms, latest_ms=latest_ms
         )
         if largest != header.max_timestamp or header.timestamp_type == LOG_APPEND_TIME:
             header = _timed(records, header, largest)
