@@ -1,0 +1,69 @@
+"""What the tests of the protocol start from: a connection and topics of their own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import pytest
+
+from conformance.conftest import Broker
+from conformance.wire.connection import Connection
+from conformance.wire.requests import create_request, metadata_of, repeated, topic
+
+
+class NewTopic(Protocol):
+    """Creates a topic with a name of its own, waits until it can be written to, and returns the name."""
+
+    def __call__(self, partitions: int = 1, **configs: str) -> str:
+        """Configs are given by Kafka's names with underscores for dots."""
+
+
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[Connection]:
+    with Connection(broker.bootstrap_servers) as opened:
+        yield opened
+
+
+@pytest.fixture
+def connect(broker: Broker) -> Callable[[], Connection]:
+    """Opens one more connection, to use in a with block."""
+    return lambda: Connection(broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def new_name() -> Callable[[], str]:
+    """A topic name that nobody else has."""
+    numbers = itertools.count()
+    return lambda: f"wire-{next(numbers)}"
+
+
+@pytest.fixture
+def new_topic(connection: Connection, new_name: Callable[[], str]) -> NewTopic:
+    def create(partitions: int = 1, **configs: str) -> str:
+        name = new_name()
+        wanted = topic(name, partitions, configs={key.replace("_", "."): value for key, value in configs.items()})
+        answer = connection.ask(create_request(wanted), 7).topics[0]
+        assert answer.error_code == 0, answer
+        known = repeated(lambda: metadata_of(connection, name), lambda seen: seen.error_code == 0)
+        assert len(known.partitions) == partitions
+        return name
+
+    return create
+
+
+class Differing(Protocol):
+    """Chooses what is expected where minibroker answers otherwise than Kafka on purpose."""
+
+    def __call__(self, *, kafka: Any, minibroker: Any, because: str) -> Any:
+        """`because` is for the reader, and must not be empty."""
+
+
+@pytest.fixture
+def differing(against: str) -> Differing:
+    def choose(*, kafka: Any, minibroker: Any, because: str) -> Any:
+        assert because
+        return kafka if against == "kafka" else minibroker
+
+    return choose

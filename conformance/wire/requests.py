@@ -1,0 +1,197 @@
+"""The requests that many tests send, in one line each, and what they look at in the answers.
+
+How bytes go to a broker and back is in `connection.py`; made-up batches are in `batches.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from conformance.wire.batches import Read, read_batches
+from conformance.wire.connection import Connection
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.topics import CreateTopicsRequest
+
+TIMEOUT_MS = 10_000
+PATIENCE_S = 20
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+MAX_FETCH_BYTES = 1 << 24
+
+
+class Outcome(NamedTuple):
+    """What a Produce answered for a partition; fields that the version lacks have their defaults.
+
+    Without the error's message: Kafka mostly gives none there, and minibroker says what it found.
+    """
+
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: tuple[tuple[int, str | None], ...] = ()
+
+
+def produce_request(topic: str | bytes, *partitions: tuple[int, bytes | None], acks: int = -1) -> ProduceRequest:
+    """To a topic by name, or by id for version 13."""
+    data = [
+        ProduceRequest.TopicProduceData.PartitionProduceData(
+            index=index, records=None if records is None else memoryview(records)
+        )
+        for index, records in partitions
+    ]
+    named = {"name": topic} if isinstance(topic, str) else {"topic_id": topic}
+    request: ProduceRequest = ProduceRequest(
+        acks=acks,
+        timeout_ms=TIMEOUT_MS,
+        topic_data=[ProduceRequest.TopicProduceData(**named, partition_data=data)],
+    )
+    return request
+
+
+def produce(
+    connection: Connection,
+    topic: str | bytes,
+    records: bytes | None,
+    *,
+    version: int = 9,
+    acks: int = -1,
+    partition: int = 0,
+) -> Outcome:
+    """The answer for the one partition that was sent to."""
+    response = connection.ask(produce_request(topic, (partition, records), acks=acks), version)
+    assert len(response.responses) == 1
+    assert (response.responses[0].name or response.responses[0].topic_id) == topic
+    (answer,) = response.responses[0].partition_responses
+    assert answer.index == partition
+    return outcome(answer)
+
+
+def outcome(answer: Any) -> Outcome:
+    errors = tuple((each.batch_index, each.batch_index_error_message) for each in answer.record_errors)
+    return Outcome(
+        answer.error_code,
+        answer.base_offset,
+        answer.log_append_time_ms,
+        answer.log_start_offset,
+        errors,
+    )
+
+
+Asked = FetchRequest.FetchTopic.FetchPartition
+
+
+def asked(partition: int = 0, offset: int = 0, **fields: Any) -> Asked:
+    return Asked(partition=partition, fetch_offset=offset, **{"partition_max_bytes": MAX_FETCH_BYTES, **fields})
+
+
+def fetch_request(topics: Mapping[str | bytes, Sequence[Asked]], **fields: Any) -> FetchRequest:
+    """Of topics by name, or by id for version 13; answered at once, without a session, unless fields say otherwise."""
+    listed = [
+        FetchRequest.FetchTopic(
+            **({"topic": topic} if isinstance(topic, str) else {"topic_id": topic}), partitions=list(partitions)
+        )
+        for topic, partitions in topics.items()
+    ]
+    request: FetchRequest = FetchRequest(**{"max_bytes": MAX_FETCH_BYTES, **fields}, topics=listed)
+    return request
+
+
+class Fetched(NamedTuple):
+    """What a Fetch answered for a partition: the batches by their first offsets."""
+
+    error_code: int
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    first_offsets: tuple[int, ...] = ()
+
+
+def fetched(response: FetchResponse) -> dict[tuple[str | bytes, int], Fetched]:
+    """By (topic or topic id, partition)."""
+    return {
+        (topic.topic or topic.topic_id, answer.partition_index): Fetched(
+            answer.error_code,
+            answer.high_watermark,
+            answer.log_start_offset,
+            tuple(each.base_offset for each in whole_batches(answer.records)),
+        )
+        for topic in response.responses
+        for answer in topic.partitions
+    }
+
+
+def whole_batches(records: Any) -> list[Read]:
+    """Kafka cuts the last batch where the limit falls, and readers pass over it."""
+    return read_batches(bytes(records or b""), cut=True)
+
+
+def stored(connection: Connection, topic: str, partition: int = 0) -> list[Read]:
+    """All batches of a partition."""
+    response = connection.ask(fetch_request({topic: [asked(partition)]}), 12)
+    return whole_batches(response.responses[0].partitions[0].records)
+
+
+def end_offset(connection: Connection, topic: str, partition: int = 0) -> int:
+    listed = ListOffsetsRequest.ListOffsetsTopic
+    wanted = listed.ListOffsetsPartition(partition_index=partition, timestamp=LATEST)
+    request = ListOffsetsRequest(replica_id=-1, topics=[listed(name=topic, partitions=[wanted])])
+    offset: int = connection.ask(request, 7).topics[0].partitions[0].offset
+    return offset
+
+
+Topic = CreateTopicsRequest.CreatableTopic
+
+
+def topic(
+    name: str,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    *,
+    configs: Mapping[str, str | None] | None = None,
+    assignments: Sequence[tuple[int, Sequence[int]]] = (),
+) -> Topic:
+    """A topic to create."""
+    return Topic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[Topic.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        assignments=[
+            Topic.CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in assignments
+        ],
+    )
+
+
+def create_request(*topics: Topic, validate_only: bool = False, timeout_ms: int = TIMEOUT_MS) -> CreateTopicsRequest:
+    request: CreateTopicsRequest = CreateTopicsRequest(
+        topics=list(topics), timeout_ms=timeout_ms, validate_only=validate_only
+    )
+    return request
+
+
+def metadata_of(connection: Connection, name: str, version: int = 12) -> Any:
+    """What Metadata says of a topic, without creating it."""
+    wanted = MetadataRequest.MetadataRequestTopic(name=name)
+    request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
+    return connection.ask(request, version).topics[0]
+
+
+def repeated(ask: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
+    """The first answer that is enough, or the last: Kafka's brokers learn later what its controller answered."""
+    deadline = time.monotonic() + PATIENCE_S
+    answer = ask()
+    while not enough(answer) and time.monotonic() < deadline:
+        time.sleep(0.05)
+        answer = ask()
+    return answer
+
+
+def as_tuple(struct: Message, *names: str) -> tuple[Any, ...]:
+    """Some fields of an answer, to compare at once."""
+    return tuple(getattr(struct, name) for name in names)
