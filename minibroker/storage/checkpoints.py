@@ -38,7 +38,12 @@ def checkpoint_text(rows: Sequence[str]) -> bytes:
 
 
 def checkpoint_rows(text: bytes, columns: int) -> list[list[str]]:
-    """The rows of a checkpoint, each of `columns` words. Raises `MalformedCheckpoint`."""
+    """The rows of a checkpoint, each of `columns` words. Raises `MalformedCheckpoint`.
+
+    An empty file has none: Kafka makes its checkpoints before it has anything to write.
+    """
+    if not text:
+        return []
     lines = _decoded(text).splitlines()
     if len(lines) < 2 or lines[0] != str(CHECKPOINT_VERSION):
         raise MalformedCheckpoint(f"the first line is not the version {CHECKPOINT_VERSION}")

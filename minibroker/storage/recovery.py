@@ -7,6 +7,7 @@ batch, and the first torn or corrupt batch ends the log. How a log works once it
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
@@ -17,7 +18,7 @@ from minibroker.storage.checkpoints import (
     epochs_from_text,
     topic_id_from_text,
 )
-from minibroker.storage.leader_epochs import LeaderEpochs
+from minibroker.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from minibroker.storage.leftovers import settle
 from minibroker.storage.log import Environment, Log, LogContents
 from minibroker.storage.log_settings import LogSettings
@@ -110,13 +111,18 @@ class _Opening:
 
     def _read_epochs(self) -> None:
         """The checkpoint is not synced with each change: if it is no good, the batches know the epochs too."""
-        if LEADER_EPOCH_CHECKPOINT not in self.names:
-            return
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-        try:
-            self.epochs = LeaderEpochs(epochs_from_text(self.disk.read_whole(path)))
-        except MalformedCheckpoint as error:
-            logger.warning("%s is of no use, the log is read instead: %s", path, error)
+        if LEADER_EPOCH_CHECKPOINT in self.names:
+            try:
+                self.epochs = LeaderEpochs(epochs_from_text(self.disk.read_whole(path)))
+            except MalformedCheckpoint as error:
+                logger.warning("%s is malformed, and made anew from the log: %s", path, error)
+        if self.epochs.latest == UNDEFINED_EPOCH:
+            self._gather_epochs()
+
+    def _gather_epochs(self) -> None:
+        """As far as the batches can be read: where they cannot, it is recovery that has to say so."""
+        with suppress(CorruptBatch):
             for segment in self.segments:
                 for _, header in headers(segment.file, 0, segment.size_bytes):
                     self.epochs.assign_later(header.partition_leader_epoch, header.base_offset)

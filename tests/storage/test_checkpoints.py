@@ -30,6 +30,11 @@ def test_an_offset_checkpoint_is_written_as_kafka_writes_it() -> None:
     assert offsets_text({}) == b"0\n0\n"
 
 
+def test_an_empty_file_is_a_checkpoint_without_rows() -> None:
+    assert offsets_from_text(b"") == {}
+    assert epochs_from_text(b"") == []
+
+
 def test_a_leader_epoch_checkpoint_is_written_as_kafka_writes_it() -> None:
     assert epochs_text([(0, 0), (4, 120)]) == b"0\n2\n0 0\n4 120\n"
     assert epochs_text([]) == b"0\n0\n"
@@ -64,7 +69,6 @@ def test_leader_epoch_checkpoints_are_read_as_they_were_written(epochs: list[tup
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (b"", "version"),
         (b"0\n", "version"),
         (b"1\n0\n", "version"),
         (b"0\n2\na 0 1\n", "'2' rows are announced, 1 are there"),

@@ -196,7 +196,9 @@ def test_a_directory_id_is_added_where_an_older_broker_wrote_none(tmp_path: Path
 @pytest.mark.parametrize(
     "name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"]
 )
-def test_a_malformed_checkpoint_is_refused_by_name(tmp_path: Path, name: str) -> None:
+def test_a_malformed_checkpoint_is_refused_by_name_and_an_empty_one_is_none(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    opened(tmp_path).abandon()
     (tmp_path / name).write_bytes(b"0\n7\n")
     with pytest.raises(LogDirectoryError, match=f"{name} is malformed"):
         opened(tmp_path)

@@ -309,17 +309,18 @@ def test_a_segment_begun_in_vain_is_taken_back(tmp_path: Path) -> None:
         log.close()
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"0\n1\n"])
+@pytest.mark.parametrize("content", [b"", b"0\n0\n", b"nonsense", b"0\n1\n", None])
 def test_leader_epochs_that_cannot_be_read_are_read_from_the_batches(
-    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = write_log(tmp_path)
     epochs = log.epochs.entries()
     assert len(epochs) == 3
     log.close()
-    (tmp_path / "leader-epoch-checkpoint").write_bytes(content)
+    checkpoint = tmp_path / "leader-epoch-checkpoint"
+    checkpoint.write_bytes(content) if content is not None else checkpoint.unlink()
     assert open_at(tmp_path, SMALL).epochs.entries() == epochs
-    assert "the log is read instead" in caplog.text
+    assert ("malformed" in caplog.text) == (content in (b"nonsense", b"0\n1\n"))
 
 
 def test_leader_epochs_beyond_the_end_of_the_log_are_forgotten(tmp_path: Path) -> None:
