@@ -1,4 +1,4 @@
-"""kafka-python: written in Python alone, with fetch sessions and topic ids."""
+"""kafka-python: written in Python alone, with fetch sessions, and able to speak as it did to older Kafkas."""
 
 from __future__ import annotations
 
@@ -84,7 +84,11 @@ class KafkaPythonAdmin:
 
 
 class KafkaPython:
-    name = "kafka-python"
+    """`api_version` has it speak as it did to a Kafka of that version; else it asks the broker."""
+
+    def __init__(self, api_version: tuple[int, int] | None = None) -> None:
+        self._api_version = api_version
+        self.name = "kafka-python"
 
     def can_write(self, record: Record) -> bool:
         return (record.key is not None or record.value is not None) and all(
@@ -103,6 +107,7 @@ class KafkaPython:
     ) -> Iterator[KafkaPythonProducer]:
         producer = KafkaProducer(
             bootstrap_servers=servers,
+            api_version=self._api_version,
             compression_type=None if codec == "none" else codec,
             acks=acks,
             enable_idempotence=idempotent,
@@ -127,8 +132,10 @@ class KafkaPython:
     ) -> Iterator[KafkaPythonConsumer]:
         consumer = KafkaConsumer(
             bootstrap_servers=servers,
+            api_version=self._api_version,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            isolation_level="read_committed",  # as librdkafka by default; aiokafka reads uncommitted
             fetch_max_wait_ms=wait_ms,
             request_timeout_ms=wait_ms + 1000 * PATIENCE_S,
         )
@@ -143,7 +150,7 @@ class KafkaPython:
 
     @contextmanager
     def admin(self, servers: str) -> Iterator[KafkaPythonAdmin]:
-        admin = KafkaAdminClient(bootstrap_servers=servers)
+        admin = KafkaAdminClient(bootstrap_servers=servers, api_version=self._api_version)
         try:
             yield KafkaPythonAdmin(admin)
         finally:

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, TopicCollection, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -65,6 +75,34 @@ def test_logical_offsets_and_the_end_of_a_partition(
     *records, end = messages
     assert [record.offset() for record in records] == expected
     assert (end.error().code(), end.offset()) == (KafkaError._PARTITION_EOF, 3)
+
+
+def test_a_consumer_goes_on_with_a_topic_that_was_deleted_and_made_anew(
+    broker: RunningBroker, filled: str, complaints: list[str]
+) -> None:
+    complaints.append("(?i)out of range")  # the old topic's offset is none of the new one
+    with Confluent().consumer(broker.bootstrap_servers, filled, wait_ms=1000 * PATIENCE_S) as consumer:
+        consumer.read(3)
+        with Confluent().admin(broker.bootstrap_servers) as admin:
+            admin.delete_topic(filled)
+            admin.create_topic(filled, 1, {})
+        with Confluent().producer(broker.bootstrap_servers) as producer:
+            producer.send(filled, [Record(b"k", b"anew")])
+        (read,) = consumer.read(1)
+        assert (read.offset, read.record.value) == (0, b"anew")
+
+
+def test_log_append_time_is_told_to_producer_and_consumer(broker: RunningBroker, topic_name: str) -> None:
+    with Confluent().admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(topic_name, 1, {"message.timestamp.type": "LogAppendTime"})
+    delivered: list[Message] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers}, logger=LOG)
+    producer.produce(topic_name, b"v", timestamp=T, on_delivery=lambda error, message: delivered.append(message))
+    producer.flush(PATIENCE_S)
+    kind, told_ms = delivered[0].timestamp()
+    assert kind == TIMESTAMP_LOG_APPEND_TIME
+    with Confluent().consumer(broker.bootstrap_servers, topic_name) as consumer:
+        assert consumer.read(1)[0].record.timestamp_ms == told_ms > T
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ SAMPLES = [
 
 
 def codecs_on_disk(directory: Path, topic: str) -> set[int]:
-    """The codecs of all batches in the first segment of the topic's first partition."""
-    data = (directory / "data" / f"{topic}-0" / f"{0:020}.log").read_bytes()
-    return {header.compression for _, header in batches(data)}
+    """The codecs of all batches in the topic's first partition."""
+    segments = (directory / "data" / f"{topic}-0").glob("*.log")
+    return {header.compression for segment in segments for _, header in batches(segment.read_bytes())}
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -49,3 +49,28 @@ def test_every_client_reads_what_one_wrote(broker: RunningBroker, topic: str, cl
         with reader.consumer(broker.bootstrap_servers, topic) as consumer:
             found = [(read.offset, read.record) for read in consumer.read(len(records))]
             assert found == list(enumerate(records)), reader.name
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_every_client_reads_what_the_broker_compressed(broker: RunningBroker, topic_name: str, codec: str) -> None:
+    records = [record for record in SAMPLES if all(client.can_write(record) for client in CLIENTS)]
+    writer = CLIENTS[0]
+    with writer.admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(topic_name, 1, {"compression.type": codec})
+    with writer.producer(broker.bootstrap_servers) as producer:
+        producer.send(topic_name, records)
+    assert codecs_on_disk(broker.directory, topic_name) == {Compression[codec.upper()]}
+    for reader in CLIENTS:
+        with reader.consumer(broker.bootstrap_servers, topic_name) as consumer:
+            assert [read.record for read in consumer.read(len(records))] == records, reader.name
+
+
+def test_much_more_than_fits_in_one_answer(broker: RunningBroker, topic: str, client: Client) -> None:
+    records = [Record(b"%d" % index, NOISE[index:] * 4) for index in range(24)]
+    with client.producer(broker.bootstrap_servers) as producer:
+        for record in records:
+            producer.send(topic, [record])
+    with client.consumer(broker.bootstrap_servers, topic) as consumer:
+        for index, record in enumerate(records):
+            (read,) = consumer.read(1)
+            assert (read.offset, read.record) == (index, record)
