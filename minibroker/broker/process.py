@@ -12,10 +12,10 @@ import signal
 from collections.abc import Callable, Iterator
 
 from minibroker.broker import handlers
-from minibroker.broker.allocation import keep_freed_memory
 from minibroker.broker.clock import Clock, SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
 from minibroker.broker.listeners import broker_listeners, listeners_of_node
+from minibroker.broker.machine import keep_freed_memory, raise_descriptor_limit
 from minibroker.broker.metadata_log import MetadataError
 from minibroker.broker.server import BindError, BoundListener, Server, bind
 from minibroker.broker.sessions import FetchSessions
@@ -38,6 +38,7 @@ def run(settings: Settings, *, nodes: int, announce: Callable[[str], None]) -> i
     Raises StartError when an address is taken or a directory cannot be used; then nothing was changed.
     """
     keep_freed_memory()
+    raise_descriptor_limit()
     with asyncio.Runner(loop_factory=_event_loop()) as runner:
         return runner.run(_run(settings, nodes, announce))
 

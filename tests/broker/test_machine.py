@@ -1,0 +1,36 @@
+"""What the process asks of the machine: where something is not to be had, that is no error."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from minibroker.broker.machine import keep_freed_memory
+
+RAISED = """
+import resource
+from minibroker.broker.machine import raise_descriptor_limit
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, {hard}))
+print(raise_descriptor_limit())
+"""
+
+
+def test_glibc_takes_the_thresholds() -> None:
+    assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
+
+
+def test_a_library_without_the_switch_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    assert not keep_freed_memory()
+
+
+def test_the_limit_on_open_files_is_raised_as_far_as_it_may() -> None:
+    hard = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1], 500)
+    script = RAISED.format(hard=hard)
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) == hard
