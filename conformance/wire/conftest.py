@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 import pytest
 
 from conformance.conftest import Broker
 from conformance.wire.connection import Connection
-from conformance.wire.requests import create_request, metadata_of, repeated, topic
+from conformance.wire.requests import LATEST, create_request, list_offset, repeated, topic
 
 
 class NewTopic(Protocol):
@@ -46,8 +47,11 @@ def new_topic(connection: Connection, new_name: Callable[[], str]) -> NewTopic:
         wanted = topic(name, partitions, configs={key.replace("_", "."): value for key, value in configs.items()})
         answer = connection.ask(create_request(wanted), 7).topics[0]
         assert answer.error_code == 0, answer
-        known = repeated(lambda: metadata_of(connection, name), lambda seen: seen.error_code == 0)
-        assert len(known.partitions) == partitions
+        for partition in range(partitions):
+            usable = repeated(
+                partial(list_offset, connection, name, LATEST, partition), lambda seen: seen.error_code == 0
+            )
+            assert usable.offset == 0
         return name
 
     return create

@@ -114,15 +114,16 @@ class Fetched(NamedTuple):
 def fetched(response: FetchResponse) -> dict[tuple[str | bytes, int], Fetched]:
     """By (topic or topic id, partition)."""
     return {
-        (topic.topic or topic.topic_id, answer.partition_index): Fetched(
-            answer.error_code,
-            answer.high_watermark,
-            answer.log_start_offset,
-            tuple(each.base_offset for each in whole_batches(answer.records)),
-        )
+        (topic.topic or topic.topic_id, answer.partition_index): as_fetched(answer)
         for topic in response.responses
         for answer in topic.partitions
     }
+
+
+def as_fetched(answer: Any) -> Fetched:
+    """A partition of a Fetch answer."""
+    first_offsets = tuple(each.base_offset for each in whole_batches(answer.records))
+    return Fetched(answer.error_code, answer.high_watermark, answer.log_start_offset, first_offsets)
 
 
 def whole_batches(records: Any) -> list[Read]:
@@ -136,11 +137,19 @@ def stored(connection: Connection, topic: str, partition: int = 0) -> list[Read]
     return whole_batches(response.responses[0].partitions[0].records)
 
 
-def end_offset(connection: Connection, topic: str, partition: int = 0) -> int:
+def list_offset(
+    connection: Connection, topic: str, timestamp: int, partition: int = 0, *, version: int = 7, **fields: int
+) -> Any:
+    """What ListOffsets answers for one partition; `fields` are those of the asked partition."""
     listed = ListOffsetsRequest.ListOffsetsTopic
-    wanted = listed.ListOffsetsPartition(partition_index=partition, timestamp=LATEST)
+    wanted = listed.ListOffsetsPartition(partition_index=partition, timestamp=timestamp, **fields)
     request = ListOffsetsRequest(replica_id=-1, topics=[listed(name=topic, partitions=[wanted])])
-    offset: int = connection.ask(request, 7).topics[0].partitions[0].offset
+    (answer,) = connection.ask(request, version).topics[0].partitions
+    return answer
+
+
+def end_offset(connection: Connection, topic: str, partition: int = 0) -> int:
+    offset: int = list_offset(connection, topic, LATEST, partition).offset
     return offset
 
 

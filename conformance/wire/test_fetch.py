@@ -1,0 +1,267 @@
+"""Fetch without a session: which batches come, limits, waiting, and errors by partition.
+
+Every literal is what Apache Kafka 4.3 answers; where minibroker differs on purpose, `differing` says why.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conformance.wire.batches import batch
+from conformance.wire.conftest import Differing, NewTopic
+from conformance.wire.connection import Connection
+from conformance.wire.requests import (
+    Fetched,
+    as_fetched,
+    asked,
+    create_request,
+    fetch_request,
+    fetched,
+    metadata_of,
+    produce,
+    repeated,
+    stored,
+    topic,
+)
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+
+NOW_MS = int(time.time() * 1000)
+BATCHES = 5
+SENT = [batch([b"a%d" % place, b"b%d" % place], timestamp=NOW_MS) for place in range(BATCHES)]
+SIZE = len(SENT[0])
+END = 2 * BATCHES
+ALL = Fetched(0, END, 0, (0, 2, 4, 6, 8))
+LONG_MS = 15_000
+
+
+@pytest.fixture
+def name(connection: Connection, new_topic: NewTopic) -> str:
+    """A topic with two partitions, the first with five batches of two records each."""
+    created = new_topic(2)
+    for each in SENT:
+        assert produce(connection, created, each).error_code == 0
+    return created
+
+
+def fetch(connection: Connection, topics: dict[Any, Any], version: int = 12, **fields: Any) -> dict[Any, Fetched]:
+    answer = connection.ask(fetch_request(topics, **fields), version)
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    return fetched(answer)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_every_version_gives_the_batches_as_they_were_sent(connection: Connection, name: str, version: int) -> None:
+    key = metadata_of(connection, name).topic_id if version >= 13 else name
+    answer = connection.ask(fetch_request({key: [asked()]}), version)
+    expected = ALL if version >= 5 else ALL._replace(log_start_offset=-1)
+    assert fetched(answer) == {(key, 0): expected}
+    (partition,) = answer.responses[0].partitions
+    assert (partition.last_stable_offset, partition.preferred_read_replica) == (END, -1)
+    records = bytes(partition.records)
+    assert [records[place * SIZE + 21 : (place + 1) * SIZE] for place in range(BATCHES)] == [each[21:] for each in SENT]
+
+
+@pytest.mark.parametrize(("offset", "first"), [(0, 0), (1, 0), (2, 2), (3, 2), (9, 8)])
+def test_the_batch_that_holds_the_offset_comes_first(
+    connection: Connection, name: str, offset: int, first: int
+) -> None:
+    found = fetch(connection, {name: [asked(0, offset)]})
+    assert found[name, 0].first_offsets == tuple(range(first, END, 2))
+
+
+def test_at_the_end_nothing_comes(connection: Connection, name: str) -> None:
+    assert fetch(connection, {name: [asked(0, END), asked(1, 0)]}) == {
+        (name, 0): Fetched(0, END, 0),
+        (name, 1): Fetched(0, 0, 0),
+    }
+
+
+@pytest.mark.parametrize("offset", [-1, -2, END + 1, 1 << 62])
+def test_an_offset_out_of_range(connection: Connection, name: str, offset: int) -> None:
+    answer = connection.ask(fetch_request({name: [asked(0, offset)]}), 12)
+    assert fetched(answer) == {(name, 0): Fetched(ErrorCode.OFFSET_OUT_OF_RANGE)}
+    assert bytes(answer.responses[0].partitions[0].records) == b""
+
+
+def test_partitions_and_topics_that_are_not_there(connection: Connection, name: str) -> None:
+    unknown = Fetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    found = fetch(connection, {name: [asked(0), asked(7)], "no-such-topic": [asked()], "no topic": [asked()]})
+    assert found == {(name, 0): ALL, (name, 7): unknown, ("no-such-topic", 0): unknown, ("no topic", 0): unknown}
+
+
+def test_topic_ids_that_are_not_there(connection: Connection, name: str) -> None:
+    topic_id = metadata_of(connection, name).topic_id
+    found = fetch(connection, {topic_id: [asked(0), asked(7)], b"\1" * 16: [asked()]}, 13)
+    assert found == {
+        (topic_id, 0): ALL,
+        (topic_id, 7): Fetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (b"\1" * 16, 0): Fetched(ErrorCode.UNKNOWN_TOPIC_ID),
+    }
+    assert fetch(connection, {bytes(16): [asked()]}, 13) == {(bytes(16), 0): Fetched(ErrorCode.UNKNOWN_TOPIC_ID)}
+
+
+@pytest.mark.parametrize("offset", [0, END + 1])
+def test_a_leader_epoch_that_is_still_to_come(connection: Connection, name: str, offset: int) -> None:
+    found = fetch(connection, {name: [asked(0, offset, current_leader_epoch=1)]})
+    assert found == {(name, 0): Fetched(ErrorCode.UNKNOWN_LEADER_EPOCH)}
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_no_leader_epoch_and_the_right_one(connection: Connection, name: str, epoch: int) -> None:
+    assert fetch(connection, {name: [asked(current_leader_epoch=epoch)]}) == {(name, 0): ALL}
+
+
+def test_a_log_that_parts_from_the_readers(connection: Connection, name: str) -> None:
+    answer = connection.ask(fetch_request({name: [asked(0, 99, last_fetched_epoch=0)]}), 12)
+    (partition,) = answer.responses[0].partitions
+    assert (partition.error_code, bytes(partition.records)) == (0, b"")
+    assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, END)
+    found = fetch(connection, {name: [asked(0, 4, last_fetched_epoch=0)]})
+    assert found[name, 0].first_offsets == (4, 6, 8)
+
+
+def test_an_epoch_that_the_reader_cannot_have_read(connection: Connection, name: str) -> None:
+    found = fetch(connection, {name: [asked(0, 3, last_fetched_epoch=5)]})
+    assert found == {(name, 0): Fetched(ErrorCode.OFFSET_OUT_OF_RANGE)}
+
+
+@pytest.mark.parametrize("limit", [0, 1, SIZE - 1, SIZE, 2 * SIZE - 1, 2 * SIZE, 3 * SIZE + 1, 100 * SIZE])
+def test_at_most_so_many_bytes_and_at_least_one_batch(connection: Connection, name: str, limit: int) -> None:
+    expected = tuple(range(0, END, 2))[: max(1, limit // SIZE)]
+    assert fetch(connection, {name: [asked(0, partition_max_bytes=limit)]})[name, 0].first_offsets == expected
+    assert fetch(connection, {name: [asked(0)]}, max_bytes=limit)[name, 0].first_offsets == expected
+
+
+def test_the_first_partition_uses_the_limit_up(connection: Connection, name: str) -> None:
+    produce(connection, name, SENT[0], partition=1)
+    both = {name: [asked(0), asked(1)]}
+    found = fetch(connection, both, max_bytes=1)
+    assert (found[name, 0].first_offsets, found[name, 1]) == ((0,), Fetched(0, 2, 0))
+    found = fetch(connection, {name: [asked(0, partition_max_bytes=1), asked(1, partition_max_bytes=1)]})
+    assert (found[name, 0].first_offsets, found[name, 1]) == ((0,), Fetched(0, 2, 0))
+    found = fetch(connection, both, max_bytes=6 * SIZE)
+    assert (found[name, 0], found[name, 1].first_offsets) == (ALL, (0,))
+
+
+def test_limits_below_0(connection: Connection, name: str, differing: Differing) -> None:
+    expected = differing(
+        kafka=Fetched(ErrorCode.UNKNOWN_SERVER_ERROR),
+        minibroker=Fetched(0, END, 0),
+        because="Kafka's log fails over them; less than nothing holds no batch",
+    )
+    assert fetch(connection, {name: [asked(0, partition_max_bytes=-1)]})[name, 0] == expected
+    assert fetch(connection, {name: [asked(0)]}, max_bytes=-1)[name, 0] == expected
+
+
+def test_a_partition_that_is_asked_twice(connection: Connection, name: str, differing: Differing) -> None:
+    found = connection.ask(fetch_request({name: [asked(0, 0), asked(0, 6)]}), 12)
+    answers = [as_fetched(each) for each in found.responses[0].partitions]
+    assert answers == differing(
+        kafka=[ALL._replace(first_offsets=(6, 8))],
+        minibroker=[ALL, ALL._replace(first_offsets=(6, 8))],
+        because="Kafka keeps a map of what was asked; no client asks twice",
+    )
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_isolation_levels(connection: Connection, name: str, isolation_level: int) -> None:
+    answer = connection.ask(fetch_request({name: [asked()]}, isolation_level=isolation_level), 12)
+    assert fetched(answer) == {(name, 0): ALL}
+    assert answer.responses[0].partitions[0].aborted_transactions == ([] if isolation_level else None)
+
+
+@pytest.mark.parametrize("replica_id", [0, 5])
+def test_a_reader_that_says_it_is_a_replica(
+    connection: Connection, name: str, differing: Differing, replica_id: int
+) -> None:
+    assert fetch(connection, {name: [asked()]}, replica_id=replica_id)[name, 0] == differing(
+        kafka=Fetched(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        minibroker=ALL,
+        because="there are no followers that fetch: whoever says so reads as a consumer does",
+    )
+
+
+def test_no_topics(connection: Connection) -> None:
+    assert fetch(connection, {}, max_wait_ms=LONG_MS, min_bytes=1) == {}
+
+
+def took_long(start: float) -> bool:
+    return time.monotonic() - start > LONG_MS / 1000 / 2
+
+
+READY: dict[str, Callable[[str], dict[Any, Any]]] = {
+    "records": lambda name: {name: [asked(0), asked(1)]},
+    "out of range": lambda name: {name: [asked(0, 99), asked(1)]},
+    "a leader epoch to come": lambda name: {name: [asked(0, END, current_leader_epoch=1), asked(1)]},
+}
+
+
+@pytest.mark.parametrize("topics", READY.values(), ids=READY)
+def test_what_is_not_waited_for(connection: Connection, name: str, topics: Callable[[str], dict[Any, Any]]) -> None:
+    start = time.monotonic()
+    fetch(connection, topics(name), max_wait_ms=LONG_MS, min_bytes=1)
+    assert not took_long(start)
+
+
+def test_no_bytes_are_not_waited_for(connection: Connection, name: str) -> None:
+    start = time.monotonic()
+    assert fetch(connection, {name: [asked(0, END)]}, max_wait_ms=LONG_MS, min_bytes=0)[name, 0].error_code == 0
+    assert not took_long(start)
+
+
+WAIT_MS = 200
+WAITING: dict[str, Callable[[str], dict[Any, Any]]] = {
+    "nothing new": lambda name: {name: [asked(0, END), asked(1)]},
+    "an unknown partition": lambda name: {name: [asked(0, END), asked(7)]},
+    "an unknown topic": lambda name: {name: [asked(0, END)], "no-such-topic": [asked()]},
+}
+
+
+@pytest.mark.parametrize("topics", WAITING.values(), ids=WAITING)
+def test_what_is_waited_for(connection: Connection, name: str, topics: Callable[[str], dict[Any, Any]]) -> None:
+    start = time.monotonic()
+    fetch(connection, topics(name), max_wait_ms=WAIT_MS, min_bytes=1)
+    assert time.monotonic() - start >= WAIT_MS / 1000
+
+
+def test_more_bytes_than_there_are_come_when_the_wait_is_over(connection: Connection, name: str) -> None:
+    start = time.monotonic()
+    found = fetch(connection, {name: [asked()]}, max_wait_ms=WAIT_MS, min_bytes=1 << 20)
+    assert time.monotonic() - start >= WAIT_MS / 1000
+    assert found == {(name, 0): ALL}
+
+
+def test_an_append_ends_the_wait(connection: Connection, name: str, connect: Callable[[], Connection]) -> None:
+    start = time.monotonic()
+    with connect() as other:
+        later = threading.Timer(0.1, produce, (other, name, SENT[0]), {"partition": 1})
+        later.start()
+        found = fetch(connection, {name: [asked(0, END), asked(1)]}, max_wait_ms=LONG_MS, min_bytes=1)
+        later.join()
+    assert found == {(name, 0): Fetched(0, END, 0), (name, 1): Fetched(0, 2, 0, (0,))}
+    assert not took_long(start)
+
+
+def test_a_topic_that_was_deleted_and_made_again(connection: Connection, name: str) -> None:
+    old_id = metadata_of(connection, name).topic_id
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=10_000)
+    assert connection.ask(deletion, 6).responses[0].error_code == 0
+    gone = repeated(
+        lambda: fetch(connection, {old_id: [asked()]}, 13)[old_id, 0],
+        lambda found: found.error_code == ErrorCode.UNKNOWN_TOPIC_ID,
+    )
+    assert gone == Fetched(ErrorCode.UNKNOWN_TOPIC_ID)
+    assert connection.ask(create_request(topic(name)), 7).topics[0].error_code == 0
+    new_id = repeated(lambda: metadata_of(connection, name), lambda seen: seen.error_code == 0).topic_id
+    assert new_id != old_id
+    assert stored(connection, name) == []
+    assert fetch(connection, {old_id: [asked()], new_id: [asked()]}, 13) == {
+        (old_id, 0): Fetched(ErrorCode.UNKNOWN_TOPIC_ID),
+        (new_id, 0): Fetched(0, 0, 0),
+    }

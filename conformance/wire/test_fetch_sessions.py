@@ -1,0 +1,219 @@
+"""Fetch sessions (KIP-227): what is remembered, what an incremental answer leaves out, and how sessions end.
+
+Every literal is what Apache Kafka 4.3 answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from conformance.wire.batches import batch
+from conformance.wire.conftest import NewTopic
+from conformance.wire.connection import Connection
+from conformance.wire.requests import Asked, Fetched, asked, fetch_request, fetched, metadata_of, produce
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.fetch import FetchRequest
+
+NOW_MS = int(time.time() * 1000)
+GOOD = batch([b"a", b"b"], timestamp=NOW_MS)
+NO_SESSION = 0
+FINAL_EPOCH = -1
+Topics = dict[Any, Sequence[Asked]]
+
+
+class Answer(NamedTuple):
+    """What a Fetch answered; `partitions` by (topic, partition) in the order of the answer."""
+
+    error_code: int
+    session_id: int
+    partitions: dict[Any, Fetched]
+
+
+NOT_FOUND = Answer(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, NO_SESSION, {})
+WRONG_EPOCH = Answer(ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION, {})
+
+
+def fetch(
+    connection: Connection,
+    session_id: int,
+    epoch: int,
+    topics: Topics | None = None,
+    *,
+    forget: dict[Any, list[int]] | None = None,
+    version: int = 12,
+) -> Answer:
+    forgotten = [
+        FetchRequest.ForgottenTopic(
+            **({"topic": key} if isinstance(key, str) else {"topic_id": key}), partitions=partitions
+        )
+        for key, partitions in (forget or {}).items()
+    ]
+    fields = {"session_id": session_id, "session_epoch": epoch, "forgotten_topics_data": forgotten}
+    answer = connection.ask(fetch_request(topics or {}, **fields), version)
+    return Answer(answer.error_code, answer.session_id, fetched(answer))
+
+
+@pytest.fixture
+def name(connection: Connection, new_topic: NewTopic) -> str:
+    """A topic with two partitions, each with a batch of two records."""
+    created = new_topic(2)
+    for partition in (0, 1):
+        assert produce(connection, created, GOOD, partition=partition).error_code == 0
+    return created
+
+
+FIRST = Fetched(0, 2, 0, (0,))
+AT_END = Fetched(0, 2, 0)
+
+
+@pytest.fixture
+def session(connection: Connection, name: str) -> int:
+    """The id of a session at the end of both partitions, whose next epoch is 1."""
+    answer = fetch(connection, 0, 0, {name: [asked(0, 2), asked(1, 2)]})
+    assert answer.error_code == 0 and answer.session_id > 0
+    assert answer.partitions == {(name, 0): AT_END, (name, 1): AT_END}
+    return answer.session_id
+
+
+@pytest.mark.parametrize("version", [7, 11, 12])
+def test_a_session_remembers_what_was_asked(connection: Connection, name: str, version: int) -> None:
+    both = {(name, 0): FIRST, (name, 1): FIRST}
+    opened = fetch(connection, 0, 0, {name: [asked(0), asked(1)]}, version=version)
+    assert opened.session_id != NO_SESSION and opened.partitions == both
+    assert fetch(connection, opened.session_id, 1, version=version) == opened
+
+
+def test_topic_ids_in_a_session(connection: Connection, name: str) -> None:
+    topic_id = metadata_of(connection, name).topic_id
+    opened = fetch(connection, 0, 0, {topic_id: [asked(0)]}, version=13)
+    assert opened.partitions == {(topic_id, 0): FIRST}
+    assert fetch(connection, opened.session_id, 1, version=13) == opened
+    assert fetch(connection, opened.session_id, 2, {topic_id: [asked(0, 2)]}, version=13).partitions == {}
+
+
+def test_what_did_not_change_is_left_out(connection: Connection, name: str, session: int) -> None:
+    assert fetch(connection, session, 1) == Answer(0, session, {})
+    produce(connection, name, GOOD, partition=1)
+    assert fetch(connection, session, 2) == Answer(0, session, {(name, 1): Fetched(0, 4, 0, (2,))})
+    assert fetch(connection, session, 3, {name: [asked(1, 4)]}) == Answer(0, session, {})
+
+
+def test_what_was_not_consumed_comes_again(connection: Connection, name: str, session: int) -> None:
+    produce(connection, name, GOOD, partition=1)
+    new = Answer(0, session, {(name, 1): Fetched(0, 4, 0, (2,))})
+    assert [fetch(connection, session, epoch) for epoch in (1, 2, 3)] == [new] * 3
+
+
+def test_partitions_are_added_moved_and_forgotten(connection: Connection, name: str, new_topic: NewTopic) -> None:
+    session = fetch(connection, 0, 0, {name: [asked(0, 2)]}).session_id
+    added = fetch(connection, session, 1, {name: [asked(1, 2)]})
+    assert added.partitions == {(name, 1): AT_END}
+    moved = fetch(connection, session, 2, {name: [asked(1, 0)]})
+    assert moved.partitions == {(name, 1): FIRST}
+    assert fetch(connection, session, 3, forget={name: [1]}) == Answer(0, session, {})
+    produce(connection, name, GOOD, partition=1)
+    assert fetch(connection, session, 4) == Answer(0, session, {})
+
+
+def test_forgetting_what_was_never_asked(connection: Connection, name: str, session: int) -> None:
+    assert fetch(connection, session, 1, forget={name: [9], "no-such-topic": [0]}) == Answer(0, session, {})
+
+
+def test_a_session_without_partitions_ends(connection: Connection, name: str, session: int) -> None:
+    assert fetch(connection, session, 1, forget={name: [0, 1]}) == Answer(0, NO_SESSION, {})
+    assert fetch(connection, session, 2) == NOT_FOUND
+
+
+def test_a_session_may_begin_without_partitions(connection: Connection) -> None:
+    opened = fetch(connection, 0, 0)
+    assert (opened.error_code, opened.partitions) == (0, {})
+    assert opened.session_id != NO_SESSION
+
+
+def test_an_error_comes_each_time(connection: Connection, name: str, session: int) -> None:
+    unknown = {("no-such-topic", 0): Fetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    assert fetch(connection, session, 1, {"no-such-topic": [asked()]}) == Answer(0, session, unknown)
+    assert fetch(connection, session, 2) == Answer(0, session, unknown)
+    both = {**unknown, (name, 0): Fetched(ErrorCode.OFFSET_OUT_OF_RANGE)}
+    assert fetch(connection, session, 3, {name: [asked(0, 99)]}) == Answer(0, session, both)
+    assert fetch(connection, session, 4) == Answer(0, session, both)
+    again = {(name, 0): FIRST}
+    answer = fetch(connection, session, 5, {name: [asked(0, 0)]}, forget={"no-such-topic": [0]})
+    assert answer == Answer(0, session, again)
+
+
+def test_an_unknown_topic_id_comes_each_time(connection: Connection, name: str) -> None:
+    known, unknown = metadata_of(connection, name).topic_id, b"\1" * 16
+    opened = fetch(connection, 0, 0, {unknown: [asked()], known: [asked(0, 2)]}, version=13)
+    missing = {(unknown, 0): Fetched(ErrorCode.UNKNOWN_TOPIC_ID)}
+    assert opened.partitions == {**missing, (known, 0): AT_END}
+    assert fetch(connection, opened.session_id, 1, version=13).partitions == missing
+    assert fetch(connection, opened.session_id, 2, forget={unknown: [0]}, version=13).partitions == {}
+
+
+@pytest.mark.parametrize("epoch", [2, 9, 1 << 30])
+def test_a_wrong_epoch_is_refused_and_the_session_stays(connection: Connection, session: int, epoch: int) -> None:
+    assert fetch(connection, session, epoch) == WRONG_EPOCH
+    assert fetch(connection, session, 1) == Answer(0, session, {})
+
+
+def test_an_epoch_that_was_used(connection: Connection, session: int) -> None:
+    fetch(connection, session, 1)
+    assert fetch(connection, session, 1) == WRONG_EPOCH
+    assert fetch(connection, session, 2) == Answer(0, session, {})
+
+
+@pytest.mark.parametrize(("session_id", "epoch"), [(999, 1), (-7, 5), (0, 1), (0, 3), (0, -5)])
+def test_a_session_that_is_not_there(connection: Connection, name: str, session_id: int, epoch: int) -> None:
+    assert fetch(connection, session_id, epoch, {name: [asked()]}) == NOT_FOUND
+
+
+def test_without_a_session(connection: Connection, name: str) -> None:
+    assert fetch(connection, 0, FINAL_EPOCH, {name: [asked()]}) == Answer(0, NO_SESSION, {(name, 0): FIRST})
+
+
+def test_the_final_epoch_answers_all_and_ends_the_session(connection: Connection, name: str, session: int) -> None:
+    assert fetch(connection, session, FINAL_EPOCH, {name: [asked()]}) == Answer(0, NO_SESSION, {(name, 0): FIRST})
+    assert fetch(connection, session, 1) == NOT_FOUND
+
+
+def test_ending_a_session_that_is_not_there(connection: Connection, name: str) -> None:
+    assert fetch(connection, 999, FINAL_EPOCH, {name: [asked()]}) == Answer(0, NO_SESSION, {(name, 0): FIRST})
+
+
+def test_epoch_0_replaces_a_session(connection: Connection, name: str, session: int) -> None:
+    opened = fetch(connection, session, 0, {name: [asked(1, 2)]})
+    assert (opened.error_code, opened.partitions) == (0, {(name, 1): AT_END})
+    assert opened.session_id not in (NO_SESSION, session)
+    assert fetch(connection, session, 1) == NOT_FOUND
+    assert fetch(connection, opened.session_id, 1) == Answer(0, opened.session_id, {})
+
+
+def test_a_session_belongs_to_no_connection(session: int, connect: Callable[[], Connection]) -> None:
+    with connect() as other:
+        assert fetch(other, session, 1) == Answer(0, session, {})
+
+
+@pytest.mark.parametrize(("before", "after"), [(12, 13), (13, 12)])
+def test_names_and_ids_do_not_mix_in_a_session(connection: Connection, name: str, before: int, after: int) -> None:
+    key = name if before == 12 else metadata_of(connection, name).topic_id
+    opened = fetch(connection, 0, 0, {key: [asked()]}, version=before)
+    mixed = fetch(connection, opened.session_id, 1, version=after)
+    assert mixed == Answer(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, NO_SESSION, {})
+
+
+def test_partitions_that_had_records_go_to_the_end(connection: Connection, new_topic: NewTopic) -> None:
+    name = new_topic(3)
+    session = fetch(connection, 0, 0, {name: [asked(0), asked(1), asked(2)]}).session_id
+    for partition in range(3):
+        produce(connection, name, GOOD, partition=partition)
+    order = []
+    for epoch in range(1, 7):
+        answer = connection.ask(fetch_request({}, session_id=session, session_epoch=epoch, max_bytes=1), 12)
+        with_records = [key for key, found in fetched(answer).items() if found.first_offsets]
+        order += [partition for _, partition in with_records]
+    assert order == [0, 1, 2, 0, 1, 2]
