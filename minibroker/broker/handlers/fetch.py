@@ -2,8 +2,8 @@
 
 Behaviour: the batch that contains the asked offset comes first, and the first partition with records gets one batch at
 least, whatever the limits. Below min_bytes the request is parked until an append, or max_wait. Sessions as in KIP-227:
-see `sessions`. An error concerns its partition only, but for errors of the session. The id of a deleted topic is unknown
-at once, also in a session that knew it.
+see `sessions`. An error concerns its partition only, but for errors of the session. The id of a deleted topic is
+unknown at once, also in a session that knew it.
 
 Versions: 4 brought format 2 and isolation levels (older ones are not served yet), 5 the log start offset, 7 sessions, 9
 leader epochs (KIP-320), 10 zstd, 12 diverging epochs and the current leader, 13 topic ids, 16 where leaders are, 17 and
