@@ -1,4 +1,4 @@
-"""What a broker's process asks of the machine it runs on, once, at its start; a broker inside of another program does not.
+"""What a broker's process asks of its machine, once, at the start; a broker inside of another program asks nothing.
 
 glibc hands the top of the heap back to the kernel whenever a large block there is freed. A broker that takes and frees
 a megabyte a request then spends half of its time on page faults: 1.7 ms were measured for a MB received, 0.7 without.
