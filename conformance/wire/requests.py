@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from conformance.wire.batches import Read, read_batches
 from conformance.wire.connection import Connection
-from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
@@ -191,6 +190,17 @@ def metadata_of(connection: Connection, name: str, version: int = 12) -> Any:
     return connection.ask(request, version).topics[0]
 
 
+def exists(connection: Connection, name: str) -> bool:
+    return bool(metadata_of(connection, name).error_code == 0)
+
+
+def broker_id(connection: Connection) -> int:
+    """The number of the one broker there is."""
+    (broker,) = connection.ask(MetadataRequest(topics=[]), 12).brokers
+    number: int = broker.node_id
+    return number
+
+
 def repeated(ask: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
     """The first answer that is enough, or the last: Kafka's brokers learn later what its controller answered."""
     deadline = time.monotonic() + PATIENCE_S
@@ -199,8 +209,3 @@ def repeated(ask: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
         time.sleep(0.05)
         answer = ask()
     return answer
-
-
-def as_tuple(struct: Message, *names: str) -> tuple[Any, ...]:
-    """Some fields of an answer, to compare at once."""
-    return tuple(getattr(struct, name) for name in names)
