@@ -107,6 +107,10 @@ class Disk:
         """When the file was written last, in ms since 1970."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        """Have the file count as written last at `time_ms`, in ms since 1970."""
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
     def names(self, directory: str) -> list[str]:
         """The names in a directory, sorted."""
         return sorted(os.listdir(directory))

@@ -58,7 +58,7 @@ def _complete_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
     """First the originals go, then the new files get their names: a crash between leaves what this settles again."""
     for base_offset in offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX):
         file = disk.open(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}{SWAP_SUFFIX}")
-        end_offset = base_offset
+        end_offset = base_offset + 1  # the file may hold no batch, and still replaces the one of its name
         for _, _, _, last_offset in spans(file, 0, file.size_bytes()):
             end_offset = last_offset + 1
         for name in names:

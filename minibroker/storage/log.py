@@ -18,7 +18,7 @@ from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, epochs_text
 from minibroker.storage.files import Disk
 from minibroker.storage.leader_epochs import LeaderEpochs
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.names import DELETED_SUFFIX
+from minibroker.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from minibroker.storage.producer_snapshots import ProducerSnapshots, replay
 from minibroker.storage.producer_state import ProducerStates, marker_epoch
 from minibroker.storage.scanning import spans
@@ -55,7 +55,9 @@ class Log:
 
     Offsets: `log_start_offset` is the first that may be read, `log_end_offset` the next to be given out; consumers see
     what is below `high_watermark`, or below `last_stable_offset` if they read committed records only. What is below
-    `recovery_point` is known to be on the disk itself.
+    `recovery_point` is known to be on the disk itself. What is below `clean_offset` has been compacted.
+
+    `cuts` counts how often the log lost its end or was let go: what was planned for it before is void then.
 
     Methods raise `KafkaError`: KAFKA_STORAGE_ERROR when the disk fails, and CORRUPT_MESSAGE when it holds nonsense.
     A failed append leaves the log as it was.
@@ -72,6 +74,8 @@ class Log:
         "high_watermark",
         "last_stable_offset",
         "recovery_point",
+        "clean_offset",
+        "cuts",
         "producers",
         "epochs",
         "_environment",
@@ -101,6 +105,8 @@ class Log:
         self.log_start_offset = contents.log_start_offset
         self.log_end_offset = self.high_watermark = self.last_stable_offset = contents.log_end_offset
         self.recovery_point = contents.recovery_point
+        self.clean_offset = 0
+        self.cuts = 0
         self.producers = contents.producers
         self.epochs = contents.epochs
         self._environment = environment
@@ -125,6 +131,11 @@ class Log:
     def leader_epoch(self) -> int:
         """The epoch of the newest batch, -1 if the log has never had one."""
         return self.epochs.latest
+
+    @property
+    def environment(self) -> Environment:
+        """What the log was given from outside."""
+        return self._environment
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -248,6 +259,7 @@ class Log:
 
     def abandon(self) -> None:
         """Let go of the files and leave them as they are."""
+        self.cuts += 1
         for segment in self._segments:
             segment.close()
 
@@ -272,6 +284,26 @@ class Log:
             self._remove_segments(self._segments[: self._index_of(offset)])
             self._snapshots.remove_before(self._base_offsets[0])
             self._write_epochs(sync=False)
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
+        """Let one segment stand for some neighbours, the active one excluded, whose records it holds after compaction.
+
+        The files of `new` are whole, on the disk itself, and end in `.cleaned`. From when they all end in `.swap`, a
+        start completes what is left to do. Raises `ValueError` if the log no longer has the old ones.
+        """
+        index = self._segments.index(old[0])
+        if self._segments[index : index + len(old)] != list(old) or self._active in old:
+            raise ValueError(f"{self} has no longer the segments that are to be replaced")
+        with self._disk_work("replace segments"):
+            new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+            self._segments[index : index + len(old)] = [new]
+            self._base_offsets[index : index + len(old)] = [new.base_offset]
+            for segment in old:
+                self._remove_later(segment.mark(DELETED_SUFFIX))
+                segment.close()
+            new.change_suffix(SWAP_SUFFIX, "")
+            new.close()
+            self._snapshots.remove_strays(self._base_offsets)
 
     def update_settings(self, settings: LogSettings) -> None:
         """Run under other settings from now on."""
@@ -332,7 +364,9 @@ class Log:
         segment.truncate(position, offset)
         self._active = segment
         self._truncated = True
+        self.cuts += 1
         self.recovery_point = min(self.recovery_point, offset)
+        self.clean_offset = min(self.clean_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.log_end_offset = self.high_watermark = self.last_stable_offset = offset
         self.epochs.truncate_from_end(offset)
@@ -348,7 +382,10 @@ class Log:
             index = self._segments.index(segment)
             del self._segments[index], self._base_offsets[index]
             segment.close()
-            self._environment.schedule(self.settings.file_delete_delay_ms, partial(self._remove_files, paths))
+            self._remove_later(paths)
+
+    def _remove_later(self, paths: list[str]) -> None:
+        self._environment.schedule(self.settings.file_delete_delay_ms, partial(self._remove_files, paths))
 
     def _remove_files(self, paths: list[str]) -> None:
         for path in paths:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 
 from minibroker.storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     PARTITION_METADATA,
@@ -41,7 +42,12 @@ LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES_VERSION = "1"
 CLOSING_THREADS = 4  # a file system syncs several files at a time in hardly more time than one
-OFFSET_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
 
 
 class LogDirectory:
@@ -102,6 +108,9 @@ class LogDirectory:
             log_start_offset=self._checkpoints[LOG_START_OFFSET_CHECKPOINT].get(key, 0),
         )
         log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
+        clean_offset = self._checkpoints[CLEANER_OFFSET_CHECKPOINT].get(key, 0)
+        if clean_offset <= log.log_end_offset:  # otherwise the log has lost its end, and all of it counts as dirty
+            log.clean_offset = clean_offset
         self._unopened.discard(key)
         return log
 
@@ -143,16 +152,29 @@ class LogDirectory:
         return path
 
     def write_checkpoints(self, *, sync: bool = False) -> None:
-        """Write recovery points, log start offsets and high watermarks of all logs. Raises `OSError`."""
-        recovery_points, start_offsets, high_watermarks = (self._checkpoints[name] for name in OFFSET_CHECKPOINTS)
+        """Write recovery points, log start offsets, high watermarks and clean offsets of all logs. Raises `OSError`."""
+        recovery_points, start_offsets, high_watermarks, _ = (self._checkpoints[name] for name in OFFSET_CHECKPOINTS)
         for key, log in self.logs.items():
             recovery_points[key] = log.recovery_point
             high_watermarks[key] = log.high_watermark
             start_offsets.pop(key, None)
             if log.log_start_offset > log.segments[0].base_offset:
                 start_offsets[key] = log.log_start_offset
+        self._note_clean_offsets()
         for name in self._checkpoints:
             self._write_offsets(name, sync=sync)
+
+    def write_cleaner_checkpoint(self) -> None:
+        """Write up to where each log is compacted. Raises `OSError`."""
+        self._note_clean_offsets()
+        self._write_offsets(CLEANER_OFFSET_CHECKPOINT, sync=False)
+
+    def _note_clean_offsets(self) -> None:
+        clean_offsets = self._checkpoints[CLEANER_OFFSET_CHECKPOINT]
+        for key, log in self.logs.items():
+            clean_offsets.pop(key, None)
+            if log.clean_offset:
+                clean_offsets[key] = log.clean_offset
 
     def close(self, *, broker_epoch: int = -1) -> None:
         """Flush and close all logs, then attest a clean stop. Raises `KafkaError`, `OSError` if it was none.

@@ -30,3 +30,14 @@ class LogSettings(NamedTuple):
     compression_zstd_level: int = 3
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     file_delete_delay_ms: int = 60_000
+    delete_retention_ms: int = DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = MAX_LONG
+
+    @property
+    def max_segment_ms(self) -> int:
+        """How long a segment is appended to: a compacted log's ends in time for `max.compaction.lag.ms`, too."""
+        if "compact" in self.cleanup_policy:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms

@@ -66,6 +66,7 @@ class Segment:
         "indexes",
         "_disk",
         "_settings",
+        "_max_segment_ms",
         "_file",
         "_loaded",
         "_remembered",
@@ -80,6 +81,7 @@ class Segment:
         self.indexes = SegmentIndexes(disk, self.path, base_offset, settings)
         self._disk = disk
         self._settings = settings
+        self._max_segment_ms = settings.max_segment_ms
         self._file: File | None = None
         self._loaded = True
         self._remembered: dict[int, int] = {}
@@ -97,6 +99,17 @@ class Segment:
         """A segment that is on the disk, of which nothing is read yet."""
         segment = cls(disk, directory, base_offset, settings, now_ms)
         segment.size_bytes = disk.size_bytes(segment.path + LOG_SUFFIX)
+        segment._loaded = False
+        return segment
+
+    @classmethod
+    def of_file(
+        cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int, file: File
+    ) -> Segment:
+        """A segment whose batches are in `file`, which, like its indexes, does not bear its name yet."""
+        segment = cls(disk, directory, base_offset, settings, now_ms)
+        segment.size_bytes = file.size_bytes()
+        segment._file = file
         segment._loaded = False
         return segment
 
@@ -155,7 +168,7 @@ class Segment:
         if self.indexes.is_full or self.size_bytes + size_bytes > self._settings.segment_bytes:
             return False
         waited_ms = max_timestamp - self.first_timestamp if self.first_timestamp >= 0 else now_ms - self.created_ms
-        return waited_ms <= self._settings.segment_ms
+        return waited_ms <= self._max_segment_ms
 
     def read(self, offset: int, max_bytes: int, end: tuple[int, int], minimum_one: bool) -> Region | None:
         """Whole batches from the one on that contains `offset`, up to `end` (position, offset).
@@ -237,6 +250,7 @@ class Segment:
     def update_settings(self, settings: LogSettings) -> None:
         """What is written from now on follows the new settings."""
         self._settings = settings
+        self._max_segment_ms = settings.max_segment_ms
         self.indexes.update_settings(settings)
 
     def close(self) -> None:
@@ -245,10 +259,21 @@ class Segment:
 
     def mark(self, suffix: str) -> list[str]:
         """Rename the files of the segment, so that no start takes them for one; their new names."""
-        paths = [self.path + kind for kind in SEGMENT_SUFFIXES if self._disk.exists(self.path + kind)]
+        return self.change_suffix("", suffix)
+
+    def change_suffix(self, old: str, new: str) -> list[str]:
+        """Rename the files of the segment that end in `old`, the `.log` file first; their new names."""
+        paths = [self.path + kind for kind in SEGMENT_SUFFIXES if self._disk.exists(self.path + kind + old)]
         for path in paths:
-            self._disk.rename(path, path + suffix)
-        return [path + suffix for path in paths]
+            self._disk.rename(path + old, path + new)
+        return [path + new for path in paths]
+
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of a record, in ms; when the file was written last if no record has one."""
+        self.load()
+        if self.indexes.max_timestamp >= 0:
+            return self.indexes.max_timestamp
+        return self._disk.modified_ms(self.path + LOG_SUFFIX)
 
     def _cut(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
         """(position, offset) at which to stop so that at most `max_bytes` of whole batches lie from `start` to there.

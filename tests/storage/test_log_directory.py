@@ -70,6 +70,7 @@ def test_a_clean_stop_writes_everything_that_kafka_does(tmp_path: Path) -> None:
         "recovery-point-offset-checkpoint": b"0\n2\norders 0 10\nempty 0 0\n",
         "replication-offset-checkpoint": b"0\n2\norders 0 10\nempty 0 0\n",
         "log-start-offset-checkpoint": b"0\n1\norders 0 3\n",
+        "cleaner-offset-checkpoint": b"0\n0\n",
     }
     assert set(files_in(tmp_path / "empty-0")) == {
         "00000000000000000000.index",
