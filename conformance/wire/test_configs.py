@@ -1,0 +1,250 @@
+"""DescribeConfigs and IncrementalAlterConfigs: of topics in full, of brokers as far as tests can change them back.
+
+Codes and messages are what Apache Kafka 4.3 answers; of a message only what tells the case apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from conformance.wire.conftest import NewTopic
+from conformance.wire.connection import Connection
+from conformance.wire.requests import broker_id, repeated
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+OF_TOPIC, OF_DEFAULT, OF_FILE = 1, 5, 4
+Change = tuple[str, int, str | None]
+Asked = DescribeConfigsRequest.DescribeConfigsResource
+Altered = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+
+def describe(
+    connection: Connection, kind: int, name: str, keys: Sequence[str] | None = None, version: int = 4, **fields: bool
+) -> Any:
+    """The answer for one resource."""
+    resource = Asked(resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys))
+    (answer,) = connection.ask(DescribeConfigsRequest(resources=[resource], **fields), version).results
+    assert (answer.resource_type, answer.resource_name) == (kind, name)
+    return answer
+
+
+def values(answer: Any) -> dict[str, tuple[str | None, int]]:
+    """(value, source) by name."""
+    assert answer.error_code == 0, answer
+    return {each.name: (each.value, each.config_source) for each in answer.configs}
+
+
+def alter(
+    connection: Connection, *resources: tuple[int, str, Sequence[Change]], version: int = 1, validate_only: bool = False
+) -> list[tuple[ErrorCode, str]]:
+    """(code, message) of each resource."""
+    listed = [
+        Altered(
+            resource_type=kind,
+            resource_name=name,
+            configs=[Altered.AlterableConfig(name=key, config_operation=how, value=to) for key, how, to in changes],
+        )
+        for kind, name, changes in resources
+    ]
+    request = IncrementalAlterConfigsRequest(resources=listed, validate_only=validate_only)
+    answers = connection.ask(request, version).responses
+    return [(ErrorCode(each.error_code), each.error_message or "") for each in answers]
+
+
+DONE = [(ErrorCode.NONE, "")]
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_what_a_topic_has(connection: Connection, new_topic: NewTopic, version: int) -> None:
+    name = new_topic(retention_ms="77")
+    answer = describe(connection, TOPIC, name, version=version)
+    found = values(answer)
+    assert found["retention.ms"] == ("77", OF_TOPIC)
+    assert found["segment.bytes"] == ("1073741824", OF_DEFAULT)
+    assert {"cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.type"} <= found.keys()
+    assert not any(each.read_only or each.is_sensitive or each.synonyms for each in answer.configs)
+    types = {each.name: each.config_type for each in answer.configs}
+    if version >= 3:  # list, string, long, int, boolean, double
+        named = ("cleanup.policy", "compression.type", "retention.ms", "segment.bytes", "preallocate")
+        assert [types[each] for each in named] == [7, 2, 5, 3, 1]
+        assert types["min.cleanable.dirty.ratio"] == 6
+
+
+def test_only_what_is_asked_and_there(connection: Connection, new_topic: NewTopic) -> None:
+    name = new_topic()
+    assert values(describe(connection, TOPIC, name, ["retention.ms", "no.such"])).keys() == {"retention.ms"}
+    assert len(values(describe(connection, TOPIC, name, []))) == len(values(describe(connection, TOPIC, name)))
+
+
+def test_synonyms_and_documentation(connection: Connection, new_topic: NewTopic) -> None:
+    name = new_topic(retention_ms="77")
+    both = ["retention.ms", "segment.ms"]
+    answer = describe(connection, TOPIC, name, both, include_synonyms=True, include_documentation=True)
+    found = {each.name: each for each in answer.configs}
+    synonyms = {key: [(each.name, each.value, each.source) for each in found[key].synonyms] for key in both}
+    assert synonyms == {"retention.ms": [("retention.ms", "77", OF_TOPIC)], "segment.ms": []}
+    assert all(found[key].documentation for key in both)
+    assert describe(connection, TOPIC, name, both).configs[0].documentation is None
+
+
+REFUSED = {
+    "unknown topic": (TOPIC, "no-such-topic", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    "no topic name": (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+    "empty topic name": (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+    "another broker": (BROKER, "77", ErrorCode.INVALID_REQUEST),
+    "no broker number": (BROKER, "x", ErrorCode.INVALID_REQUEST),
+    "unknown kind": (9, "x", ErrorCode.INVALID_REQUEST),
+    "kind 0": (0, "x", ErrorCode.INVALID_REQUEST),
+}
+
+
+@pytest.mark.parametrize(("kind", "name", "code"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_described(connection: Connection, kind: int, name: str, code: ErrorCode) -> None:
+    answer = describe(connection, kind, name)
+    assert (ErrorCode(answer.error_code), answer.configs) == (code, [])
+
+
+def test_what_a_broker_has(connection: Connection) -> None:
+    answer = describe(connection, BROKER, str(broker_id(connection)))
+    found = {each.name: each for each in answer.configs}
+    assert (found["num.partitions"].value, found["num.partitions"].config_source) == ("3", OF_FILE)
+    assert found["num.partitions"].read_only
+    assert (found["log.retention.ms"].value, found["log.retention.ms"].read_only) == (None, False)
+    assert found["log.dirs"].value
+
+
+def test_a_config_is_set_and_deleted(connection: Connection, new_topic: NewTopic) -> None:
+    name = new_topic()
+    for version in (0, 1):
+        assert alter(connection, (TOPIC, name, [("retention.ms", SET, "5000")]), version=version) == DONE
+        assert eventually(connection, name, "retention.ms", ("5000", OF_TOPIC))
+        assert alter(connection, (TOPIC, name, [("retention.ms", DELETE, None)]), version=version) == DONE
+        assert eventually(connection, name, "retention.ms", ("604800000", OF_DEFAULT))
+    assert alter(connection, (TOPIC, name, [("retention.ms", DELETE, None)])) == DONE
+
+
+def eventually(connection: Connection, name: str, key: str, expected: tuple[str, int]) -> bool:
+    found = repeated(
+        lambda: values(describe(connection, TOPIC, name, [key]))[key], lambda found: bool(found == expected)
+    )
+    assert found == expected
+    return True
+
+
+def test_a_list_grows_and_shrinks(connection: Connection, new_topic: NewTopic) -> None:
+    name = new_topic()
+    steps = [
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+        (SUBTRACT, "delete", "compact"),
+        (APPEND, "delete", "compact,delete"),
+    ]
+    for how, value, expected in steps:
+        assert alter(connection, (TOPIC, name, [("cleanup.policy", how, value)])) == DONE
+        assert eventually(connection, name, "cleanup.policy", (expected, OF_TOPIC))
+
+
+def test_validate_only_changes_nothing(connection: Connection, new_topic: NewTopic) -> None:
+    name = new_topic()
+    assert alter(connection, (TOPIC, name, [("retention.ms", SET, "5000")]), validate_only=True) == DONE
+    ((code, _),) = alter(connection, (TOPIC, name, [("retention.ms", SET, "x")]), validate_only=True)
+    assert code == ErrorCode.INVALID_CONFIG
+    assert values(describe(connection, TOPIC, name))["retention.ms"] == ("604800000", OF_DEFAULT)
+
+
+CHANGES: dict[str, tuple[Sequence[Change], ErrorCode, str]] = {
+    "a wrong value": (
+        [("retention.ms", SET, "abc")],
+        ErrorCode.INVALID_CONFIG,
+        "Invalid value abc for configuration retention.ms: Not a number of type LONG",
+    ),
+    "an unknown name": ([("no.such", SET, "1")], ErrorCode.INVALID_CONFIG, "Unknown topic config name: no.such"),
+    "appending to a number": (
+        [("retention.ms", APPEND, "5")],
+        ErrorCode.INVALID_CONFIG,
+        "Can't APPEND to key retention.ms because its type is not LIST.",
+    ),
+    "subtracting from a number": (
+        [("retention.ms", SUBTRACT, "5")],
+        ErrorCode.INVALID_CONFIG,
+        "Can't SUBTRACT to key retention.ms because its type is not LIST.",
+    ),
+    "null": ([("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST, "Null value not supported for : retention.ms"),
+    "the same name twice": (
+        [("retention.ms", SET, "5"), ("retention.ms", SET, "6")],
+        ErrorCode.INVALID_REQUEST,
+        "Error due to duplicate config keys",
+    ),
+    "a wrong one after a good one": (
+        [("retention.ms", SET, "8"), ("segment.ms", SET, "x")],
+        ErrorCode.INVALID_CONFIG,
+        "Invalid value x for configuration segment.ms",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "code", "message"), CHANGES.values(), ids=CHANGES)
+def test_changes_that_cannot_be(
+    connection: Connection, new_topic: NewTopic, changes: Sequence[Change], code: ErrorCode, message: str
+) -> None:
+    name = new_topic()
+    ((answered, complaint),) = alter(connection, (TOPIC, name, changes))
+    assert answered == code
+    assert message in complaint
+    assert values(describe(connection, TOPIC, name))["retention.ms"] == ("604800000", OF_DEFAULT)
+
+
+def test_each_resource_stands_alone(connection: Connection, new_topic: NewTopic) -> None:
+    name = new_topic()
+    answers = alter(
+        connection, (TOPIC, name, [("retention.ms", SET, "7")]), (TOPIC, "no-such-topic", [("retention.ms", SET, "7")])
+    )
+    assert answers == [
+        (ErrorCode.NONE, ""),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'no-such-topic' does not exist."),
+    ]
+    assert eventually(connection, name, "retention.ms", ("7", OF_TOPIC))
+
+
+def test_the_same_resource_twice(connection: Connection, new_topic: NewTopic) -> None:
+    name = new_topic()
+    twice = [(TOPIC, name, [("retention.ms", SET, "7")]), (TOPIC, name, [("segment.ms", SET, "7")])]
+    refusal = (ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    assert alter(connection, *twice) == [refusal] * 2
+
+
+UNCHANGEABLE: dict[str, tuple[int, str, Change, str]] = {
+    "another broker": (BROKER, "77", ("log.retention.ms", SET, "5"), "Unexpected broker id"),
+    "no broker number": (BROKER, "x", ("log.retention.ms", SET, "5"), "must be an integer, but it is: x"),
+    "what is fixed at the start": (BROKER, "here", ("node.id", SET, "5"), "Cannot update these configs dynamically"),
+    "a broker's wrong value": (BROKER, "here", ("log.retention.ms", SET, "x"), "Not a number of type LONG"),
+    "an unknown kind": (9, "x", ("a", SET, "b"), "9"),
+    "all topics": (TOPIC, "", ("retention.ms", SET, "5"), "Default topic resources are not allowed."),
+}
+
+
+@pytest.mark.parametrize(("kind", "name", "change", "message"), UNCHANGEABLE.values(), ids=UNCHANGEABLE)
+def test_resources_that_cannot_be_changed(
+    connection: Connection, kind: int, name: str, change: Change, message: str
+) -> None:
+    resource = str(broker_id(connection)) if name == "here" else name
+    ((code, complaint),) = alter(connection, (kind, resource, [change]))
+    assert code == ErrorCode.INVALID_REQUEST
+    assert message in complaint
+
+
+def test_a_brokers_default_for_topics(connection: Connection, new_topic: NewTopic) -> None:
+    name, here = new_topic(), str(broker_id(connection))
+    for resource, value, source in (("", "604800002", 3), (here, "604800001", 2)):
+        assert alter(connection, (BROKER, resource, [("log.retention.ms", SET, value)])) == DONE
+        assert eventually(connection, name, "retention.ms", (value, source))
+    for resource in (here, ""):
+        assert alter(connection, (BROKER, resource, [("log.retention.ms", DELETE, None)])) == DONE
+    assert eventually(connection, name, "retention.ms", ("604800000", OF_DEFAULT))

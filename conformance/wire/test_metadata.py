@@ -1,0 +1,154 @@
+"""Metadata in every version: topics by name and id, unknown ones, and creation on demand.
+
+Every literal is what Apache Kafka 4.3 answers; where minibroker differs on purpose, `differing` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from conformance.conftest import Broker
+from conformance.wire.conftest import Differing, NewTopic
+from conformance.wire.connection import Connection
+from conformance.wire.requests import metadata_of, repeated
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.metadata import MetadataRequest
+
+ZERO = bytes(16)
+UNASKED = -(1 << 31)  # authorized operations
+Wanted = MetadataRequest.MetadataRequestTopic
+
+
+def by_name(*names: str) -> list[Wanted]:
+    return [Wanted(name=name) for name in names]
+
+
+def metadata(
+    connection: Connection, topics: Sequence[Wanted] | None, version: int = 12, *, auto: bool = False, **fields: bool
+) -> Any:
+    listed = None if topics is None else list(topics)
+    request = MetadataRequest(topics=listed, allow_auto_topic_creation=auto or version < 4, **fields)
+    return connection.ask(request, version)
+
+
+def codes(answer: Any) -> dict[str, int]:
+    return {topic.name: topic.error_code for topic in answer.topics}
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_brokers_and_partitions(connection: Connection, new_topic: NewTopic, broker: Broker, version: int) -> None:
+    name = new_topic(2)
+    answer = metadata(connection, by_name(name), version)
+    (node,) = answer.brokers
+    assert (f"{node.host}:{node.port}", node.rack) == (broker.bootstrap_servers, None)
+    assert answer.controller_id == (node.node_id if version >= 1 else -1)
+    assert (answer.cluster_id is not None) == (version >= 2)
+    (topic,) = answer.topics
+    assert (topic.error_code, topic.name, topic.is_internal) == (0, name, False)
+    assert (topic.topic_id != ZERO) == (version >= 10)
+    assert (topic.topic_authorized_operations, answer.cluster_authorized_operations) == (UNASKED, UNASKED)
+    for index, partition in enumerate(sorted(topic.partitions, key=lambda each: each.partition_index)):
+        assert (partition.error_code, partition.partition_index, partition.leader_id) == (0, index, node.node_id)
+        assert partition.leader_epoch == (0 if version >= 7 else -1)
+        assert partition.replica_nodes == partition.isr_nodes == [node.node_id]
+        assert partition.offline_replicas == []
+
+
+def test_all_topics_or_none(connection: Connection, new_topic: NewTopic) -> None:
+    name = new_topic()
+    for topics, version in (([], 0), (None, 1), (None, 9), (None, 12)):
+        assert codes(metadata(connection, topics, version))[name] == 0
+    for version in (1, 9, 12):
+        assert codes(metadata(connection, [], version)) == {}
+
+
+@pytest.mark.parametrize("version", [4, 9, 12, 13])
+def test_unknown_topics_beside_a_known_one(connection: Connection, new_topic: NewTopic, version: int) -> None:
+    name = new_topic()
+    answer = metadata(connection, by_name(name, "no-such-topic", "a b", ""), version)
+    assert codes(answer) == {
+        name: 0,
+        "no-such-topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    assert all(topic.partitions == [] and topic.topic_id == ZERO for topic in answer.topics if topic.error_code)
+
+
+def test_a_topic_by_its_id(connection: Connection, new_topic: NewTopic) -> None:
+    name = new_topic()
+    topic_id = metadata_of(connection, name).topic_id
+    for wanted in (Wanted(topic_id=topic_id, name=None), Wanted(topic_id=topic_id, name="another name")):
+        (topic,) = metadata(connection, [wanted]).topics
+        assert (topic.error_code, topic.name, topic.topic_id) == (0, name, topic_id)
+
+
+def test_an_unknown_topic_id(connection: Connection) -> None:
+    (topic,) = metadata(connection, [Wanted(topic_id=b"\1" * 16, name=None)]).topics
+    expected = (ErrorCode.UNKNOWN_TOPIC_ID, None, b"\1" * 16)
+    assert (topic.error_code, topic.name, topic.topic_id) == expected
+    assert topic.partitions == []
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_topic_ids_before_they_may_be_asked(connection: Connection, new_topic: NewTopic, version: int) -> None:
+    name = new_topic()
+    wanted = Wanted(topic_id=metadata_of(connection, name).topic_id, name=name)
+    (topic,) = metadata(connection, [wanted], version).topics
+    assert (topic.error_code, topic.partitions) == (ErrorCode.INVALID_REQUEST, [])
+
+
+def test_a_topic_that_is_asked_twice_is_answered_once(connection: Connection, new_topic: NewTopic) -> None:
+    name = new_topic()
+    assert len(metadata(connection, by_name(name, name)).topics) == 1
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 9, 12])
+def test_a_topic_is_created_on_demand(connection: Connection, new_name: Callable[[], str], version: int) -> None:
+    name = new_name()
+    first = metadata(connection, by_name(name), version, auto=True).topics[0].error_code
+    assert first in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+    answer = repeated(
+        lambda: metadata(connection, by_name(name), version, auto=True), lambda answer: codes(answer) == {name: 0}
+    )
+    assert len(answer.topics[0].partitions) == 3
+
+
+def test_a_topic_is_not_created_when_the_client_does_not_want_it(
+    connection: Connection, new_name: Callable[[], str]
+) -> None:
+    name = new_name()
+    for _ in range(2):
+        assert codes(metadata(connection, by_name(name))) == {name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@pytest.mark.parametrize("name", ["a b", "", "x" * 250])
+def test_a_name_that_is_none_is_not_created(connection: Connection, name: str) -> None:
+    for _ in range(2):
+        assert codes(metadata(connection, by_name(name), auto=True)) == {name: ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+
+def test_the_metadata_log_is_no_topic(connection: Connection) -> None:
+    expected = {"__cluster_metadata": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert codes(metadata(connection, by_name("__cluster_metadata"), auto=True)) == expected
+
+
+def test_operations_that_are_allowed(connection: Connection, new_topic: NewTopic) -> None:
+    # Bits by AclOperation: all that a topic has, all that a cluster has.
+    name = new_topic()
+    answer = metadata(connection, by_name(name), include_topic_authorized_operations=True)
+    assert answer.topics[0].topic_authorized_operations == 3576
+    answer = metadata(connection, [], 8, include_cluster_authorized_operations=True)
+    assert answer.cluster_authorized_operations == 8096
+
+
+def test_neither_a_name_nor_an_id(connection: Connection, differing: Differing) -> None:
+    (topic,) = metadata(connection, [Wanted(name=None)]).topics
+    assert topic.error_code == differing(
+        kafka=ErrorCode.UNKNOWN_SERVER_ERROR,
+        minibroker=ErrorCode.INVALID_TOPIC_EXCEPTION,
+        because="Kafka fails over the missing name",
+    )
