@@ -5,7 +5,6 @@ Which partitions and offsets are read, when it ends and how a record is printed 
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import sys
@@ -18,6 +17,7 @@ import click
 
 from minibroker.cli.shared import (
     REQUEST_TIMEOUT_S,
+    bytes_field,
     client_config,
     client_options,
     failure,
@@ -198,9 +198,9 @@ def _show_json(message: Message) -> None:
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp": timestamp if kind else None,
-        **_field("key", message.key()),
-        **_field("value", message.value()),
-        "headers": [{"name": name, **_field("value", value)} for name, value in _headers(message)],
+        **bytes_field("key", message.key()),
+        **bytes_field("value", message.value()),
+        "headers": [{"name": name, **bytes_field("value", value)} for name, value in _headers(message)],
     }
     print(json.dumps(record))
 
@@ -208,11 +208,3 @@ def _show_json(message: Message) -> None:
 def _headers(message: Message) -> Iterable[tuple[str, bytes | None]]:
     headers: Any = message.headers() or ()
     return ((name, value) for name, value in headers)
-
-
-def _field(name: str, data: bytes | None) -> dict[str, str | None]:
-    """A text under its name; bytes that are none as base64 under another, so that nothing is lost."""
-    try:
-        return {name: None if data is None else data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data or b"").decode("ascii")}

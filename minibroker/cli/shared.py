@@ -5,6 +5,7 @@ No client library is imported at the top of any command's file, so that `--help`
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import socket
@@ -153,6 +154,14 @@ def _cell(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value))
     return "" if value is None else readable(str(value).encode("utf-8", "surrogateescape"))
+
+
+def bytes_field(name: str, data: bytes | None) -> dict[str, str | None]:
+    """For JSON: a text under its name; bytes that are none as base64 under another, so that nothing is lost."""
+    try:
+        return {name: None if data is None else data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data or b"").decode("ascii")}
 
 
 def readable(data: bytes) -> str:

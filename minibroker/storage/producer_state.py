@@ -31,7 +31,7 @@ NO_OFFSET = -1
 
 _SNAPSHOT_HEAD = Struct(">hI")
 _COUNT = Struct(">i")
-_ENTRY = Struct(">qhiqiqiq")
+SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
 _ENTRIES_POSITION = _SNAPSHOT_HEAD.size + _COUNT.size
 
 # (first sequence, last sequence, last offset, offset delta, largest timestamp) of an appended batch
@@ -184,7 +184,7 @@ def _check_new_epoch(header: BatchHeader, entry: ProducerEntry) -> None:
 
 def _packed(producer_id: int, entry: ProducerEntry) -> bytes:
     _, last_sequence, last_offset, delta, _ = entry.batches[-1] if entry.batches else (-1, -1, NO_OFFSET, 0, -1)
-    return _ENTRY.pack(
+    return SNAPSHOT_ENTRY.pack(
         producer_id,
         entry.epoch,
         last_sequence,
@@ -206,9 +206,9 @@ def _read_snapshot(data: bytes) -> dict[int, ProducerEntry]:
     if crc != computed:
         raise CorruptSnapshot(f"its checksum is {crc}, computed {computed}")
     (count,) = _COUNT.unpack_from(data, _SNAPSHOT_HEAD.size)
-    if count * _ENTRY.size != len(data) - _ENTRIES_POSITION:
+    if count * SNAPSHOT_ENTRY.size != len(data) - _ENTRIES_POSITION:
         raise CorruptSnapshot(f"it announces {count} entries in {len(data)} bytes")
-    entries = _ENTRY.iter_unpack(memoryview(data)[_ENTRIES_POSITION:])
+    entries = SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_ENTRIES_POSITION:])
     return {fields[0]: _unpacked(*fields[1:]) for fields in entries}
 
 

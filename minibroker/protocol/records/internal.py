@@ -1,0 +1,87 @@
+"""What the records of `__consumer_offsets` and `__transaction_state` say: from their bytes to messages.
+
+The messages are declared in `messages/group_records.py` and its neighbours; what they do to a group or a transaction is
+the broker's business.
+
+    key    int16 type of the record, then the key's message
+    value  int16 version, then the value's message of that type; no value at all (a tombstone) takes back what was said
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Packing
+from types import ModuleType
+from typing import NamedTuple
+
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages import (
+    group_records,
+    share_group_records,
+    streams_group_records,
+    transaction_records,
+)
+
+GROUPS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+KEY_VERSION = 0  # of every key there is
+
+_INT16 = Packing(">h")
+
+
+class UnknownRecord(ValueError):
+    """A key or value of a type or version that no Kafka up to 4.3 writes, or that is too short to say which."""
+
+
+class Decoded(NamedTuple):
+    """A message and the version that it was read in."""
+
+    message: Message
+    version: int
+
+
+def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> tuple[Decoded, Decoded | None]:
+    """Key and value of a record of one of the two topics; the value is None for a tombstone.
+
+    Raises `UnknownRecord`, or `MalformedMessage`; ValueError for another topic.
+    """
+    key_kinds, value_kinds = _KINDS[topic] if topic in _KINDS else _no_kinds(topic)
+    kind = _int16(key, "key")
+    if kind not in key_kinds:
+        raise UnknownRecord(f"a key of type {kind}")
+    decoded_key = Decoded(key_kinds[kind].decode(key or b"", KEY_VERSION, _INT16.size), KEY_VERSION)
+    if value is None:
+        return decoded_key, None
+    version, value_kind = _int16(value, "value"), value_kinds[kind]
+    if version not in value_kind.versions:
+        raise UnknownRecord(f"{value_kind.__name__} version {version}")
+    return decoded_key, Decoded(value_kind.decode(value, version, _INT16.size), version)
+
+
+def _int16(data: bytes | None, what: str) -> int:
+    if data is None or len(data) < _INT16.size:
+        raise UnknownRecord(f"a {what} of {0 if data is None else len(data)} bytes")
+    number: int = _INT16.unpack_from(data)[0]
+    return number
+
+
+def _no_kinds(topic: str) -> tuple[dict[int, type[Message]], dict[int, type[Message]]]:
+    raise ValueError(f"nothing is known of the records of {topic}")
+
+
+def _by_type(suffix: str, *modules: ModuleType) -> dict[int, type[Message]]:
+    found = (each for module in modules for each in vars(module).values())
+    return {
+        each.api_key: each
+        for each in found
+        if isinstance(each, type) and issubclass(each, Message) and each.__name__.endswith(suffix)
+    }
+
+
+def _kinds(*modules: ModuleType) -> tuple[dict[int, type[Message]], dict[int, type[Message]]]:
+    return _by_type("Key", *modules), _by_type("Value", *modules)
+
+
+_KINDS = {
+    GROUPS_TOPIC: _kinds(group_records, share_group_records, streams_group_records),
+    TRANSACTIONS_TOPIC: _kinds(transaction_records),
+}

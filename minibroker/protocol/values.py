@@ -1,0 +1,39 @@
+"""A message as plain Python values, for people and for JSON: dictionaries, lists, numbers and texts.
+
+The way back does not exist here. How the values are printed is the command line's business.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+from minibroker.protocol.declare import Message, Struct
+from minibroker.protocol.fields import Kind
+from minibroker.protocol.layout import layout
+from minibroker.protocol.primitives import uuid_text
+
+
+def plain(message: Message, version: int) -> dict[str, Any]:
+    """The fields that a version has, in wire order. Bytes are base64, UUIDs as Kafka prints them."""
+    return _struct(message, version, version in message.flexible)
+
+
+def _struct(struct: Struct, version: int, flexible: bool) -> dict[str, Any]:
+    shape = layout(type(struct), version, flexible)
+    return {
+        place.name: _value(getattr(struct, place.name), place.kind, version, flexible)
+        for place in shape.body + shape.tagged
+    }
+
+
+def _value(value: Any, kind: Kind, version: int, flexible: bool) -> Any:
+    if value is None:
+        return None
+    if kind.item is not None:
+        return [_value(each, kind.item, version, flexible) for each in value]
+    if kind.struct is not None:
+        return _struct(value, version, flexible)
+    if kind.code == "16s":
+        return uuid_text(value)
+    return b64encode(value).decode("ascii") if kind.code in ("bytes", "records") else value

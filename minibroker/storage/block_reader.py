@@ -1,0 +1,31 @@
+"""A file read through one block that moves along, for who looks at much of it and may hold little of it in memory.
+
+What the bytes mean is not known here.
+"""
+
+from __future__ import annotations
+
+from minibroker.storage.files import File
+
+BLOCK_BYTES = 1 << 20
+
+
+class BlockReader:
+    """The first `size_bytes` of a file, of which `BLOCK_BYTES` are in memory."""
+
+    def __init__(self, file: File, size_bytes: int) -> None:
+        self._file = file
+        self._size = size_bytes
+        self._block = memoryview(b"")
+        self._start = 0
+
+    def at(self, position: int, size: int) -> memoryview:
+        """The `size` bytes (`BLOCK_BYTES` at most) from `position` on, fewer only at the end. Raises `OSError`."""
+        size = min(size, BLOCK_BYTES, self._size - position)
+        if size <= 0:
+            return memoryview(b"")
+        at = position - self._start
+        if at < 0 or at + size > len(self._block):
+            data = self._file.read(position, min(BLOCK_BYTES, self._size - position))
+            self._block, self._start, at = memoryview(data), position, 0
+        return self._block[at : at + size]
