@@ -18,7 +18,8 @@ from minibroker.storage.recovery import LogDirectoryError
 class LogDirectories:
     """The logs of one broker. `cluster_id` is the one found in the directories, or else the one given or made.
 
-    `new_id` makes ids of Kafka's kind: 22 characters of base64url, none at the start being a dash.
+    `new_id` makes ids of Kafka's kind: 22 characters of base64url, none at the start being a dash. `broker_epoch` is
+    what the marker of a clean stop is to name, None for the same as last time.
     """
 
     def __init__(
@@ -34,6 +35,8 @@ class LogDirectories:
         for path in paths:
             if paths.count(path) > 1:
                 raise LogDirectoryError(f"log directory {path} is listed twice")
+        self.disk = environment.disk
+        self.broker_epoch: int | None = None
         self.directories = [LogDirectory(environment, path) for path in paths]
         try:
             found = [cluster for directory in self.directories if (cluster := directory.lock())]
@@ -104,10 +107,10 @@ class LogDirectories:
         for directory in self.directories:
             directory.write_checkpoints()
 
-    def close(self, *, broker_epoch: int = -1) -> None:
+    def close(self) -> None:
         """Flush and close everything and attest a clean stop. Raises `KafkaError`, `OSError`."""
         for directory in self.directories:
-            directory.close(broker_epoch=broker_epoch)
+            directory.close(broker_epoch=self.broker_epoch)
 
     def abandon(self) -> None:
         """Let go of everything as it is, as a crash would."""

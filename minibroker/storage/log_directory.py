@@ -6,6 +6,7 @@ How a log is opened and recovered is told in `recovery.py`; which directory a ne
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 
 from minibroker.storage.checkpoints import (
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES_VERSION = "1"
+BROKER_EPOCH = re.compile(rb'"brokerEpoch":\s*(-?[0-9]{1,19})')
 CLOSING_THREADS = 4  # a file system syncs several files at a time in hardly more time than one
 OFFSET_CHECKPOINTS = (
     RECOVERY_POINT_CHECKPOINT,
@@ -66,6 +68,7 @@ class LogDirectory:
         self._environment = environment
         self._disk = environment.disk
         self._lock: File | None = None
+        self._broker_epoch = -1
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {name: {} for name in OFFSET_CHECKPOINTS}
         self._unopened: set[TopicPartition] = set()
 
@@ -87,7 +90,8 @@ class LogDirectory:
         """
         try:
             self._identify(node_id, cluster_id, new_id)
-            self._remove_deleted()
+            for path in self._deleted():
+                self._disk.remove_tree(path)
             self._unopened = set(self.found())
             self._checkpoints = {name: self._read_offsets(name) for name in OFFSET_CHECKPOINTS}
             self._take_marker()
@@ -176,10 +180,11 @@ class LogDirectory:
             if log.clean_offset:
                 clean_offsets[key] = log.clean_offset
 
-    def close(self, *, broker_epoch: int = -1) -> None:
+    def close(self, *, broker_epoch: int | None = None) -> None:
         """Flush and close all logs, then attest a clean stop. Raises `KafkaError`, `OSError` if it was none.
 
         It is none either as long as a log that was left by an unclean stop has not been opened, and so recovered.
+        `broker_epoch` is the one the broker was registered under; without, the marker names the same as last time.
         """
         from concurrent.futures import ThreadPoolExecutor  # not needed before the end
 
@@ -188,8 +193,11 @@ class LogDirectory:
                 for _ in pool.map(Log.close, self.logs.values()):
                     pass  # raises what a close has raised, once all have ended
             self.write_checkpoints(sync=True)
+            for path in self._deleted():  # nobody is left to do it, and a Kafka would take them for damaged logs
+                self._remove_tree(path)
             if self.clean or not self._unopened:
-                marker = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()
+                epoch = self._broker_epoch if broker_epoch is None else broker_epoch
+                marker = f'{{"version":0,"brokerEpoch":{epoch}}}'.encode()
                 self._disk.write_whole(f"{self.path}/{CLEAN_SHUTDOWN}", marker, sync=True)
         finally:
             self.abandon()
@@ -214,22 +222,33 @@ class LogDirectory:
             raise LogDirectoryError(f"{path} cannot be read: {error}") from error
 
     def _identify(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
+        """Check the properties against what is expected of them, and write those that are missing.
+
+        Version 0, where node.id is called broker.id, is the one of Kafka with ZooKeeper, which keeps the topics.
+        """
         values = self._read_properties()
-        expected = {"version": META_PROPERTIES_VERSION, "cluster.id": cluster_id, "node.id": str(node_id)}
+        id_key = "broker.id" if values.get("version") == "0" else "node.id"
+        expected = {"cluster.id": cluster_id, id_key: str(node_id)}
+        if id_key == "node.id":
+            expected["version"] = META_PROPERTIES_VERSION
         for key, value in expected.items():
             if values and values.get(key) != value:
                 raise LogDirectoryError(
                     f"{self.path}/{META_PROPERTIES} says {key}={values.get(key)}, but this broker has {value}"
                 )
+        if id_key == "broker.id" and self.found():
+            raise LogDirectoryError(
+                f"{self.path} was written by a Kafka with ZooKeeper, which knows what topics the logs in it belong to"
+            )
         self.cluster_id = cluster_id
         self.directory_id = values.get("directory.id") or new_id()
-        if "directory.id" not in values:
-            written = {
-                "cluster.id": cluster_id,
-                "directory.id": self.directory_id,
-                "node.id": str(node_id),
-                "version": "1",
-            }
+        written = {
+            "cluster.id": cluster_id,
+            "directory.id": self.directory_id,
+            "node.id": str(node_id),
+            "version": META_PROPERTIES_VERSION,
+        }
+        if not written.items() <= values.items():
             text = properties_text(written, self._environment.now_ms())
             self._disk.write_whole(f"{self.path}/{META_PROPERTIES}", text, sync=True)
 
@@ -238,13 +257,13 @@ class LogDirectory:
         path = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.clean = self._disk.exists(path) or not self.found()
         if self._disk.exists(path):
+            epoch = BROKER_EPOCH.search(self._disk.read_whole(path))  # Kafka before 3.7 left the file empty
+            self._broker_epoch = int(epoch[1]) if epoch else -1
             self._disk.remove(path)
             self._disk.sync_directory(self.path)
 
-    def _remove_deleted(self) -> None:
-        for name in self._disk.names(self.path):
-            if is_deleted_log(name):
-                self._disk.remove_tree(f"{self.path}/{name}")
+    def _deleted(self) -> list[str]:
+        return [f"{self.path}/{name}" for name in self._disk.names(self.path) if is_deleted_log(name)]
 
     def _remove_tree(self, path: str) -> None:
         try:

@@ -178,7 +178,8 @@ def test_another_broker_s_directory_is_refused_and_not_touched(
     [
         (b"nonsense", "cannot be read"),
         (b"\xff", "cannot be read"),
-        (b"version=0\nbroker.id=1\ncluster.id=x\n", "says version=0, but this broker has 1"),
+        (b"version=2\nnode.id=1\ncluster.id=%s\n" % CLUSTER_ID.encode(), "says version=2, but this broker has 1"),
+        (b"version=0\nbroker.id=2\ncluster.id=%s\n" % CLUSTER_ID.encode(), "says broker.id=2, but this broker has 1"),
         (b"version=1\nnode.id=1\n", "says cluster.id=None"),
     ],
 )
@@ -192,6 +193,23 @@ def test_a_directory_id_is_added_where_an_older_broker_wrote_none(tmp_path: Path
     (tmp_path / "meta.properties").write_bytes(f"version=1\nnode.id=1\ncluster.id={CLUSTER_ID}\n".encode())
     assert opened(tmp_path).directory_id == DIRECTORY_ID
     assert f"directory.id={DIRECTORY_ID}\n".encode() in files_in(tmp_path)["meta.properties"]
+
+
+def test_properties_of_version_0_are_taken_over_as_version_1(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_bytes(f"version=0\nbroker.id=1\ncluster.id={CLUSTER_ID}\n".encode())
+    opened(tmp_path).close()
+    lines = files_in(tmp_path)["meta.properties"].splitlines()
+    assert {b"version=1", b"node.id=1", f"cluster.id={CLUSTER_ID}".encode()} <= set(lines)
+    assert not any(line.startswith(b"broker.id") for line in lines)
+
+
+def test_logs_of_a_kafka_with_zookeeper_are_refused_and_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_bytes(f"version=0\nbroker.id=1\ncluster.id={CLUSTER_ID}\n".encode())
+    (tmp_path / "orders-0").mkdir()
+    before = files_in(tmp_path)
+    with pytest.raises(LogDirectoryError, match="was written by a Kafka with ZooKeeper"):
+        opened(tmp_path)
+    assert {**before, ".lock": b""} == files_in(tmp_path)
 
 
 @pytest.mark.parametrize(
