@@ -11,11 +11,11 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from minibroker.broker import features
+from minibroker.broker import features, registration
 from minibroker.broker.clock import Clock
 from minibroker.broker.controller import Controller
 from minibroker.broker.image import BROKER_RESOURCE, Image
-from minibroker.broker.metadata_log import MetadataLog
+from minibroker.broker.metadata_log import MetadataError, MetadataLog
 from minibroker.broker.recorded_configs import drop_unusable
 from minibroker.broker.settings import Settings
 from minibroker.broker.topics import METADATA_TOPIC, NO_LEADER, Partition, Topic, Waiter
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.cluster")
 
-METADATA_LEADER_EPOCH = 1
 BASE64_DASH = 62
 METADATA_TOPIC_ID = bytes(15) + b"\x01"  # the same in every cluster
 
@@ -53,12 +52,16 @@ class Endpoint(NamedTuple):
 
 
 class Node:
-    """One broker of the cluster: an id, and where its listeners are (by name, as clients are to connect)."""
+    """One broker of the cluster: an id, and where its listeners are (by name, as clients are to connect).
+
+    `broker_epoch` tells this life of it from those before; it is given when it registers.
+    """
 
     def __init__(self, node_id: int, sessions: FetchSessions) -> None:
         self.node_id = node_id
         self.endpoints: dict[str, Endpoint] = {}
         self.rack: str | None = None
+        self.broker_epoch = -1
         self.sessions = sessions
 
 
@@ -75,30 +78,56 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self.image = Image()
         self.controller = Controller(self)
-        self.metadata_log = MetadataLog(self._open_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LogSettings()))
+        storage = self._open_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LogSettings())
+        self.metadata_log = MetadataLog(storage, logs.disk)
         self._woken: set[Waiter] = set()
 
     # --- start ----------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Fold the metadata log, then open every partition's log.
+        """Fold the metadata log, begin a leader epoch in it, register the nodes, and open every partition's log.
 
         Raises MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
         """
+        is_new = self.metadata_log.is_new
         self.metadata_log.replay(self.image.apply)
-        drop_unusable(self.image.configs)
-        if not self.image.features:
+        if not is_new:
+            self._check_features()
+        self.metadata_log.lead(min(self.nodes, default=self.static_settings["node.id"]), self.clock.wall_ms())
+        if is_new:
             levels = features.INITIAL.items()
-            self.commit(records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels)
+            first = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
+            self.commit(self.metadata_log.bootstrap() or first)
+        drop_unusable(self.image.configs)
+        registration.register(self)
+        self.logs.broker_epoch = min((node.broker_epoch for node in self.nodes.values()), default=None)
         self._apply_broker_configs()
         for topic in self.image.topics.values():
             self._open_logs(topic)
         self._set_strays_aside()
+        if not self.logs.clean:
+            self.controller.renew_leader_epochs()
+
+    def _check_features(self) -> None:
+        """Raises MetadataError for a cluster whose records we might misunderstand."""
+        name = features.METADATA_VERSION
+        level, levels = self.image.features.get(name), features.SUPPORTED[name]
+        if level not in levels:
+            raise MetadataError(f"the cluster has {name} {level}, and served are {levels[0]} to {levels[-1]}")
+
+    def leave(self) -> None:
+        """Record that the nodes go; what can be done without them is then known to whoever reads the log."""
+        try:
+            registration.fence(self)
+        except KafkaError as error:
+            log.warning("the metadata log does not say that the nodes have gone: %s", error)
 
     def _open_logs(self, topic: Topic) -> None:
         self._configure(topic)
         for partition in topic.partitions:
-            partition.log = self._open_log(topic.name, partition.index, topic.topic_id, topic.settings)
+            here = any(node in self.nodes for node in partition.replicas)
+            if here or self.logs.holds(topic.name, partition.index):
+                partition.log = self._open_log(topic.name, partition.index, topic.topic_id, topic.settings)
 
     def _open_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
         if self.logs.holds(topic, partition):
@@ -158,7 +187,8 @@ class Cluster:
     def commit(self, decisions: Iterable[Message]) -> None:
         """Write the records to the metadata log, all or none, and fold them in."""
         decided = list(decisions)
-        self.metadata_log.append(decided, self.clock.wall_ms(), METADATA_LEADER_EPOCH)
+        level = self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
+        self.metadata_log.append(decided, self.clock.wall_ms(), level)
         for record in decided:
             self.image.apply(record)
 
@@ -169,7 +199,8 @@ class Cluster:
         for changed in self.image.topics.values() if topic is None else [topic]:
             self._configure(changed)
             for partition in changed.partitions:
-                partition.log.update_settings(changed.settings)
+                if partition.is_here:
+                    partition.log.update_settings(changed.settings)
 
     def _configure(self, topic: Topic) -> None:
         topic.settings = self.settings.log_settings(topic.overrides)

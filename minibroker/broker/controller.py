@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
@@ -219,7 +219,7 @@ class Controller:
     def delete_topic(self, topic: Topic) -> None:
         """Remove a topic: its records are gone for every reader once this returns."""
         self._cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])
-        self._cluster.delete_logs(partition.log for partition in topic.partitions)
+        self._cluster.delete_logs(partition.log for partition in topic.partitions if partition.is_here)
         for partition in topic.partitions:
             partition.leader_id = NO_LEADER
             partition.wake()
@@ -240,26 +240,37 @@ class Controller:
     # --- leaders --------------------------------------------------------------------------------
 
     def elect(self) -> None:
-        """Give each partition whose leader is away the first live replica in sync, or no leader."""
+        """Give each partition whose leader is away the first live replica that may lead, or no leader."""
         decided: list[Message] = []
-        for topic in self._cluster.image.topics.values():
-            for partition in topic.partitions:
-                leader = self._eligible(partition)
-                if leader != partition.leader_id:
-                    decided.append(
-                        records.PartitionChangeRecord(
-                            partition_id=partition.index, topic_id=topic.topic_id, leader=leader
-                        )
-                    )
+        for partition in self._partitions():
+            leader = self._eligible(partition)
+            if leader != partition.leader_id:
+                decided.append(_election(partition, leader))
         if decided:
             self._cluster.commit(decided)
 
+    def renew_leader_epochs(self) -> None:
+        """Have each leader that lives begin another epoch.
+
+        After a crash records may be gone that somebody has read. Other ones get their offsets, and the epoch is what
+        tells them apart (KIP-320); so Kafka elects anew whoever comes back.
+        """
+        live = (partition for partition in self._partitions() if partition.leader_id in self._cluster.nodes)
+        self._cluster.commit([_election(partition, partition.leader_id) for partition in live])
+
+    def _partitions(self) -> Iterator[Partition]:
+        for topic in self._cluster.image.topics.values():
+            yield from topic.partitions
+
     def _eligible(self, partition: Partition) -> int:
+        """Who is to lead: the leader while it lives, a replica in sync, or the first known to have every record."""
         nodes = self._cluster.nodes
         if partition.leader_id in nodes:
             return partition.leader_id
-        live: Iterable[int] = (node for node in partition.replicas if node in partition.isr and node in nodes)
-        return next(iter(live), NO_LEADER)
+        candidates = [node for node in partition.replicas if node in partition.isr]
+        candidates += partition.eligible_leader_replicas
+        candidates = candidates or partition.last_known_elr
+        return next((node for node in candidates if node in nodes), NO_LEADER)
 
     # --- producer ids ---------------------------------------------------------------------------
 
@@ -267,12 +278,27 @@ class Controller:
         """A producer id that was never given out; blocks of them are recorded before the first is used (KIP-730)."""
         if not self._producer_ids:
             first = self._cluster.image.next_producer_id
-            node_id = min(self._cluster.nodes)
+            node = self._cluster.nodes[min(self._cluster.nodes)]
             following = first + PRODUCER_IDS_PER_BLOCK
-            self._cluster.commit([records.ProducerIdsRecord(broker_id=node_id, next_producer_id=following)])
+            block = records.ProducerIdsRecord(
+                broker_id=node.node_id, broker_epoch=node.broker_epoch, next_producer_id=following
+            )
+            self._cluster.commit([block])
             self._producer_ids = range(first, following)
         producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return producer_id
+
+
+def _election(partition: Partition, leader: int) -> Message:
+    """The record that makes `leader` lead. One that was not in sync is from now on, and is so alone (KIP-966)."""
+    change = records.PartitionChangeRecord(
+        partition_id=partition.index, topic_id=partition.topic.topic_id, leader=leader
+    )
+    if leader != NO_LEADER and leader not in partition.isr:
+        change.isr = [leader]
+        change.eligible_leader_replicas = [node for node in partition.eligible_leader_replicas if node != leader]
+        change.last_known_elr = []
+    return change
 
 
 def _warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:

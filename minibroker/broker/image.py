@@ -73,6 +73,8 @@ def _partition(image: Image, record: records.PartitionRecord) -> None:
     partition = Partition(topic, record.partition_id, record.replicas, record.isr, record.leader)
     partition.leader_epoch = record.leader_epoch
     partition.partition_epoch = record.partition_epoch
+    partition.eligible_leader_replicas = record.eligible_leader_replicas or []
+    partition.last_known_elr = record.last_known_elr or []
     if record.partition_id < len(topic.partitions):  # a snapshot may tell again what the log told
         topic.partitions[record.partition_id] = partition
     else:
@@ -88,6 +90,10 @@ def _partition_change(image: Image, record: records.PartitionChangeRecord) -> No
         partition.isr = record.isr
     if record.replicas is not None:
         partition.replicas = record.replicas
+    if record.eligible_leader_replicas is not None:
+        partition.eligible_leader_replicas = record.eligible_leader_replicas
+    if record.last_known_elr is not None:
+        partition.last_known_elr = record.last_known_elr
     if record.leader != LEADER_UNCHANGED:
         partition.leader_id = record.leader
         partition.leader_epoch += 1
@@ -106,6 +112,32 @@ def _broker(image: Image, record: records.RegisterBrokerRecord) -> None:
     image.brokers[record.broker_id] = record
 
 
+def _broker_change(image: Image, record: records.BrokerRegistrationChangeRecord) -> None:
+    broker = _known_broker(image, record.broker_id)
+    broker.fenced = _changed(broker.fenced, record.fenced)
+    broker.in_controlled_shutdown = _changed(broker.in_controlled_shutdown, record.in_controlled_shutdown)
+
+
+def _known_broker(image: Image, broker_id: int) -> records.RegisterBrokerRecord:
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise InconsistentMetadata(f"there is no broker {broker_id}")
+    return broker
+
+
+def _changed(before: bool, change: int) -> bool:
+    """BrokerRegistrationChangeRecord says of a flag: 1 it is set, -1 it is cleared, 0 it stays."""
+    return before if change == 0 else change > 0
+
+
+def _fence(image: Image, record: records.FenceBrokerRecord) -> None:
+    _known_broker(image, record.id).fenced = True
+
+
+def _unfence(image: Image, record: records.UnfenceBrokerRecord) -> None:
+    _known_broker(image, record.id).fenced = False
+
+
 def _remove_broker(image: Image, record: records.UnregisterBrokerRecord) -> None:
     image.brokers.pop(record.broker_id, None)
 
@@ -115,6 +147,14 @@ def _feature(image: Image, record: records.FeatureLevelRecord) -> None:
         image.features.pop(record.name, None)
     else:
         image.features[record.name] = record.feature_level
+
+
+def _clear_elr(image: Image, record: records.ClearElrRecord) -> None:
+    topics = [image.topics[record.topic_name]] if record.topic_name in image.topics else []
+    for topic in topics if record.topic_name else image.topics.values():
+        for partition in topic.partitions:
+            partition.eligible_leader_replicas = []
+            partition.last_known_elr = []
 
 
 def _producer_ids(image: Image, record: records.ProducerIdsRecord) -> None:
@@ -129,7 +169,11 @@ APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
     records.ConfigRecord: _config,
     records.RegisterBrokerRecord: _broker,
     records.UnregisterBrokerRecord: _remove_broker,
+    records.BrokerRegistrationChangeRecord: _broker_change,
+    records.FenceBrokerRecord: _fence,
+    records.UnfenceBrokerRecord: _unfence,
     records.FeatureLevelRecord: _feature,
+    records.ClearElrRecord: _clear_elr,
     records.ProducerIdsRecord: _producer_ids,
 }
 

@@ -9,28 +9,50 @@ version, then the message in that version. What the records mean is the image's 
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from minibroker.broker.features import LOWEST_METADATA_VERSION
 from minibroker.broker.image import InconsistentMetadata
+from minibroker.broker.metadata_snapshots import BOOTSTRAP, incompleteness, newest_snapshot, values_in
+from minibroker.broker.quorum_state import (
+    QUORUM_STATE,
+    MalformedQuorumState,
+    QuorumState,
+    quorum_state_from_text,
+)
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages import metadata_records
+from minibroker.protocol.messages.control_records import LeaderChangeMessage
+from minibroker.protocol.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
 from minibroker.protocol.primitives import MalformedMessage, Output, read_varint, varint
-from minibroker.protocol.records.batch import batches, check_batch, read_header
+from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.control import control_record
+from minibroker.protocol.records.record import Record
 
 if TYPE_CHECKING:
+    from minibroker.storage.files import Disk
     from minibroker.storage.log import Log
+
+log = logging.getLogger("minibroker.metadata")
 
 FRAME_VERSION = 1
 READ_BYTES = 8 << 20
-# The versions that Kafka writes at metadata.version 4.3 (level 30).
-WRITTEN_VERSIONS: dict[type[Message], int] = {
-    metadata_records.RegisterBrokerRecord: 4,
-    metadata_records.PartitionRecord: 2,
-    metadata_records.PartitionChangeRecord: 2,
+NO_EPOCH = -1
+ABORT_REASON = "Controller failover"  # Kafka's words
+# The versions above 0 that Kafka writes, each from a level of metadata.version on, newest first (MetadataVersion).
+WRITTEN_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
+    metadata_records.RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (7, 1)),
+    metadata_records.PartitionRecord: ((23, 2), (17, 1)),
+    metadata_records.PartitionChangeRecord: ((23, 2), (17, 1)),
 }
 
 
@@ -42,9 +64,15 @@ class UnknownMetadata(ValueError):
     """A record of a kind or version that no Kafka up to 4.3 writes; what it would change is not known."""
 
 
-def encode_record(message: Message) -> bytes:
-    """The value of the record that says `message`, in the version that Kafka 4.3 writes."""
-    version = WRITTEN_VERSIONS.get(type(message), 0)
+def written_version(kind: type[Message], metadata_version: int) -> int:
+    """The version in which Kafka writes this kind of record at a level of metadata.version."""
+    versions = WRITTEN_VERSIONS.get(kind, ())
+    return next((version for level, version in versions if level <= metadata_version), 0)
+
+
+def encode_record(message: Message, metadata_version: int) -> bytes:
+    """The value of the record that says `message`, in the version that goes with a level of metadata.version."""
+    version = written_version(type(message), metadata_version)
     out = Output()
     out += varint(FRAME_VERSION) + varint(message.api_key) + varint(version)
     message.encode_into(out, version)
@@ -66,44 +94,152 @@ def decode_record(value: bytes) -> Message:
 
 
 class MetadataLog:
-    """The log of partition 0 of `__cluster_metadata`, read from its start and appended to."""
+    """The log of partition 0 of `__cluster_metadata`: replayed once, then led and appended to.
 
-    def __init__(self, storage: Log) -> None:
+    `leader_epoch` is the one that `lead` has begun. `is_new` says that nothing was ever written here.
+    """
+
+    def __init__(self, storage: Log, disk: Disk) -> None:
         self.storage = storage
+        self.leader_epoch = NO_EPOCH
+        self._disk = disk
+        self._snapshot_epoch = NO_EPOCH
+        self._pending: list[tuple[int, Message]] | None = None  # the records of a transaction that has not ended
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the log is empty, and no snapshot says what was in it."""
+        return self.storage.log_end_offset == 0
+
+    # --- reading --------------------------------------------------------------------------------
 
     def replay(self, apply: Callable[[Message], None]) -> None:
-        """Hand all records to `apply`, which may refuse one with InconsistentMetadata. Raises MetadataError."""
-        offset = self.storage.log_start_offset
-        if offset:
-            raise self._error(0, f"the log begins at {offset}, and snapshots of what was before are not read yet")
-        try:
-            for record_offset, value in self._values():
-                offset = record_offset
-                apply(decode_record(value))
-        except (UnknownMetadata, MalformedMessage, InconsistentMetadata, KafkaError) as error:
-            raise self._error(offset, error) from error
+        """Hand all records to `apply`, which may refuse one with InconsistentMetadata. Raises MetadataError.
 
-    def _values(self) -> Iterator[tuple[int, bytes]]:
-        """(offset, value) of all records but those of control batches. Raises KafkaError."""
-        offset = self.storage.log_start_offset
+        The newest snapshot stands for all records before its end. Those of a transaction (KIP-868) are handed over
+        when it ends, and never if it was aborted, or has not ended.
+        """
+        start = self._replay_snapshot(apply)
+        if start < self.storage.log_start_offset:
+            raise self._error(start, f"the log begins at {self.storage.log_start_offset}, and no snapshot ends there")
+        self._fold(self.storage.directory, self._values(start), apply)
+
+    def bootstrap(self) -> list[Message]:
+        """What a new log is to begin with: what Kafka's format command has left, if it has. Raises MetadataError."""
+        path = f"{os.path.dirname(self.storage.directory)}/{BOOTSTRAP}"
+        try:
+            if not self._disk.exists(path):
+                return []
+            data = self._disk.read_whole(path)
+        except OSError as error:
+            raise MetadataError(f"{path} cannot be read: {error}") from error
+        reason = incompleteness(data)
+        if reason is not None:
+            raise MetadataError(f"{path} cannot be used: {reason}")
+        messages: list[Message] = []
+        self._fold(path, values_in(data), messages.append)
+        return messages
+
+    def _replay_snapshot(self, apply: Callable[[Message], None]) -> int:
+        """Hand over the newest snapshot's records, if there is one; where the log goes on."""
+        try:
+            snapshot = newest_snapshot(self._disk, self.storage.directory)
+        except OSError as error:
+            raise MetadataError(f"{self.storage.directory} cannot be read: {error}") from error
+        if snapshot is None:
+            return 0
+        if snapshot.end_offset > self.storage.log_end_offset:
+            raise self._error(self.storage.log_end_offset, f"the log ends before the snapshot {snapshot.path}")
+        self._fold(snapshot.path, values_in(snapshot.data), apply)
+        self._snapshot_epoch = snapshot.leader_epoch
+        return snapshot.end_offset
+
+    def _values(self, start: int) -> Iterator[tuple[int, bytes]]:
+        """(offset, value) of all records from `start` on but those of control batches. Raises KafkaError."""
+        offset = start
         while (region := self.storage.read(offset, READ_BYTES, minimum_one=True)) is not None:
-            data = memoryview(region.file.read(region.position, region.size_bytes))
-            for position, header in batches(data):
-                check_batch(data, position)
-                if not header.is_control:
-                    for record in records_of(data[position : position + header.size_bytes]):
-                        yield record.offset, record.value or b""
+            data = region.file.read(region.position, region.size_bytes)
+            yield from ((at, value) for at, value in values_in(data) if at >= start)
             offset = region.next_offset
+
+    def _fold(self, path: str, values: Iterable[tuple[int, bytes]], apply: Callable[[Message], None]) -> None:
+        """Decode records that lie in `path` and hand them over, as far as transactions allow it."""
+        offset = 0
+        try:
+            for offset, value in values:
+                for at, message in self._released(offset, decode_record(value)):
+                    offset = at
+                    apply(message)
+        except (UnknownMetadata, MalformedMessage, InconsistentMetadata, KafkaError) as error:
+            raise MetadataError(f"{path} cannot be used, offset {offset}: {error}") from error
+
+    def _released(self, offset: int, message: Message) -> Iterable[tuple[int, Message]]:
+        """What holds now that this record has come: it itself, nothing yet, or the transaction that it ends."""
+        if isinstance(message, BeginTransactionRecord):
+            if self._pending is not None:
+                raise InconsistentMetadata("a transaction begins within another")
+            self._pending = []
+        elif isinstance(message, EndTransactionRecord | AbortTransactionRecord):
+            if self._pending is None:
+                raise InconsistentMetadata("a transaction ends that has not begun")
+            ended, self._pending = self._pending, None
+            return ended if isinstance(message, EndTransactionRecord) else ()
+        elif self._pending is None:
+            return ((offset, message),)
+        else:
+            self._pending.append((offset, message))
+        return ()
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def lead(self, node_id: int, now_ms: int) -> None:
+        """Begin a leader epoch after all that were, as a voter does that is elected. Raises MetadataError, KafkaError.
+
+        A transaction that its controller has not lived to end is aborted.
+        """
+        state = self._quorum_state()
+        known = (state.leader_epoch, self.storage.leader_epoch, self._snapshot_epoch, 0)
+        self.leader_epoch = max(known) + 1
+        state = state.elected(node_id, self.leader_epoch)
+        try:
+            self._disk.write_whole(self._quorum_path, state.text(), sync=False)
+        except OSError as error:
+            raise MetadataError(f"{self._quorum_path} cannot be written: {error}") from error
+        voters = [LeaderChangeMessage.Voter(voter_id=voter) for voter in state.voters or (node_id,)]
+        granting = [LeaderChangeMessage.Voter(voter_id=node_id)]
+        change = LeaderChangeMessage(leader_id=node_id, voters=voters, granting_voters=granting)
+        self._append([control_record(change, timestamp=now_ms)], control=True)
+        if self._pending is not None:
+            self._pending = None
+            self.append([AbortTransactionRecord(reason=ABORT_REASON)], now_ms, LOWEST_METADATA_VERSION)
+
+    def append(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> None:
+        """Write the records, for this level of metadata.version, as one batch: after a crash all are there, or none."""
+        self._append(Record(0, now_ms, None, encode_record(message, metadata_version), ()) for message in messages)
+
+    def _append(self, records: Iterable[Record], *, control: bool = False) -> None:
+        written = list(records)
+        if written:
+            batch = memoryview(build_batch(written, control=control))
+            self.storage.append(batch, [read_header(batch)], self.leader_epoch)
+
+    @property
+    def _quorum_path(self) -> str:
+        return f"{self.storage.directory}/{QUORUM_STATE}"
+
+    def _quorum_state(self) -> QuorumState:
+        """What the file says; if it is no good, the log knows the epochs too."""
+        try:
+            if self._disk.exists(self._quorum_path):
+                return quorum_state_from_text(self._disk.read_whole(self._quorum_path))
+        except OSError as error:
+            raise MetadataError(f"{self._quorum_path} cannot be read: {error}") from error
+        except MalformedQuorumState as error:
+            log.warning("%s is of no use: %s", self._quorum_path, error)
+        return QuorumState()
 
     def _error(self, offset: int, reason: object) -> MetadataError:
         return MetadataError(f"{self.storage.directory} cannot be used, offset {offset}: {reason}")
-
-    def append(self, messages: Iterable[Message], now_ms: int, leader_epoch: int) -> None:
-        """Write the records as one batch: after a crash all of them are there, or none."""
-        values = [Record(0, now_ms, None, encode_record(message), ()) for message in messages]
-        if values:
-            batch = memoryview(build_batch(values))
-            self.storage.append(batch, [read_header(batch)], leader_epoch)
 
 
 KINDS: dict[int, type[Message]] = {

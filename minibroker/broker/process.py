@@ -96,6 +96,7 @@ async def _serve(
     announce("minibroker listens on " + ",".join(_addresses(bound)))
     await stop.wait()
     await server.close()
+    cluster.leave()
 
 
 def _addresses(bound: dict[int, list[BoundListener]]) -> Iterator[str]:

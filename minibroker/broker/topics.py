@@ -33,11 +33,18 @@ class Waiter(Protocol):
 
 
 class Partition:
-    """One partition. `leader_id` is NO_LEADER while none of its replicas' nodes is there."""
+    """One partition. `leader_id` is NO_LEADER while none of its replicas' nodes is there.
+
+    It has a `log` only if `is_here`: the replicas of a cluster that ran in several processes may all be elsewhere.
+    `eligible_leader_replicas` are those that may lead although they are not in sync, `last_known_elr` the one that led
+    before there were none (KIP-966).
+    """
 
     __slots__ = (
+        "eligible_leader_replicas",
         "index",
         "isr",
+        "last_known_elr",
         "leader_epoch",
         "leader_id",
         "log",
@@ -57,10 +64,17 @@ class Partition:
         self.leader_id = leader_id
         self.leader_epoch = 0
         self.partition_epoch = 0
+        self.eligible_leader_replicas: list[int] = []
+        self.last_known_elr: list[int] = []
         self.waiters: set[Waiter] = set()
 
     def __repr__(self) -> str:
         return f"{self.topic.name}-{self.index}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its log is in this process. A leader's always is."""
+        return hasattr(self, "log")
 
     def check_epoch(self, epoch: int) -> None:
         """KIP-320: whether `epoch`, in which a client believes the leader to be (-1 if it says nothing), is right.

@@ -261,6 +261,7 @@ class Harness:
         if crash:
             self.logs.abandon()
         else:
+            self.cluster.leave()
             self.logs.close()
 
     def start(self, *, nodes: Sequence[int] | None = None, settings: Mapping[str, str] | None = None) -> None:

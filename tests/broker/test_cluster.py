@@ -10,6 +10,8 @@ import pytest
 
 from minibroker.broker.cluster import new_uuid
 from minibroker.broker.metadata_log import MetadataError
+from minibroker.broker.topics import NO_LEADER
+from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.fetch import FetchRequest
@@ -36,9 +38,10 @@ def contents(harness: Harness, topic: str, index: int = 0) -> bytes:
 
 def test_a_new_cluster_records_its_metadata_version_once(harness: Harness) -> None:
     assert harness.cluster.image.features == {"metadata.version": 30}
-    end_offset = harness.cluster.metadata_log.storage.log_end_offset
     harness.restart()
-    assert harness.cluster.metadata_log.storage.log_end_offset == end_offset == 1
+    seen: list[Message] = []
+    harness.cluster.metadata_log.replay(seen.append)
+    assert [type(record) for record in seen].count(records.FeatureLevelRecord) == 1
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -106,6 +109,33 @@ def test_configs_that_only_another_kafka_knows_do_not_hinder_the_start(
         harness.restart()
     assert harness.cluster.image.topics["t"].overrides == {"retention.ms": "5"}
     assert "of.the.future" in caplog.text and "num.io.threads" in caplog.text
+
+
+# --- partitions of other processes --------------------------------------------------------------
+
+
+def test_a_partition_with_all_replicas_elsewhere_has_no_log_and_no_leader(harness: Harness) -> None:
+    topic = records.TopicRecord(name="t", topic_id=ID)
+    elsewhere = records.PartitionRecord(partition_id=0, topic_id=ID, replicas=[7, 8], isr=[7, 8], leader=7)
+    shared = records.PartitionRecord(partition_id=1, topic_id=ID, replicas=[7, 1], isr=[7, 1], leader=7)
+    config = records.ConfigRecord(resource_type=2, resource_name="t", name="segment.bytes", value="3000000")
+    harness.cluster.commit([topic, elsewhere, shared, config])
+    harness.restart()
+    one, other = harness.partition("t", 0), harness.partition("t", 1)
+    assert (one.is_here, one.leader_id, other.is_here, other.leader_id) == (False, NO_LEADER, True, 1)
+    assert directories(harness) == ["__cluster_metadata-0", "t-1"]
+    harness.cluster.controller.change_config(2, "t", {"segment.bytes": "2000000"})
+    assert harness.produce("t", "v", partition=1) == 0
+    harness.cluster.controller.delete_topic(harness.cluster.image.topics["t"])
+    assert [name for name in directories(harness) if not name.endswith("-delete")] == ["__cluster_metadata-0"]
+
+
+def test_a_log_that_is_here_is_kept_although_its_replica_is_another_node_s(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.cluster.controller.create_topic("t", assignment=[(0, [2])])
+        harness.restart(nodes=[1])
+        assert harness.partition("t").is_here
+        assert directories(harness) == ["__cluster_metadata-0", "t-0"]
 
 
 # --- strays -------------------------------------------------------------------------------------

@@ -53,11 +53,12 @@ def test_a_topic_is_recorded_as_kafka_records_it(harness: Harness) -> None:
 
 
 def test_one_creation_is_one_batch_so_that_a_crash_leaves_all_of_it_or_nothing(harness: Harness) -> None:
-    harness.create_topic("t", 3, segment_ms="7")
     storage = harness.cluster.metadata_log.storage
-    region = storage.read(1, 1 << 20)
+    before = storage.log_end_offset
+    harness.create_topic("t", 3, segment_ms="7")
+    region = storage.read(before, 1 << 20)
     assert region is not None
-    assert region.next_offset == storage.log_end_offset == 1 + 1 + 1 + 3
+    assert region.next_offset == storage.log_end_offset == before + 1 + 1 + 3
     harness.stop(crash=True)
     file = harness.directory / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
     with file.open("r+b") as torn:
@@ -176,6 +177,42 @@ def test_a_replica_that_is_not_in_sync_is_not_elected(tmp_path: Path) -> None:
         assert leaders(harness, "t") == [3]
         harness.restart(nodes=[2])
         assert leaders(harness, "t") == [NO_LEADER]
+
+
+@pytest.mark.parametrize(
+    ("eligible", "last_known", "elected", "left"),
+    [
+        ([3, 2], [1], 3, [2]),  # what left the replicas in sync with every record in its log
+        ([3], [2], 3, []),
+        ([], [2], 2, []),  # the last leader there was
+        ([], [], NO_LEADER, []),
+        ([4], [2], NO_LEADER, [4]),  # who has every record is away, so the last leader has to wait
+    ],
+)
+def test_without_replicas_in_sync_an_eligible_one_leads_alone(
+    tmp_path: Path, eligible: list[int], last_known: list[int], elected: int, left: list[int]
+) -> None:
+    # as a controlled shutdown of the last replica leaves it in a Kafka with eligible.leader.replicas.version=1
+    with Harness(tmp_path, nodes=4) as harness:
+        topic_id, _ = harness.cluster.controller.create_topic("t", assignment=[(0, [1, 2, 3, 4])])
+        nobody = records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=NO_LEADER, isr=[])
+        nobody.eligible_leader_replicas, nobody.last_known_elr = eligible, last_known
+        harness.cluster.commit([nobody])
+        harness.restart(nodes=[1, 2, 3])
+        partition = harness.partition("t")
+        assert (partition.leader_id, partition.leader_epoch) == (elected, 2 if elected != NO_LEADER else 1)
+        assert partition.isr == ([elected] if elected != NO_LEADER else [])
+        assert partition.eligible_leader_replicas == left
+        assert partition.last_known_elr == ([] if elected != NO_LEADER else last_known)
+
+
+@pytest.mark.parametrize(("crash", "epochs_after"), [(False, [0, 0]), (True, [1, 1])])
+def test_leaders_begin_an_epoch_after_a_crash_which_may_have_lost_records(
+    harness: Harness, crash: bool, epochs_after: list[int]
+) -> None:
+    harness.create_topic("t", 2)
+    harness.restart(crash=crash)
+    assert (leaders(harness, "t"), epochs(harness, "t")) == ([1, 1], epochs_after)
 
 
 def test_an_election_that_changes_nothing_records_nothing(harness: Harness) -> None:

@@ -108,6 +108,44 @@ def test_brokers_features_and_producer_ids_are_kept() -> None:
     assert (list(image.brokers), image.features, image.next_producer_id) == ([2], {"metadata.version": 30}, 1000)
 
 
+def test_a_broker_is_fenced_and_unfenced_by_the_changes_of_any_kafka() -> None:
+    change = records.BrokerRegistrationChangeRecord
+    image = fold(records.RegisterBrokerRecord(broker_id=1, fenced=True))
+    seen = []
+    for message in (
+        change(broker_id=1, fenced=-1),
+        change(broker_id=1, in_controlled_shutdown=1),
+        change(broker_id=1, fenced=1),
+        records.UnfenceBrokerRecord(id=1),
+        records.FenceBrokerRecord(id=1),
+    ):
+        image.apply(message)
+        seen.append((image.brokers[1].fenced, image.brokers[1].in_controlled_shutdown))
+    assert seen == [(False, False), (False, True), (True, True), (False, True), (True, True)]
+
+
+@pytest.mark.parametrize(
+    "message", [records.BrokerRegistrationChangeRecord(broker_id=5), records.FenceBrokerRecord(id=5)]
+)
+def test_a_change_of_an_unknown_broker_is_refused(message: Message) -> None:
+    with pytest.raises(InconsistentMetadata, match="there is no broker 5"):
+        fold(message)
+
+
+def test_eligible_leaders_are_kept_until_they_are_changed_or_cleared() -> None:
+    image = fold(topic(), partition(0), partition(1, eligible_leader_replicas=[2], last_known_elr=[1]))
+    image.apply(
+        records.PartitionChangeRecord(partition_id=0, topic_id=ID, eligible_leader_replicas=[1], last_known_elr=[2])
+    )
+    image.apply(records.PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[]))
+    found = image.topics["t"].partitions
+    assert [(one.eligible_leader_replicas, one.last_known_elr) for one in found] == [([1], [2]), ([2], [1])]
+    image.apply(records.ClearElrRecord(topic_name="another"))
+    assert found[0].eligible_leader_replicas == [1]
+    image.apply(records.ClearElrRecord())
+    assert [(one.eligible_leader_replicas, one.last_known_elr) for one in found] == [([], []), ([], [])]
+
+
 def test_records_of_other_kinds_are_passed_over() -> None:
     image = fold(records.NoOpRecord(), records.BeginTransactionRecord(name="x"))
     assert image.topics == {}

@@ -43,5 +43,6 @@ def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsRe
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in context.cluster.image.features.items()
+            if name in SUPPORTED  # a directory of Kafka's may have others, which clients are not to rely on here
         ],
     )

@@ -4,7 +4,8 @@ Behaviour: no topics asked for means all. A page has as many partitions as the c
 `max.request.partition.size.limit` and never fewer than one; the cursor in the answer, sent back, brings the next page.
 A cursor that names no asked topic, or a negative partition, makes every topic an INVALID_REQUEST.
 
-Not implemented: eligible leader replicas, of which there are never any, as every replica is in sync.
+Eligible leader replicas are told as the metadata has them. Here none ever come to be, as every replica is in sync, but
+a directory of Kafka's may have some.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def _partition(context: Context, partition: Partition) -> PartitionAnswer:
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=partition.eligible_leader_replicas,
+        last_known_elr=partition.last_known_elr,
         offline_replicas=[node for node in partition.replicas if node not in nodes],
     )

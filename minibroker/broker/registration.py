@@ -1,0 +1,65 @@
+"""How the nodes of this process register in the metadata log when they come, and are fenced when they go.
+
+A reader of the log, such as a Kafka that is started on the directory later, finds there which brokers live, where they
+listen, and which directories are theirs. Leaders are elected in `controller`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minibroker.broker.features import SUPPORTED
+from minibroker.broker.listeners import PROTOCOLS, broker_listeners
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from minibroker.protocol.primitives import uuid_from_text
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster, Node
+
+FENCED = 1  # BrokerRegistrationChangeRecord's fenced: 1 it is from now on, -1 it is no longer, 0 as before
+
+
+def register(cluster: Cluster) -> None:
+    """Record that the nodes are there, and that no other broker is. Gives the nodes their broker epochs."""
+    first = cluster.metadata_log.storage.log_end_offset
+    registrations: list[Message] = []
+    for epoch, node in enumerate(cluster.nodes.values(), first):
+        node.broker_epoch = epoch  # as in Kafka, the offset of the record
+        registrations.append(_registration(cluster, node))
+    absent = [broker for broker in cluster.image.brokers.values() if broker.broker_id not in cluster.nodes]
+    cluster.commit([*registrations, *(_fencing(one.broker_id, one.broker_epoch) for one in absent if not one.fenced)])
+
+
+def fence(cluster: Cluster) -> None:
+    """Record that the nodes go: a broker of the same id may then register without waiting for their session's end."""
+    cluster.commit(_fencing(node.node_id, node.broker_epoch) for node in cluster.nodes.values())
+
+
+def _fencing(broker_id: int, broker_epoch: int) -> Message:
+    return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED)
+
+
+def _registration(cluster: Cluster, node: Node) -> Message:
+    listeners = broker_listeners(cluster.static_settings)
+    protocols = {listener.name: PROTOCOLS.index(listener.security_protocol) for listener in listeners}
+    return RegisterBrokerRecord(
+        broker_id=node.node_id,
+        incarnation_id=cluster.new_uuid(),
+        broker_epoch=node.broker_epoch,
+        end_points=[
+            RegisterBrokerRecord.BrokerEndpoint(
+                name=name, host=endpoint.host, port=endpoint.port, security_protocol=protocols.get(name, 0)
+            )
+            for name, endpoint in node.endpoints.items()
+        ],
+        features=[
+            RegisterBrokerRecord.BrokerFeature(
+                name=name, min_supported_version=levels[0], max_supported_version=levels[-1]
+            )
+            for name, levels in SUPPORTED.items()
+        ],
+        rack=node.rack,
+        fenced=False,
+        log_dirs=sorted(uuid_from_text(directory.directory_id) for directory in cluster.logs.directories),
+    )
