@@ -9,15 +9,18 @@ The socket's side is an `Outlet`; what a request means is the dispatcher's busin
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from minibroker.broker.framing import PREFIX, FrameBudget, PartialFrame, frame_size
+from minibroker.broker.framing import PREFIX, FrameBudget, FrameError, PartialFrame, frame_size
 from minibroker.broker.parked import Parked
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Node
+
+log = logging.getLogger("minibroker.connections")
 
 REQUESTS_PER_TURN = 64
 TURN_SECONDS = 0.002  # of the processor's time, so it is not the passed-in clock's
@@ -101,8 +104,10 @@ class Connection:
         return scratch if self._partial is None else self._partial.room()
 
     def received(self, scratch: memoryview, count: int) -> None:
-        """`count` bytes stand at the start of what `room` gave. Keeps no view of `scratch`. Raises FrameError."""
+        """`count` bytes stand at the start of what `room` gave. Keeps no view of `scratch`."""
         partial = self._partial
+        if self.closed:
+            return  # what was answered still goes out; nothing more is read
         if partial is None:
             self._take(scratch[:count])
             return
@@ -118,7 +123,15 @@ class Connection:
             self._outlet.pause_reading()
 
     def _extend(self, partial: PartialFrame) -> None:
-        if not partial.grow():
+        try:
+            grown = partial.grow()
+        except FrameError as error:
+            self._partial = None
+            partial.close()
+            self._refuse(error)
+            self._outlet.close()
+            return
+        if not grown:
             self._outlet.pause_reading()
             partial.wait(lambda: self._outlet.call_soon(self._budget_freed))
         elif partial.complete:
@@ -136,7 +149,11 @@ class Connection:
     def _run(self, data: memoryview) -> None:
         """Run the whole frames in `data`, as far as they may run now, and keep the rest."""
         answers: list[Any] = []
-        position = self._run_frames(data, answers)
+        try:
+            position = self._run_frames(data, answers)
+        except FrameError as error:
+            position = len(data)
+            self._refuse(error)
         if answers:
             self._outlet.send(answers)
         self._after_batch()
@@ -173,6 +190,11 @@ class Connection:
                 break
         return position
 
+    def _refuse(self, error: FrameError) -> None:
+        """After a size that cannot be, nothing tells where the next frame would begin."""
+        log.warning("closing %s (%s): it sent %s", self.peer, self.software or "?", error)
+        self.end()
+
     # --- waiting --------------------------------------------------------------------------------
 
     def answered(self, items: list[Any]) -> None:
@@ -198,7 +220,7 @@ class Connection:
         return self._parked is not None
 
     def end(self) -> None:
-        """Called from `execute`: the answers so far still go out, and then the connection is closed."""
+        """Called while frames run: the answers so far still go out, and then the connection is closed."""
         self.closed = True
 
     def lost(self) -> None:

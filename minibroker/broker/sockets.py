@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.connection import Connection
-from minibroker.broker.framing import FrameBudget, FrameError
+from minibroker.broker.framing import FrameBudget
 from minibroker.protocol.primitives import Output
 
 log = logging.getLogger("minibroker.connections")
@@ -113,11 +113,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.progress_ms = self._shared.now_ms()
-        try:
-            self._connection.received(self._shared.scratch, nbytes)
-        except FrameError as error:
-            log.warning("closing %s (%s): it sent %s", self._connection.peer, self._connection.software or "?", error)
-            self.abort()
+        self._connection.received(self._shared.scratch, nbytes)
 
     def pause_reading(self) -> None:
         if not self._paused_reading:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from struct import pack
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from minibroker.broker import connection as module
 from minibroker.broker.connection import BACKLOG_LIMIT_BYTES, Connection
-from minibroker.broker.framing import FrameBudget, FrameError
+from minibroker.broker.framing import FrameBudget
 from minibroker.broker.parked import Parked
 
 SCRATCH_BYTES = 4096
@@ -215,10 +214,40 @@ def test_the_answers_before_a_fatal_request_still_go_out() -> None:
 
 
 @pytest.mark.parametrize("size", [-5, 0, 7, (1 << 20) + 1])
-def test_an_impossible_size_is_an_error_at_once(size: int) -> None:
+@pytest.mark.parametrize("cut", [1, SCRATCH_BYTES])
+def test_an_impossible_size_closes_the_connection_at_once(size: int, cut: int) -> None:
     talk = Conversation()
-    with pytest.raises(FrameError):
-        talk.feed(pack(">i", size))
+    talk.feed(frame("a", 1) + pack(">i", size), cut)
+    assert numbers(talk.outlet.sent) == [1], "what was asked before is answered"
+    assert talk.outlet.closed
+    assert talk.connection.room(talk.scratch), "a socket that still reads must have somewhere to put it"
+    assert talk.budget.held_bytes == 0
+
+
+def test_an_impossible_size_behind_a_parked_request_closes_the_connection_once_that_is_answered() -> None:
+    talk = Conversation()
+    talk.feed(frame("p", 1) + frame("a", 2) + pack(">i", -1))
+    assert not talk.outlet.closed
+    talk.complete()
+    talk.outlet.run()
+    assert numbers(talk.outlet.sent) == [1, 2]
+    assert talk.outlet.closed
+
+
+def test_an_impossible_size_behind_many_requests_closes_the_connection_once_they_are_answered() -> None:
+    talk = Conversation()
+    talk.feed(b"".join(frame("a", number) for number in range(200)) + pack(">i", 0))
+    talk.outlet.run()
+    assert numbers(talk.outlet.sent) == list(range(200))
+    assert talk.outlet.closed
+
+
+def test_nothing_runs_after_the_end() -> None:
+    talk = Conversation()
+    talk.feed(frame("x", 1))
+    talk.scratch[: len(frame("a", 2))] = frame("a", 2)
+    talk.connection.received(talk.scratch, len(frame("a", 2)))
+    assert talk.outlet.sent == []
 
 
 def test_a_lost_connection_gives_its_memory_back() -> None:
@@ -230,10 +259,10 @@ def test_a_lost_connection_gives_its_memory_back() -> None:
 
 
 @given(st.binary(max_size=2000), st.integers(1, 300))
-def test_arbitrary_bytes_end_in_an_error_or_in_a_frame_that_waits(data: bytes, cut: int) -> None:
+def test_arbitrary_bytes_end_in_a_closed_connection_or_in_a_frame_that_waits(data: bytes, cut: int) -> None:
     talk = Conversation(limit_bytes=100_000)
-    with suppress(FrameError):
-        talk.feed(data, cut)
+    talk.feed(data, cut)
+    talk.outlet.run()
     assert talk.budget.held_bytes <= 100_004
 
 
