@@ -205,6 +205,12 @@ class Connection:
         self._outlet.send(items)
         self._outlet.call_soon(self.resume)
 
+    def fail(self) -> None:
+        """The parked request cannot be answered: the answers so far still go out, and then the connection is closed."""
+        self.closed = True
+        self._parked = None
+        self._outlet.close()
+
     def resume(self) -> None:
         """Go on with the backlog, if nothing stands in the way any more."""
         if self.closed or self._backlog is None or self._parked is not None or self._outlet.congested:

@@ -7,10 +7,11 @@ with `@handles` which API and versions it serves; what it does stands in its own
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from minibroker.broker.interceptors import Call, Interceptor, Mark
 from minibroker.broker.parked import Parked
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
@@ -84,14 +85,20 @@ class Context:
 class Route:
     """How one version of one API is read, handled and answered; made when it is first asked for."""
 
-    __slots__ = ("answer_start", "handler", "header_version", "request_class", "version")
+    __slots__ = ("answer_start", "handler", "header_version", "key", "request_class", "version")
 
     def __init__(self, served: Served, version: int) -> None:
+        self.key = served.key
         self.handler = served.handler
         self.version = version
         self.request_class: type[Message] = apis.request_class(served.key)
         self.header_version = headers.request_header_version(served.key, version)
         self.answer_start = answer_start(headers.response_header_version(served.key, version))
+
+    def request_in(self, frame: memoryview) -> Message:
+        """The request in a frame that was read before."""
+        _, position = RequestHeader.decode_from(frame, self.header_version)
+        return self.request_class.decode_from(frame, self.version, position)[0]
 
 
 class Unanswerable(Exception):
@@ -99,9 +106,10 @@ class Unanswerable(Exception):
 
 
 class Dispatcher:
-    """Runs requests on a cluster."""
+    """Runs requests on a cluster. The list of `interceptors` may change at any time; see there what they are told."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, interceptors: Iterable[Interceptor] = ()) -> None:
+        self.interceptors = list(interceptors)
         self._cluster = cluster
         self._routes: dict[tuple[int, int], Route] = {}
 
@@ -120,19 +128,44 @@ class Dispatcher:
             request, _ = route.request_class.decode_from(frame, version, position)
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
-        response = route.handler(Context(self._cluster, connection, version, header.client_id), request)
+        context = Context(self._cluster, connection, version, header.client_id)
+        if self.interceptors:
+            return self._intercepted(route, context, request, frame, correlation_id)
+        response = route.handler(context, request)
         if response is None:
             return None
         if response.__class__ is Parked:
             return self._park(connection, route, correlation_id, response)
         return encoded(response, version, route.answer_start, correlation_id)
 
-    def _park(self, connection: Connection, route: Route, correlation_id: int, parked: Parked) -> Parked:
+    def _park(self, connection: Connection, route: Route, correlation_id: int, parked: Parked) -> Any:
+        if parked.done:
+            return encoded(parked.response, route.version, route.answer_start, correlation_id)
+
         def finish(response: Message) -> None:
             connection.answered(encoded(response, route.version, route.answer_start, correlation_id))
 
         parked.attach(finish)
         return parked
+
+    def _intercepted(
+        self, route: Route, context: Context, request: Message, frame: memoryview, correlation_id: int
+    ) -> Any:
+        """Run a request through the interceptors' hooks."""
+        received_bytes = SIZE.size + len(frame)
+        call = Call(context, route.key, correlation_id, request, received_bytes, route.handler, self.interceptors)
+        try:
+            outcome = call.run()
+            if outcome.__class__ is not Parked:
+                return _answer(call, route, outcome)
+            if call.is_held:  # its handler may run when the frame's bytes are others already
+                call.request = route.request_in(memoryview(bytearray(frame)))
+            if outcome.done:
+                return _answer(call, route, outcome.response)
+            return _park_call(call, route, outcome)
+        except BaseException:
+            call.lost()
+            raise
 
     def _unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
         """KIP-511: a client that asks for ApiVersions in a version of the future learns which ones there are."""
@@ -142,6 +175,39 @@ class Dispatcher:
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         return encoded(answer, 0, answer_start(0), correlation_id)
+
+
+def _answer(call: Call, route: Route, response: Message | None) -> list[Any] | None:
+    """The items of the answer that the interceptors let through, and the mark that tells when they have left."""
+    if response is None:
+        call.sent(0)
+        return None
+    items = encoded(call.answered(response), route.version, route.answer_start, call.correlation_id)
+    items.append(Mark(call, SIZE.size + SIZE.unpack_from(items[0])[0]))
+    return items
+
+
+def _park_call(call: Call, route: Route, parked: Parked) -> Parked:
+    connection = call.context.connection
+    forget = parked.on_cancel
+
+    def cancel() -> None:
+        if forget is not None:
+            forget()
+        call.lost()
+
+    def finish(response: Message | None) -> None:
+        try:
+            items = _answer(call, route, response)
+        except Exception:
+            # Whoever completes the request has no part in what its interceptors do.
+            call.fail()
+            return
+        connection.answered(items or [])
+
+    parked.on_cancel = cancel
+    parked.attach(finish)
+    return parked
 
 
 def answer_start(header_version: int) -> bytes:

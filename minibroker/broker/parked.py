@@ -12,20 +12,20 @@ from typing import Any
 class Parked:
     """One unfinished request. `on_cancel` runs if its client goes away first, and never after `complete`."""
 
-    __slots__ = ("_finish", "_response", "done", "on_cancel")
+    __slots__ = ("_finish", "done", "on_cancel", "response")
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
         self.done = False
         self.on_cancel = on_cancel
         self._finish: Callable[[Any], None] | None = None
-        self._response: Any = None
+        self.response: Any = None
 
     def complete(self, response: Any) -> None:
         """Answer the request with the message `response`; a second answer is dropped."""
         if self.done:
             return
         self.done = True
-        self._response = response
+        self.response = response
         if self._finish is not None:
             self._finish(response)
 
@@ -33,7 +33,7 @@ class Parked:
         """Say who sends the answer. One that is there already is sent now."""
         self._finish = finish
         if self.done:
-            finish(self._response)
+            finish(self.response)
 
     def cancel(self) -> None:
         """The client went away: nobody wants the answer."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from minibroker.broker.cluster import Cluster, Endpoint, Node
 from minibroker.broker.connection import Connection
 from minibroker.broker.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.listeners import Listener
 from minibroker.broker.sockets import Shared, SocketProtocol
 
@@ -73,10 +75,12 @@ def _configure(bound: socket.socket, settings: Any) -> None:
 class Server:
     """All sockets of the process."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, cluster: Cluster) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, cluster: Cluster, interceptors: Iterable[Interceptor] = ()
+    ) -> None:
         self._loop = loop
         self._cluster = cluster
-        self._dispatcher = Dispatcher(cluster)
+        self._dispatcher = Dispatcher(cluster, interceptors)
         self._shared = Shared(cluster.clock)
         if cluster.settings["queued.max.request.bytes"] > 0:
             self._shared.budget.limit_bytes = cluster.settings["queued.max.request.bytes"]

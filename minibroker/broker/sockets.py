@@ -15,6 +15,7 @@ from typing import Any, cast
 from minibroker.broker.clock import Clock
 from minibroker.broker.connection import Connection
 from minibroker.broker.framing import FrameBudget
+from minibroker.broker.interceptors import Mark
 from minibroker.protocol.primitives import Output
 
 log = logging.getLogger("minibroker.connections")
@@ -62,7 +63,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._loop = loop
         self._shared = shared
         self._attach = attach
-        self._queue: deque[Any] = deque()  # bytes and storage regions, in the order in which they leave
+        self._queue: deque[Any] = deque()  # bytes, storage regions and marks, in the order in which they leave
         self._region_sent_bytes = 0  # of the region at the head of the queue
         self._write_paused = False
         self._pump_due = False
@@ -84,7 +85,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._shared.sockets.discard(self)
-        self._queue.clear()
+        self._drop_queue()
         self._connection.lost()
 
     def eof_received(self) -> bool:
@@ -99,7 +100,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close at once."""
-        self._queue.clear()
+        self._drop_queue()
         self._transport.abort()
 
     @property
@@ -166,14 +167,16 @@ class SocketProtocol(asyncio.BufferedProtocol):
         queue = self._queue
         while queue and not self._write_paused:
             if self._transport.is_closing():
-                queue.clear()
+                self._drop_queue()
                 return
             if queue[0].__class__ in BYTES:
                 budget_bytes -= self._write_joined()
             elif queue[0] is None:
-                queue.clear()
+                self._drop_queue()
                 self._transport.close()
                 return
+            elif queue[0].__class__ is Mark:
+                queue.popleft().reached()
             else:
                 budget_bytes -= self._send_region(queue[0])
             if budget_bytes <= 0 and queue:
@@ -184,7 +187,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         """Write the run of bytes at the head, and a small region behind it, at once: each write costs 10 us."""
         queue = self._queue
         joined = [queue.popleft()]
-        while queue and queue[0].__class__ in BYTES:
+        while queue and queue[0].__class__ in JOINED:
             joined.append(queue.popleft())
         if queue and queue[0] is not None and queue[0].size_bytes <= JOINED_REGION_BYTES:
             region = queue.popleft()
@@ -193,8 +196,15 @@ class SocketProtocol(asyncio.BufferedProtocol):
                 self._promise_broken(region)
                 return 0
             joined.append(data)
-        data = joined[0] if len(joined) == 1 else b"".join(joined)
+        if len(joined) == 1:
+            data = joined[0]
+            self._transport.write(data)
+            return len(data)
+        marks = [item for item in joined if item.__class__ is Mark]
+        data = b"".join([item for item in joined if item.__class__ is not Mark] if marks else joined)
         self._transport.write(data)
+        for mark in marks:
+            mark.reached()
         return len(data)
 
     def _send_region(self, region: Any) -> int:
@@ -232,6 +242,13 @@ class SocketProtocol(asyncio.BufferedProtocol):
             self._transport.write(data)
         return len(data)
 
+    def _drop_queue(self) -> None:
+        dropped = list(self._queue)
+        self._queue.clear()
+        for item in dropped:
+            if item.__class__ is Mark:
+                item.lost()
+
     def _promise_broken(self, region: Any) -> None:
         """The length went out already and the bytes are not there: nothing but closing keeps the client from harm."""
         log.error("%s ends before the %d bytes at %d", region.file.path, region.size_bytes, region.position)
@@ -239,6 +256,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
 
 BYTES = frozenset({bytes, bytearray, Output})
+JOINED = BYTES | {Mark}
 
 
 def peer_name(transport: asyncio.BaseTransport) -> str:

@@ -17,6 +17,7 @@ from minibroker.broker.cluster import Cluster, Endpoint, Node, new_uuid
 from minibroker.broker.connection import Connection
 from minibroker.broker.dispatch import SERVED, Dispatcher, Unanswerable
 from minibroker.broker.framing import PREFIX, FrameBudget
+from minibroker.broker.interceptors import Mark
 from minibroker.broker.parked import Parked
 from minibroker.broker.sessions import FetchSessions
 from minibroker.broker.settings import Settings
@@ -75,8 +76,15 @@ def answer_in(frame: bytes, api_key: int, version: int) -> tuple[int, Any]:
 
 
 def joined(items: Sequence[Any]) -> bytes:
-    """What goes to the wire for some items: the bytes, and the regions' bytes between them."""
-    return b"".join(bytes(item) if isinstance(item, bytes | bytearray) else item.read() for item in items)
+    """What goes to the wire for some items: the bytes, and the regions' bytes between them. Marks are reached."""
+    return b"".join(_wire_bytes(item) for item in items)
+
+
+def _wire_bytes(item: Any) -> bytes:
+    if isinstance(item, Mark):
+        item.reached()
+        return b""
+    return bytes(item) if isinstance(item, bytes | bytearray) else item.read()
 
 
 def batch(*values: bytes | str | None, timestamp: int = 1_700_000_000_000, step_ms: int = 0, **more: Any) -> bytes:

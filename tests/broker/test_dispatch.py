@@ -7,11 +7,12 @@ from struct import pack
 
 import pytest
 
-from minibroker.broker.dispatch import SERVED, handles
+from minibroker.broker.dispatch import SERVED, Context, handles
+from minibroker.broker.parked import Parked
 from minibroker.protocol.apis import ApiKey, request_class
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
-from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.broker.harness import Harness, answer_in, frame_of
 
 HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -95,3 +96,16 @@ def test_a_client_without_a_name_is_served(tmp_path: Path) -> None:
 def test_two_handlers_for_one_api_are_a_mistake(tmp_path: Path) -> None:
     with Harness(tmp_path), pytest.raises(ValueError, match="METADATA has a handler already"):
         handles(ApiKey.METADATA, "0")(lambda context, request: None)
+
+
+def test_a_handler_may_park_what_it_has_answered_already(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(context: Context, request: MetadataRequest) -> Parked:
+        parked = Parked()
+        parked.complete(MetadataResponse(cluster_id="at once"))
+        return parked
+
+    monkeypatch.setattr(SERVED[ApiKey.METADATA], "handler", handler)
+    client = harness.client()
+    client.send(MetadataRequest(), 12)
+    client.send(MetadataRequest(), 12)
+    assert [answer.cluster_id for _, answer in client.responses()] == ["at once", "at once"]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.metadata_log import encode_record
 from minibroker.cli import dump
 from minibroker.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from minibroker.protocol.messages.metadata_records import FeatureLevelRecord, TopicRecord
@@ -216,7 +215,8 @@ def test_compressed_records_are_told_where_they_are_decompressed(run: Run, tmp_p
 
 def test_metadata_records_are_told_by_their_messages(run: Run, tmp_path: Path) -> None:
     messages = (FeatureLevelRecord(name="group.version", feature_level=1), TopicRecord(name="t", topic_id=bytes(16)))
-    records = [Record(0, NOW_MS, None, encode_record(message)) for message in messages]
+    framed = [bytes((1, message.api_key, 0)) + message.encode(0) for message in messages]
+    records = [Record(0, NOW_MS, None, value) for value in framed]
     unknown = Record(0, NOW_MS, None, b"\x01\x7f\x00")
     path = segment(tmp_path / "__cluster_metadata-0", build_batch([*records, unknown, Record(0, NOW_MS)]))
     result = run("dump", str(path))
