@@ -1,4 +1,4 @@
-"""Time, passed in: the wall clock, the monotonic clock and timers that everything in the broker asks.
+"""Time, passed in: the wall clock, the monotonic clock, timers, and work that other threads do meanwhile.
 
 `SystemClock` is the real one, on an event loop's timers; `ManualClock` stands still until it is told to move.
 """
@@ -6,11 +6,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+# A file system syncs several files at a time in hardly more time than one.
+ASIDE_THREADS = 4
+
+Work = Callable[[], None]
+Done = Callable[[Exception | None], None]
 
 
 class Timer(Protocol):
@@ -32,12 +42,17 @@ class Clock(Protocol):
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Run `callback` on the loop once `delay_ms` have passed."""
 
+    def run_aside(self, work: Work, done: Done) -> None:
+        """Run `work` in another thread, then `done` on the loop, with what `work` raised, or None."""
+
 
 class SystemClock:
     """The machine's time; timers run on `loop`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._threads: ThreadPoolExecutor | None = None
+        self._aside: dict[Future[None], Done] = {}
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -47,6 +62,39 @@ class SystemClock:
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         return self._loop.call_later(delay_ms / 1000.0, callback)
+
+    def run_aside(self, work: Work, done: Done) -> None:
+        if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor  # many a broker never comes here
+
+            self._threads = ThreadPoolExecutor(ASIDE_THREADS, "minibroker-aside")
+        future = self._threads.submit(work)
+        self._aside[future] = done
+        future.add_done_callback(self._ended)
+
+    def _ended(self, future: Future[None]) -> None:
+        """Called in the thread that did the work."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: `wait_for_aside` has seen to it
+            self._loop.call_soon_threadsafe(self._report, future)
+
+    def _report(self, future: Future[None]) -> None:
+        done = self._aside.pop(future, None)
+        if done is None:
+            return
+        error = future.exception()
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        done(error)
+
+    def wait_for_aside(self) -> None:
+        """Block until nothing is done aside any more, and everybody has been told: for the end of the process."""
+        while self._aside:
+            future = next(iter(self._aside))
+            future.exception()
+            self._report(future)
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None
 
 
 class ManualTimer:
@@ -60,9 +108,14 @@ class ManualTimer:
 
 
 class ManualClock:
-    """A clock that only `advance` moves. Timers run inside `advance`, in the order in which they are due."""
+    """A clock that only `advance` moves. Timers run inside `advance`, in the order in which they are due.
+
+    What is to be done aside is done at once, or, while `holds_aside` is set, by `do_aside`.
+    """
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
+        self.holds_aside = False
+        self._aside: list[tuple[Work, Done]] = []
         self._start_ms = wall_ms
         self._elapsed_ms = 0.0
         self._order = itertools.count()
@@ -78,6 +131,23 @@ class ManualClock:
         timer = ManualTimer(callback)
         heapq.heappush(self._timers, (self._elapsed_ms + delay_ms, next(self._order), timer))
         return timer
+
+    def run_aside(self, work: Work, done: Done) -> None:
+        self._aside.append((work, done))
+        if not self.holds_aside:
+            self.do_aside()
+
+    def do_aside(self) -> int:
+        """Do what is held, but not what that brings up; how many there were."""
+        held, self._aside = self._aside, []
+        for work, done in held:
+            error = None
+            try:
+                work()
+            except Exception as raised:
+                error = raised
+            done(error)
+        return len(held)
 
     def advance(self, by_ms: float) -> None:
         """Move on by `by_ms`, stopping at each timer on the way."""

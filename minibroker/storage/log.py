@@ -6,21 +6,23 @@ What may be appended is decided in `admission.py`; a log is opened, and recovere
 from __future__ import annotations
 
 import logging
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import NamedTuple
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, BatchHeader, assign
-from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, epochs_text
 from minibroker.storage.files import Disk
-from minibroker.storage.leader_epochs import LeaderEpochs
+from minibroker.storage.flushing import Flush, Flusher, RunAside, Waiter, attempt, run_at_once
+from minibroker.storage.leader_epoch_file import LeaderEpochFile
+from minibroker.storage.log_contents import LogContents
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from minibroker.storage.producer_snapshots import ProducerSnapshots, replay
-from minibroker.storage.producer_state import ProducerStates, marker_epoch
+from minibroker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from minibroker.storage.producer_snapshots import replay
+from minibroker.storage.producer_state import marker_epoch
+from minibroker.storage.removal import unlink_later
 from minibroker.storage.scanning import spans
 from minibroker.storage.segment import Region, Segment, TimestampOffset
 
@@ -30,24 +32,14 @@ logger = logging.getLogger(__name__)
 class Environment(NamedTuple):
     """What every log is given from outside.
 
-    `now_ms()` is the wall clock, ms since 1970; `schedule(delay_ms, callback)` has `callback()` called after a while.
+    `now_ms()` is the wall clock, ms since 1970; `schedule(delay_ms, callback)` has `callback()` called after a while;
+    `run_aside(work, done)` has the slow work of a flush done in another thread.
     """
 
     disk: Disk
     now_ms: Callable[[], int]
     schedule: Callable[[int, Callable[[], None]], object]
-
-
-class LogContents(NamedTuple):
-    """What a log is made of: found on the disk by `recovery.py`. There is at least one segment, oldest first."""
-
-    segments: list[Segment]
-    epochs: LeaderEpochs
-    producers: ProducerStates
-    snapshots: ProducerSnapshots
-    log_start_offset: int
-    log_end_offset: int
-    recovery_point: int
+    run_aside: RunAside = run_at_once
 
 
 class Log:
@@ -58,6 +50,10 @@ class Log:
     `recovery_point` is known to be on the disk itself. What is below `clean_offset` has been compacted.
 
     `cuts` counts how often the log lost its end or was let go: what was planned for it before is void then.
+
+    An append by which the log reaches `flush_at` should be acknowledged only when a flush has covered it
+    (`flush.messages`). `offline` says why the log is of no use until the next start, and is empty as long as it is one:
+    after a sync that failed, nobody knows what is on the disk, and a second one would not tell.
 
     Methods raise `KafkaError`: KAFKA_STORAGE_ERROR when the disk fails, and CORRUPT_MESSAGE when it holds nonsense.
     A failed append leaves the log as it was.
@@ -76,6 +72,9 @@ class Log:
         "recovery_point",
         "clean_offset",
         "cuts",
+        "flush_at",
+        "flushed_ms",
+        "offline",
         "producers",
         "epochs",
         "_environment",
@@ -84,9 +83,12 @@ class Log:
         "_base_offsets",
         "_active",
         "_snapshots",
+        "_flusher",
         "_torn",
-        "_truncated",
-        "_epochs_synced",
+        "_closed",
+        "_synced_to",
+        "_epoch_file",
+        "_directory_synced",
     )
 
     def __init__(
@@ -115,9 +117,15 @@ class Log:
         self._base_offsets = [segment.base_offset for segment in self._segments]
         self._active = self._segments[-1]
         self._snapshots = contents.snapshots
+        self._epoch_file = LeaderEpochFile(self.epochs, self._disk, directory)
+        self._flusher = Flusher(self, environment.run_aside)
+        self.flush_at = self.recovery_point + settings.flush_messages
+        self.flushed_ms = environment.now_ms()  # when the last flush began
+        self.offline = ""
         self._torn = False  # bytes of a failed append may lie beyond the end of the active segment
-        self._truncated = False  # since the last flush
-        self._epochs_synced = False  # the checkpoint on the disk itself is the one that was written last
+        self._closed = False
+        self._synced_to = self.log_end_offset if contents.synced else -1  # with all indexes; -1: begin anew
+        self._directory_synced = False  # the names of all files, and of the directory itself
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -232,24 +240,76 @@ class Log:
             if self._active.size_bytes:
                 self._roll()
 
+    def flush_soon(self, waiter: Waiter | None = None) -> None:
+        """Have all that was appended brought to the disk itself; `waiter` is told when it is, or why it is not."""
+        self._flusher.request(waiter)
+
     def flush(self) -> None:
-        """Return once everything is on the disk itself, and move the recovery point. Slow."""
-        if self.recovery_point == self.log_end_offset and not self._truncated:
-            return
+        """Return once everything is on the disk itself, indexes and all. Slow: never in the event loop's thread."""
+        flush = None if self._synced_to == self.log_end_offset else self.begin_flush(whole=True)
+        if flush is not None:
+            failure = self.finish_flush(flush, attempt(flush.sync))
+            if failure is not None:
+                raise failure
+
+    def begin_flush(self, *, whole: bool = False) -> Flush | None:
+        """What must be synced so that a start after a crash finds all that the log holds now; None if it is closed.
+
+        Such a start makes the indexes of the segment with the recovery point anew: only with `whole` they are synced.
+        """
+        if self._closed:
+            return None
         with self._disk_work("flush"):
             self._trim()
+            renamed = [*self._snapshots.unsynced_paths(), *self._epoch_file.unsynced_paths()]
+            files = [self._disk.open(path) for path in renamed]
             for segment in self._segments[self._index_of(self.recovery_point) :]:
-                if segment is not self._active:
-                    segment.finish()
-                segment.sync()
-            self._write_epochs(sync=True)
-            self._disk.sync_directory(self.directory)
-        self.recovery_point = self.log_end_offset
-        self._truncated = False
+                files += segment.files_to_sync(indexes=whole or segment is not self._active)
+        directories = []
+        if renamed or not self._directory_synced:
+            directories = [self.directory, os.path.dirname(self.directory)]
+        self._snapshots.note_synced()
+        self._epoch_file.note_synced()
+        self._directory_synced = True
+        self.flush_at = self.log_end_offset + self.settings.flush_messages
+        self.flushed_ms = self._environment.now_ms()
+        return Flush(
+            self.log_end_offset,
+            self._active.base_offset,
+            self.cuts,
+            whole,
+            files,
+            directories,
+            self._disk.sync_directory,
+        )
+
+    def finish_flush(self, flush: Flush, error: Exception | None) -> KafkaError | None:
+        """Move the recovery point now that the flush was synced; what to tell those who waited for it.
+
+        If it was not (`error`), the log goes offline.
+        """
+        if self._closed:
+            return None
+        if error is not None:
+            return self._go_offline("flush", error)
+        if flush.cuts == self.cuts:
+            rolled = flush.active_base_offset != self._active.base_offset
+            self.recovery_point = max(self.recovery_point, flush.end_offset - rolled)
+            if flush.whole:
+                self._synced_to = flush.end_offset
+        return None
+
+    def _go_offline(self, what: str, error: Exception) -> KafkaError:
+        failure = self._failure(what, error)
+        self.offline = f"{self.topic}-{self.partition} is offline until the next start: it could not {what}: {error}"
+        self._torn = True  # so that the next append looks closer
+        logger.critical("%s", self.offline)
+        return failure
 
     def close(self) -> None:
-        """Write down what makes the next start cheap, flush, and let go of the files."""
+        """Write down what makes the next start cheap, flush, and let go of the files. Raises if it is offline."""
         with self._disk_work("close"):
+            self._check_online()
             self._trim()
             for segment in self._segments:
                 segment.finish()
@@ -260,14 +320,17 @@ class Log:
     def abandon(self) -> None:
         """Let go of the files and leave them as they are."""
         self.cuts += 1
+        self._closed = True
         for segment in self._segments:
             segment.close()
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains `offset` and all after it."""
         if offset < self.log_end_offset:
-            with self._disk_work("truncate"):
+            try:
                 self._truncate(max(offset, self._base_offsets[0]))
+            except OSError as error:  # half of it may be done
+                raise self._go_offline("truncate", error) from error
 
     def delete_before(self, offset: int) -> None:
         """Let the log begin at `offset`, and remove the segments that lie wholly before.
@@ -283,7 +346,7 @@ class Log:
         with self._disk_work("delete"):
             self._remove_segments(self._segments[: self._index_of(offset)])
             self._snapshots.remove_before(self._base_offsets[0])
-            self._write_epochs(sync=False)
+            self._epoch_file.write()
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Let one segment stand for some neighbours, the active one excluded, whose records it holds after compaction.
@@ -299,7 +362,7 @@ class Log:
             self._segments[index : index + len(old)] = [new]
             self._base_offsets[index : index + len(old)] = [new.base_offset]
             for segment in old:
-                self._remove_later(segment.mark(DELETED_SUFFIX))
+                unlink_later(self._environment, segment.mark_deleted(), self.settings.file_delete_delay_ms)
                 segment.close()
             new.change_suffix(SWAP_SUFFIX, "")
             new.close()
@@ -307,6 +370,7 @@ class Log:
 
     def update_settings(self, settings: LogSettings) -> None:
         """Run under other settings from now on."""
+        self.flush_at += settings.flush_messages - self.settings.flush_messages
         self.settings = settings
         for segment in self._segments:
             segment.update_settings(settings)
@@ -323,17 +387,28 @@ class Log:
     def _trim(self) -> None:
         """Cut off what a failed append has left, so that the next start does not take it for damage."""
         if self._torn:
+            self._check_online()
             self._active.file.truncate(self._active.size_bytes)
             self._torn = False
 
+    def _check_online(self) -> None:
+        if self.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+
     def _roll(self) -> None:
+        """Begin another segment; the one that ends is brought to the disk itself, as in Kafka."""
         self._active.finish()
         self._snapshots.take(self.producers, self._base_offsets[0])
         base_offset = self.log_end_offset
+        self._directory_synced = False
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
         self._segments.append(segment)
         self._base_offsets.append(base_offset)
         self._active = segment
+        # Until its indexes are on the disk itself, a start after a crash has to read the old segment.
+        self.recovery_point = min(self.recovery_point, base_offset - 1)
+        self._flusher.request()
+        self._check_online()
 
     def _read_from(self, index: int, offset: int, max_bytes: int, limit: int, minimum_one: bool) -> Region | None:
         """Read from the segment at `index`, or the next: compaction may have left one without `offset` or any after."""
@@ -363,51 +438,34 @@ class Log:
         self._remove_segments(later[::-1])  # the last one first: a crash between must leave no hole
         segment.truncate(position, offset)
         self._active = segment
-        self._truncated = True
+        self._synced_to = -1
         self.cuts += 1
         self.recovery_point = min(self.recovery_point, offset)
         self.clean_offset = min(self.clean_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.log_end_offset = self.high_watermark = self.last_stable_offset = offset
         self.epochs.truncate_from_end(offset)
-        self._write_epochs(sync=False)
+        self._epoch_file.write()
         self._snapshots.remove_after(offset)
         self._snapshots.load(self.producers, self._base_offsets[0], offset)
         replay(self.producers, self._segments, offset)
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
-        """Rename the files now and remove them after `file.delete.delay.ms`."""
+        """Take segments off the log, in this order, and have their files removed after `file.delete.delay.ms`."""
         for segment in list(segments):
-            paths = segment.mark(DELETED_SUFFIX)
+            paths = segment.mark_deleted()
             index = self._segments.index(segment)
             del self._segments[index], self._base_offsets[index]
             segment.close()
-            self._remove_later(paths)
-
-    def _remove_later(self, paths: list[str]) -> None:
-        self._environment.schedule(self.settings.file_delete_delay_ms, partial(self._remove_files, paths))
-
-    def _remove_files(self, paths: list[str]) -> None:
-        for path in paths:
-            try:
-                self._disk.remove(path)
-            except OSError as error:
-                logger.warning("%s stays until the next start: %s", path, error)
+            unlink_later(self._environment, paths, self.settings.file_delete_delay_ms)
 
     def _assign_epoch(self, leader_epoch: int, first_offset: int) -> None:
         self.epochs.assign(leader_epoch, first_offset)
         try:
-            self._write_epochs(sync=False)
+            self._epoch_file.write()
         except OSError as error:
             # The batches are in the log and bear the epoch, where recovery finds it; the next flush writes it again.
             logger.warning("%s-%d: the leader epochs could not be written: %s", self.topic, self.partition, error)
-
-    def _write_epochs(self, *, sync: bool) -> None:
-        if self.epochs.changed or (sync and not self._epochs_synced):
-            path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-            self._disk.write_whole(path, epochs_text(self.epochs.entries()), sync=sync)
-            self.epochs.changed = False
-            self._epochs_synced = sync
 
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(
@@ -423,6 +481,6 @@ class Log:
         except OSError as error:
             raise self._failure(what, error) from error
 
-    def _failure(self, what: str, error: OSError) -> KafkaError:
+    def _failure(self, what: str, error: Exception) -> KafkaError:
         logger.error("%s-%d: cannot %s: %s", self.topic, self.partition, what, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition}: cannot {what}: {error}")

@@ -34,6 +34,11 @@ class LogSettings(NamedTuple):
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = MAX_LONG
+    flush_messages: int = MAX_LONG
+    flush_ms: int = MAX_LONG
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    segment_jitter_ms: int = 0
 
     @property
     def max_segment_ms(self) -> int:

@@ -21,18 +21,20 @@ logger = logging.getLogger(__name__)
 class ProducerSnapshots:
     """The snapshot files in a log's directory. All methods raise `OSError`."""
 
-    __slots__ = ("_disk", "_directory", "_offsets")
+    __slots__ = ("_disk", "_directory", "_offsets", "_unsynced")
 
     def __init__(self, disk: Disk, directory: str, offsets: Iterable[int]) -> None:
         self._disk = disk
         self._directory = directory
         self._offsets = sorted(offsets)
+        self._unsynced: set[int] = set()
 
     def take(self, states: ProducerStates, start_offset: int) -> None:
         """Write the state down, unless there is a snapshot of its offset, or the log only begins there."""
         if states.end_offset > start_offset and states.end_offset not in self._offsets:
             self._disk.write_whole(self._path(states.end_offset), states.snapshot(), sync=False)
             self._offsets = sorted((*self._offsets, states.end_offset))
+            self._unsynced.add(states.end_offset)
 
     def load(self, states: ProducerStates, start_offset: int, end_offset: int) -> None:
         """Set `states` to the newest good snapshot at or before `end_offset`, or to nothing at `start_offset`."""
@@ -50,6 +52,7 @@ class ProducerSnapshots:
         for offset in offsets:
             self._disk.remove(self._path(offset))
             self._offsets.remove(offset)
+            self._unsynced.discard(offset)
 
     def remove_after(self, offset: int) -> None:
         """Remove the snapshots of a future that was cut off."""
@@ -65,6 +68,14 @@ class ProducerSnapshots:
         if strays and base_offsets and strays[-1] > base_offsets[-1]:
             strays.pop()
         self.remove(strays)
+
+    def unsynced_paths(self) -> list[str]:
+        """The paths of the snapshots that may not be on the disk itself."""
+        return [self._path(offset) for offset in sorted(self._unsynced)]
+
+    def note_synced(self) -> None:
+        """The caller sees to the sync of what `unsynced_paths` gave."""
+        self._unsynced.clear()
 
     def _path(self, offset: int) -> str:
         return f"{self._directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"

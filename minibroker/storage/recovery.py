@@ -20,7 +20,8 @@ from minibroker.storage.checkpoints import (
 )
 from minibroker.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from minibroker.storage.leftovers import settle
-from minibroker.storage.log import Environment, Log, LogContents
+from minibroker.storage.log import Environment, Log
+from minibroker.storage.log_contents import LogContents
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offsets_with
 from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored, replay
@@ -106,7 +107,14 @@ class _Opening:
             segment.close()  # a log that nobody uses holds no descriptor
         recovery_point = end_offset if known.clean else min(known.recovery_point, end_offset)
         return LogContents(
-            self.segments, self.epochs, self.states, self.snapshots, start_offset, end_offset, recovery_point
+            self.segments,
+            self.epochs,
+            self.states,
+            self.snapshots,
+            start_offset,
+            end_offset,
+            recovery_point,
+            known.clean,
         )
 
     def _read_epochs(self) -> None:

@@ -13,7 +13,7 @@ from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, BatchHeader
 from minibroker.protocol.records.record import records_of
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_name
+from minibroker.storage.names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_name
 from minibroker.storage.scanning import headers, misplaced, spans
 from minibroker.storage.segment_indexes import SegmentIndexes
 from minibroker.storage.sparse_index import CorruptIndex
@@ -241,6 +241,12 @@ class Segment:
         if self._loaded:
             self.indexes.finish()
 
+    def files_to_sync(self, *, indexes: bool) -> list[File]:
+        """The files, brought up to date, that make all of it safe; the indexes' only if they have been looked at."""
+        if not indexes or not self._loaded:
+            return [self.file]
+        return [self.file, *self.indexes.files_to_sync(self._disk)]
+
     def sync(self) -> None:
         """Return once all is on the disk itself."""
         self.file.sync()
@@ -257,9 +263,19 @@ class Segment:
         """Let go of the file until it is needed again. Regions that are still being sent keep it open."""
         self._file = None
 
-    def mark(self, suffix: str) -> list[str]:
-        """Rename the files of the segment, so that no start takes them for one; their new names."""
-        return self.change_suffix("", suffix)
+    def mark_deleted(self) -> list[str]:
+        """Rename the files of the segment, so that no start takes them for one; their new names.
+
+        When it raises, the segment is still there. Once the `.log` file is gone, a start removes the others anyway.
+        """
+        log_path = self.path + LOG_SUFFIX
+        self._disk.rename(log_path, log_path + DELETED_SUFFIX)
+        renamed = [log_path + DELETED_SUFFIX]
+        try:
+            renamed += self.change_suffix("", DELETED_SUFFIX)
+        except OSError as error:
+            logger.warning("%s: an index stays until the next start: %s", self.path, error)
+        return renamed
 
     def change_suffix(self, old: str, new: str) -> list[str]:
         """Rename the files of the segment that end in `old`, the `.log` file first; their new names."""

@@ -5,7 +5,7 @@ The batches themselves are read by `segment.py`, which has the indexes made anew
 
 from __future__ import annotations
 
-from minibroker.storage.files import Disk
+from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
@@ -88,6 +88,12 @@ class SegmentIndexes:
         self.times.append(self.max_timestamp, self.offset_of_max_timestamp)
         self.offsets.write_out()
         self.times.write_out()
+
+    def files_to_sync(self, disk: Disk) -> list[File]:
+        """Bring the files to what is in memory: these are the ones to sync. Raises `OSError`."""
+        for index in (self.offsets, self.times):
+            index.write_out()
+        return [disk.open(self.offsets.path), disk.open(self.times.path)]
 
     def sync(self) -> None:
         """Bring both to the disk itself. Raises `OSError`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 from minibroker.broker.clock import Clock, ManualClock, SystemClock
@@ -59,3 +60,64 @@ async def test_the_system_clock_tells_the_machines_time_and_runs_timers_on_its_l
     await ran.wait()
     assert before_ms <= clock.wall_ms() <= time.time_ns() // 1_000_000
     assert clock.monotonic_ms() >= started_ms
+
+
+def test_work_aside_is_done_at_once_unless_it_is_held() -> None:
+    clock = ManualClock()
+    seen: list[object] = []
+    failure = OSError("no")
+
+    def fail() -> None:
+        raise failure
+
+    clock.run_aside(lambda: seen.append("work"), seen.append)
+    clock.run_aside(fail, seen.append)
+    assert seen == ["work", None, failure]
+    clock.holds_aside = True
+    clock.run_aside(
+        lambda: seen.append("held"), lambda error: clock.run_aside(lambda: seen.append("more"), seen.append)
+    )
+    assert seen[3:] == []
+    assert clock.do_aside() == 1
+    assert seen[3:] == ["held"]
+    assert (clock.do_aside(), clock.do_aside()) == (1, 0)
+    assert seen[3:] == ["held", "more", None]
+
+
+async def test_the_system_clock_has_work_done_in_another_thread_and_reported_on_its_loop() -> None:
+    clock = SystemClock(asyncio.get_running_loop())
+    threads: list[threading.Thread] = []
+    reports: asyncio.Queue[Exception | None] = asyncio.Queue()
+
+    def work() -> None:
+        threads.append(threading.current_thread())
+
+    def fail() -> None:
+        raise OSError("no")
+
+    def done(error: Exception | None) -> None:
+        threads.append(threading.current_thread())
+        reports.put_nowait(error)
+
+    clock.run_aside(work, done)
+    assert await reports.get() is None
+    assert threads[0] is not threads[1] is threading.current_thread()
+    clock.run_aside(fail, done)
+    assert isinstance(await reports.get(), OSError)
+    clock.wait_for_aside()
+
+
+def test_the_end_of_the_process_waits_for_what_is_done_aside_and_hears_of_it_once() -> None:
+    loop = asyncio.new_event_loop()
+    clock = SystemClock(loop)
+    go_on = threading.Event()
+    reports: list[Exception | None] = []
+    for _ in range(2):
+        clock.run_aside(go_on.wait, reports.append)  # type: ignore[arg-type]
+    threading.Thread(target=go_on.set).start()
+    clock.wait_for_aside()
+    assert reports == [None, None]
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    assert reports == [None, None]
+    clock.wait_for_aside()

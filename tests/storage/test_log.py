@@ -495,7 +495,9 @@ def test_a_read_that_fails_is_a_storage_error_and_the_next_may_succeed(tmp_path:
     assert len(read_values(log)) == 10
 
 
-def test_a_flush_that_fails_moves_no_recovery_point(tmp_path: Path) -> None:
+def test_a_sync_that_fails_takes_the_log_offline_until_the_next_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log, disk = failing_log(tmp_path)
     disk.failing = {"sync"}
     with pytest.raises(KafkaError) as raised:
@@ -503,8 +505,13 @@ def test_a_flush_that_fails_moves_no_recovery_point(tmp_path: Path) -> None:
     assert code_of(raised) == ErrorCode.KAFKA_STORAGE_ERROR
     assert log.recovery_point == 0
     disk.failing = set()
-    log.flush()
-    assert log.recovery_point == 10
+    for attempt in (log.flush, log.close, log.roll, lambda: append(log, batch(2))):
+        with pytest.raises(KafkaError, match="orders-0 is offline until the next start") as raised:
+            attempt()
+        assert code_of(raised) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.offline in caplog.text
+    log.abandon()
+    assert open_at(tmp_path, clean=False).log_end_offset == 10
 
 
 def test_a_stored_batch_that_has_become_nonsense_is_not_served(tmp_path: Path) -> None:

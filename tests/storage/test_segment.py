@@ -212,7 +212,7 @@ def test_a_deleted_segment_s_files_are_known_by_their_suffix(tmp_path: Path) -> 
     segment = created(tmp_path)
     fill(segment)
     segment.finish()
-    assert sorted(segment.mark(".deleted")) == sorted(str(path) for path in tmp_path.iterdir())
+    assert sorted(segment.mark_deleted()) == sorted(str(path) for path in tmp_path.iterdir())
     assert {path.suffix for path in tmp_path.iterdir()} == {".deleted"}
 
 

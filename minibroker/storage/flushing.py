@@ -1,0 +1,112 @@
+"""Bringing a log to the disk itself: one flush at a time, and who waits for it (group commit).
+
+    event loop            begin: what must be synced -----> finish: the recovery point moves, waiters are told
+    another thread                               sync ---/
+
+While a flush is on its way, all who ask for one wait for the next, together. What a flush consists of, and what follows
+from it, is decided by the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from minibroker.protocol.errors import KafkaError
+from minibroker.storage.files import File
+
+if TYPE_CHECKING:
+    from minibroker.storage.log import Log
+
+# `run_aside(work, done)`: `work()` in another thread, then `done(what it raised, or None)` in the caller's own.
+Done = Callable[[Exception | None], None]
+RunAside = Callable[[Callable[[], None], Done], None]
+
+# Is told once all that had been appended when it asked is on the disk itself, or why it is not.
+Waiter = Callable[[KafkaError | None], None]
+
+
+def run_at_once(work: Callable[[], None], done: Done) -> None:
+    """Do the work here and now: for who has no other thread, and no loop that must not wait."""
+    done(attempt(work))
+
+
+def attempt(work: Callable[[], None]) -> Exception | None:
+    """Do the work; what it raised, or None."""
+    try:
+        work()
+    except Exception as error:
+        return error
+    return None
+
+
+class Flush(NamedTuple):
+    """What must be synced so that nothing below `end_offset` can be lost any more; the files stay open as long.
+
+    `active_base_offset` and `cuts` are those of the log when the flush began. `whole` says that the indexes of the
+    active segment are among the files.
+    """
+
+    end_offset: int
+    active_base_offset: int
+    cuts: int
+    whole: bool
+    files: Sequence[File]
+    directories: Sequence[str]
+    sync_directory: Callable[[str], None]
+
+    def sync(self) -> None:
+        """Return once all is on the disk itself. May run in any thread, as it changes nothing. Raises `OSError`."""
+        for file in self.files:
+            file.sync()
+        for path in self.directories:
+            self.sync_directory(path)
+
+
+class Flusher:
+    """The flushes of one log."""
+
+    __slots__ = ("_log", "_run_aside", "_on_its_way", "_again", "_waiters")
+
+    def __init__(self, log: Log, run_aside: RunAside) -> None:
+        self._log = log
+        self._run_aside = run_aside
+        self._on_its_way = False
+        self._again = False
+        self._waiters: list[Waiter] = []
+
+    def request(self, waiter: Waiter | None = None) -> None:
+        """Have all that the log holds now brought to the disk itself, and then tell `waiter`."""
+        if waiter is not None:
+            self._waiters.append(waiter)
+        if self._on_its_way:
+            self._again = True
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._again = False
+        waiters, self._waiters = self._waiters, []
+        try:
+            flush = self._log.begin_flush()
+        except KafkaError as error:
+            _tell(waiters, error)
+            return
+        if flush is None:
+            _tell(waiters, None)
+            return
+        self._on_its_way = True
+        self._run_aside(flush.sync, partial(self._finish, flush, waiters))
+
+    def _finish(self, flush: Flush, waiters: list[Waiter], error: Exception | None) -> None:
+        self._on_its_way = False
+        failure = self._log.finish_flush(flush, error)
+        if self._again:
+            self._begin()  # before anybody is told, as the disk need not wait for that
+        _tell(waiters, failure)
+
+
+def _tell(waiters: Sequence[Waiter], failure: KafkaError | None) -> None:
+    for waiter in waiters:
+        waiter(failure)

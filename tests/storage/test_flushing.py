@@ -1,0 +1,333 @@
+"""Group commit: one flush of a log at a time, who asks meanwhile shares the next one, and nobody is told too early."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.storage.files import Disk, File
+from minibroker.storage.flushing import Done, attempt, run_at_once
+from minibroker.storage.log import Environment, Log
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.recovery import Checkpointed, open_log
+from tests.storage.support import append, batch, open_at, read_values
+
+INDEXED = LogSettings(index_interval_bytes=1)
+
+
+class NotedFile(File):
+    """A file that notes on its disk that it was synced."""
+
+    __slots__ = ("disk",)
+
+    disk: NotingDisk
+
+    def sync(self) -> None:
+        self.disk.ask(self.path)
+
+
+class NotingDisk(Disk):
+    """A disk that notes what was synced, by name, and fails to for the names in `failing`."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+        self.failing: set[str] = set()
+
+    def ask(self, path: str) -> None:
+        name = os.path.basename(path)
+        if name in self.failing:
+            raise OSError(5, "Input/output error", path)
+        self.synced.append(name)
+
+    def opened(self, path: str, fd: int) -> File:
+        file = NotedFile(path, fd)
+        file.disk = self
+        return file
+
+    def sync_directory(self, path: str) -> None:
+        self.ask(path)
+
+
+class Aside:
+    """What was given to another thread: nothing of it is done before the test says so."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Callable[[], None], Done]] = []
+
+    def take(self, work: Callable[[], None], done: Done) -> None:
+        self.jobs.append((work, done))
+
+    def do(self) -> None:
+        """Do the oldest job, and report it."""
+        run_at_once(*self.jobs.pop(0))
+
+
+class Waiters:
+    """Who waits, by name, and what each was told, in that order."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, KafkaError | None]] = []
+
+    def __getitem__(self, name: str) -> Callable[[KafkaError | None], None]:
+        return lambda failure: self.told.append((name, failure))
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.told]
+
+
+@pytest.fixture
+def aside() -> Aside:
+    return Aside()
+
+
+@pytest.fixture
+def disk() -> NotingDisk:
+    return NotingDisk()
+
+
+@pytest.fixture
+def waiters() -> Waiters:
+    return Waiters()
+
+
+def opened(directory: Path, disk: Disk, aside: Aside, settings: LogSettings = INDEXED) -> Log:
+    directory.mkdir(exist_ok=True)
+    environment = Environment(disk, lambda: 0, lambda delay_ms, callback: None, aside.take)
+    return open_log(environment, str(directory), ("orders", 0), settings, Checkpointed(clean=True))
+
+
+@pytest.fixture
+def log(tmp_path: Path, disk: NotingDisk, aside: Aside) -> Log:
+    return opened(tmp_path / "orders-0", disk, aside)
+
+
+def test_a_waiter_is_told_once_what_was_there_when_it_asked_is_synced(
+    log: Log, aside: Aside, waiters: Waiters, disk: NotingDisk
+) -> None:
+    append(log, batch(2))
+    log.flush_soon(waiters["first"])
+    append(log, batch(2))
+    assert (waiters.told, disk.synced, log.recovery_point) == ([], [], 0)
+    aside.do()
+    assert waiters.told == [("first", None)]
+    assert "00000000000000000000.log" in disk.synced
+    assert log.recovery_point == 2
+
+
+def test_those_who_ask_during_a_flush_share_the_next_one(log: Log, aside: Aside, waiters: Waiters) -> None:
+    for name in "abcd":
+        append(log, batch(2))
+        log.flush_soon(waiters[name])
+    assert len(aside.jobs) == 1
+    aside.do()
+    assert waiters.names == ["a"]
+    assert (log.recovery_point, len(aside.jobs)) == (2, 1)
+    aside.do()
+    assert waiters.names == ["a", "b", "c", "d"]
+    assert (log.recovery_point, len(aside.jobs)) == (8, 0)
+
+
+def test_the_next_flush_has_begun_before_the_waiters_of_the_last_one_are_told(
+    log: Log, aside: Aside, waiters: Waiters
+) -> None:
+    begun: list[int] = []
+    append(log, batch(1))
+    log.flush_soon(lambda failure: begun.append(len(aside.jobs)))
+    append(log, batch(1))
+    log.flush_soon(waiters["next"])
+    aside.do()
+    assert begun == [1]
+
+
+def test_directories_and_leader_epochs_are_synced_when_they_have_changed(
+    log: Log, aside: Aside, disk: NotingDisk, tmp_path: Path
+) -> None:
+    append(log, batch(1), leader_epoch=0)
+    log.flush_soon()
+    aside.do()
+    assert disk.synced == [
+        "leader-epoch-checkpoint",
+        "00000000000000000000.log",
+        "orders-0",
+        tmp_path.name,
+    ]
+    disk.synced.clear()
+    append(log, batch(1), leader_epoch=0)
+    log.flush_soon()
+    aside.do()
+    assert disk.synced == ["00000000000000000000.log"]
+    disk.synced.clear()
+    append(log, batch(1), leader_epoch=1)
+    log.flush_soon()
+    aside.do()
+    assert disk.synced == ["leader-epoch-checkpoint", "00000000000000000000.log", "orders-0", tmp_path.name]
+
+
+def test_a_roll_has_the_old_segment_synced_with_its_indexes_and_the_producers(
+    log: Log, aside: Aside, disk: NotingDisk
+) -> None:
+    append(log, batch(1, producer_id=7, producer_epoch=0, base_sequence=0))
+    log.roll()
+    assert (len(aside.jobs), log.recovery_point) == (1, 0)
+    append(log, batch(1))
+    aside.do()
+    assert set(disk.synced) > {
+        "00000000000000000000.log",
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+        "00000000000000000001.snapshot",
+        "00000000000000000001.log",
+        "orders-0",
+    }
+    assert log.recovery_point == 1
+
+
+def test_a_segment_counts_as_unsafe_until_its_indexes_are_synced(log: Log, aside: Aside, disk: NotingDisk) -> None:
+    append(log, batch(2))
+    log.flush_soon()
+    aside.do()
+    assert log.recovery_point == 2
+    log.roll()
+    assert log.recovery_point == 1  # a crash now must have the old segment read again
+    aside.do()
+    assert log.recovery_point == 2
+    append(log, batch(2))
+    log.flush_soon()
+    log.roll()
+    aside.do()
+    assert log.recovery_point == 3  # this flush began when the segment was still being written to
+    aside.do()
+    assert log.recovery_point == 4
+
+
+def test_a_flush_from_before_a_truncation_moves_nothing(log: Log, aside: Aside, waiters: Waiters) -> None:
+    for _ in range(3):
+        append(log, batch(2))
+    log.flush_soon(waiters["early"])
+    log.truncate_to(2)
+    append(log, batch(4))
+    aside.do()
+    assert (log.recovery_point, waiters.told) == (0, [("early", None)])
+
+
+def test_a_sync_that_fails_takes_the_log_offline_and_all_who_wait_are_told(
+    log: Log, aside: Aside, disk: NotingDisk, waiters: Waiters
+) -> None:
+    append(log, batch(2))
+    log.flush_soon(waiters["first"])
+    append(log, batch(2))
+    log.flush_soon(waiters["second"])
+    disk.failing = {"00000000000000000000.log"}
+    aside.do()
+    disk.failing = set()
+    assert sorted(waiters.names) == ["first", "second"]
+    assert {failure.code for _, failure in waiters.told if failure} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert (len(aside.jobs), log.recovery_point) == (0, 0)
+    assert "offline until the next start" in log.offline
+    log.flush_soon(waiters["third"])
+    assert waiters.told[-1][1] is not None and not aside.jobs
+    assert disk.synced == ["leader-epoch-checkpoint"]
+
+
+def test_what_is_let_go_during_a_flush_is_nobodys_failure(
+    log: Log, aside: Aside, disk: NotingDisk, waiters: Waiters
+) -> None:
+    append(log, batch(2))
+    log.flush_soon(waiters["first"])
+    log.abandon()
+    log.flush_soon(waiters["second"])
+    disk.failing = {"orders-0"}
+    aside.do()
+    assert sorted(waiters.told) == [("first", None), ("second", None)]
+    assert log.offline == ""
+
+
+def test_files_that_are_deleted_during_a_flush_are_synced_all_the_same(
+    log: Log, aside: Aside, waiters: Waiters
+) -> None:
+    append(log, batch(2))
+    log.flush_soon(waiters["first"])
+    log.roll()
+    log.delete_before(2)
+    aside.do()
+    assert waiters.told == [("first", None)]
+
+
+def test_a_flush_that_cannot_begin_leaves_the_log_in_use(tmp_path: Path, aside: Aside, waiters: Waiters) -> None:
+    disk = NotingDisk()
+    log = opened(tmp_path / "orders-0", disk, aside)
+    append(log, batch(2))
+    checkpoint = tmp_path / "orders-0" / "leader-epoch-checkpoint"
+    content = checkpoint.read_bytes()
+    checkpoint.unlink()
+    log.flush_soon(waiters["first"])
+    ((_, failure),) = waiters.told
+    assert failure is not None and failure.code == ErrorCode.KAFKA_STORAGE_ERROR
+    checkpoint.write_bytes(content)
+    log.flush_soon(waiters["second"])
+    aside.do()
+    assert waiters.told[-1] == ("second", None)
+    assert "leader-epoch-checkpoint" in disk.synced
+
+
+@pytest.mark.parametrize("flush_messages", [1, 5])
+def test_a_flush_is_due_when_so_many_records_came_after_the_last(
+    tmp_path: Path, disk: NotingDisk, aside: Aside, flush_messages: int
+) -> None:
+    log = opened(tmp_path / "orders-0", disk, aside, LogSettings(flush_messages=flush_messages))
+    due = []
+    for _ in range(8):
+        append(log, batch(2))
+        due.append(log.log_end_offset >= log.flush_at)
+        if due[-1]:
+            log.flush_soon()
+            aside.do()
+    assert due == ([True] * 8 if flush_messages == 1 else [False, False, True, False, False, True, False, False])
+
+
+def test_another_setting_acts_on_what_is_there_already(log: Log) -> None:
+    append(log, batch(4))
+    assert log.log_end_offset < log.flush_at
+    log.update_settings(LogSettings(flush_messages=3))
+    assert log.log_end_offset >= log.flush_at
+    log.update_settings(LogSettings())
+    assert log.log_end_offset < log.flush_at
+
+
+def test_a_stop_syncs_the_indexes_too_and_a_second_one_nothing(
+    tmp_path: Path, log: Log, aside: Aside, disk: NotingDisk
+) -> None:
+    append(log, batch(2))
+    log.flush_soon()
+    aside.do()
+    disk.synced.clear()
+    log.close()
+    assert {"00000000000000000000.index", "00000000000000000000.timeindex"} < set(disk.synced)
+    disk.synced.clear()
+    log = opened(tmp_path / "orders-0", disk, aside)
+    assert read_values(log) == [(0, b"v0"), (1, b"v1")]
+    log.close()
+    assert disk.synced == []
+
+
+def test_what_a_crash_left_is_synced_by_the_next_stop(tmp_path: Path, disk: NotingDisk, aside: Aside) -> None:
+    log = open_at(tmp_path / "orders-0")
+    append(log, batch(2))
+    log.abandon()
+    environment = Environment(disk, lambda: 0, lambda delay_ms, callback: None, aside.take)
+    known = Checkpointed(clean=False, recovery_point=2)
+    log = open_log(environment, str(tmp_path / "orders-0"), ("orders", 0), INDEXED, known)
+    assert log.recovery_point == log.log_end_offset == 2
+    log.close()
+    assert "00000000000000000000.index" in disk.synced
+
+
+def test_an_attempt_tells_what_went_wrong() -> None:
+    assert attempt(lambda: None) is None
+    error = attempt(lambda: os.stat("/nowhere/at/all"))  # type: ignore[arg-type, return-value]
+    assert isinstance(error, FileNotFoundError)
