@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, BatchHeader, assign
-from minibroker.storage.files import Disk
-from minibroker.storage.flushing import Flush, Flusher, RunAside, Waiter, attempt, run_at_once
+from minibroker.storage.environment import Environment as Environment
+from minibroker.storage.flushing import Flush, Flusher, Waiter, attempt
 from minibroker.storage.leader_epoch_file import LeaderEpochFile
 from minibroker.storage.log_contents import LogContents
 from minibroker.storage.log_settings import LogSettings
@@ -23,23 +22,11 @@ from minibroker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from minibroker.storage.producer_snapshots import replay
 from minibroker.storage.producer_state import marker_epoch
 from minibroker.storage.removal import unlink_later
+from minibroker.storage.retention import Extent, expired
 from minibroker.storage.scanning import spans
 from minibroker.storage.segment import Region, Segment, TimestampOffset
 
 logger = logging.getLogger(__name__)
-
-
-class Environment(NamedTuple):
-    """What every log is given from outside.
-
-    `now_ms()` is the wall clock, ms since 1970; `schedule(delay_ms, callback)` has `callback()` called after a while;
-    `run_aside(work, done)` has the slow work of a flush done in another thread.
-    """
-
-    disk: Disk
-    now_ms: Callable[[], int]
-    schedule: Callable[[int, Callable[[], None]], object]
-    run_aside: RunAside = run_at_once
 
 
 class Log:
@@ -115,7 +102,7 @@ class Log:
         self._disk = environment.disk
         self._segments = contents.segments
         self._base_offsets = [segment.base_offset for segment in self._segments]
-        self._active = self._segments[-1]
+        self._activate(self._segments[-1])
         self._snapshots = contents.snapshots
         self._epoch_file = LeaderEpochFile(self.epochs, self._disk, directory)
         self._flusher = Flusher(self, environment.run_aside)
@@ -339,14 +326,30 @@ class Log:
         """
         if offset > self.high_watermark:
             raise self._out_of_range(offset)
-        if offset <= self.log_start_offset:
-            return
+        if offset > self.log_start_offset:
+            with self._disk_work("delete"):
+                self._begin_at(offset)
+
+    def delete_old_segments(self) -> int:
+        """Remove the segments whose time is over, as `retention.py` has it; how many. The log start offset follows."""
+        with self._disk_work("delete old segments"):
+            extent = Extent(self.log_start_offset, self.high_watermark, self.log_end_offset)
+            reasons = expired(self._segments, extent, self.settings, self._environment.now_ms())
+            for segment, reason in zip(self._segments, reasons, strict=False):
+                logger.info("%s: the segment is deleted, as %s", segment.path, reason.value)
+            if reasons:
+                if len(reasons) == len(self._segments):
+                    self._trim()
+                    self._roll()
+                self._begin_at(max(self.log_start_offset, self._base_offsets[len(reasons)]))
+        return len(reasons)
+
+    def _begin_at(self, offset: int) -> None:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        with self._disk_work("delete"):
-            self._remove_segments(self._segments[: self._index_of(offset)])
-            self._snapshots.remove_before(self._base_offsets[0])
-            self._epoch_file.write()
+        self._remove_segments(self._segments[: self._index_of(offset)])
+        self._snapshots.remove_before(self._base_offsets[0])
+        self._epoch_file.write()
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
         """Let one segment stand for some neighbours, the active one excluded, whose records it holds after compaction.
@@ -404,11 +407,17 @@ class Log:
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
         self._segments.append(segment)
         self._base_offsets.append(base_offset)
-        self._active = segment
+        self._activate(segment)
         # Until its indexes are on the disk itself, a start after a crash has to read the old segment.
         self.recovery_point = min(self.recovery_point, base_offset - 1)
         self._flusher.request()
         self._check_online()
+
+    def _activate(self, segment: Segment) -> None:
+        """Append to this segment, which ends earlier than others by a random part of `segment.jitter.ms`."""
+        self._active = segment
+        jitter_ms = min(self.settings.segment_jitter_ms, self.settings.max_segment_ms)
+        segment.jitter_ms = self._environment.random.randrange(jitter_ms) if jitter_ms else 0
 
     def _read_from(self, index: int, offset: int, max_bytes: int, limit: int, minimum_one: bool) -> Region | None:
         """Read from the segment at `index`, or the next: compaction may have left one without `offset` or any after."""

@@ -8,12 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from minibroker.storage.environment import Environment
 from minibroker.storage.files import Disk
-
-if TYPE_CHECKING:
-    from minibroker.storage.log import Environment
 
 logger = logging.getLogger(__name__)
 

@@ -63,6 +63,7 @@ class Segment:
         "size_bytes",
         "first_timestamp",
         "created_ms",
+        "jitter_ms",
         "indexes",
         "_disk",
         "_settings",
@@ -78,6 +79,7 @@ class Segment:
         self.size_bytes = 0
         self.first_timestamp = NO_TIMESTAMP
         self.created_ms = now_ms
+        self.jitter_ms = 0
         self.indexes = SegmentIndexes(disk, self.path, base_offset, settings)
         self._disk = disk
         self._settings = settings
@@ -168,7 +170,7 @@ class Segment:
         if self.indexes.is_full or self.size_bytes + size_bytes > self._settings.segment_bytes:
             return False
         waited_ms = max_timestamp - self.first_timestamp if self.first_timestamp >= 0 else now_ms - self.created_ms
-        return waited_ms <= self._max_segment_ms
+        return waited_ms <= self._max_segment_ms - self.jitter_ms
 
     def read(self, offset: int, max_bytes: int, end: tuple[int, int], minimum_one: bool) -> Region | None:
         """Whole batches from the one on that contains `offset`, up to `end` (position, offset).

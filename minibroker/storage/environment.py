@@ -1,0 +1,27 @@
+"""What the storage is given from outside: the disk, time, other threads, chance. Tests replace all of it.
+
+What is done with them stands where it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from minibroker.storage.files import Disk
+from minibroker.storage.flushing import RunAside, run_at_once
+
+
+class Environment(NamedTuple):
+    """What every log is given from outside.
+
+    `now_ms()` is the wall clock, ms since 1970; `schedule(delay_ms, callback)` has `callback()` called after a while;
+    `run_aside(work, done)` has the slow work of a flush done in another thread; `random` is for the jitter of segments.
+    """
+
+    disk: Disk
+    now_ms: Callable[[], int]
+    schedule: Callable[[int, Callable[[], None]], object]
+    run_aside: RunAside = run_at_once
+    random: Random = Random()

@@ -1,0 +1,101 @@
+"""Which of a log's oldest segments have to go: the rules of Kafka's UnifiedLog.deleteOldSegments, as a pure function.
+
+Nothing is removed here; that, and how often it is asked, is decided elsewhere.
+
+A segment goes whole or not at all, the oldest first, for one of three reasons, looked at in this order:
+
+    START  all of it lies below the log start offset: also in a log that is only compacted
+    SIZE   without it the log is still no smaller than `retention.bytes`
+    TIME   its largest timestamp (its file's time, if no record has one: KIP-33) is older than `retention.ms`
+
+Nothing at or above the high watermark goes, and neither does an empty last segment. The active segment may go like
+any other: another one is begun in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from minibroker.storage.log_settings import LogSettings
+
+DELETE = "delete"
+
+
+class Reason(Enum):
+    """Why a segment goes."""
+
+    START = "it lies below the log start offset"
+    SIZE = "the log is larger than retention.bytes"
+    TIME = "its records are older than retention.ms"
+
+
+class AgedSegment(Protocol):
+    """What must be known of a segment."""
+
+    @property
+    def base_offset(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def largest_timestamp(self) -> int:
+        """In ms since 1970. Asked only where it matters, as it may have to be read."""
+
+
+class Extent(NamedTuple):
+    """The offsets of a log that decide."""
+
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+
+
+def expired(segments: Sequence[AgedSegment], extent: Extent, settings: LogSettings, now_ms: int) -> list[Reason]:
+    """A reason for each of the oldest segments that have to go; of `segments`, oldest first, the last is active.
+
+    Raises what `largest_timestamp` raises.
+    """
+    removable = segments[: _removable(segments, extent)]
+    reasons = [Reason.START for _ in _below_start(segments, extent.log_start_offset)][: len(removable)]
+    if DELETE in settings.cleanup_policy:
+        reasons += _too_large(segments[len(reasons) :], removable[len(reasons) :], settings.retention_bytes)
+        reasons += _too_old(removable[len(reasons) :], now_ms, settings.retention_ms)
+    return reasons
+
+
+def _removable(segments: Sequence[AgedSegment], extent: Extent) -> int:
+    """How many of the segments may go at all."""
+    ends = [*(segment.base_offset for segment in segments[1:]), extent.log_end_offset]
+    count = sum(end <= extent.high_watermark for end in ends)
+    return count - (count == len(segments) and segments[-1].size_bytes == 0)
+
+
+def _below_start(segments: Sequence[AgedSegment], log_start_offset: int) -> Iterator[AgedSegment]:
+    for segment, following in zip(segments, segments[1:], strict=False):
+        if following.base_offset > log_start_offset:
+            return
+        yield segment
+
+
+def _too_large(
+    segments: Sequence[AgedSegment], removable: Sequence[AgedSegment], retention_bytes: int
+) -> Iterator[Reason]:
+    if retention_bytes < 0:
+        return
+    excess_bytes = sum(segment.size_bytes for segment in segments) - retention_bytes
+    for segment in removable:
+        excess_bytes -= segment.size_bytes
+        if excess_bytes < 0:
+            return
+        yield Reason.SIZE
+
+
+def _too_old(removable: Sequence[AgedSegment], now_ms: int, retention_ms: int) -> Iterator[Reason]:
+    if retention_ms < 0:
+        return
+    for segment in removable:
+        if now_ms - segment.largest_timestamp() <= retention_ms:
+            return
+        yield Reason.TIME
