@@ -30,10 +30,12 @@ class RunningBroker:
     `bootstrap_servers` is the address it announced, of all nodes; it changes with `restart`.
     """
 
-    def __init__(self, directory: Path, settings: tuple[str, ...], nodes: int, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, settings: tuple[str, ...], nodes: int, env: Mapping[str, str], options: tuple[str, ...]
+    ) -> None:
         self.directory = directory
         self.stderr_file = directory / "broker.stderr"
-        self.command = serve_command(directory, *settings, nodes=nodes)
+        self.command = [*serve_command(directory, *settings, nodes=nodes), *options]
         self.environment = environment_for_broker(env)
         self.start()
 
@@ -111,13 +113,17 @@ def environment_for_broker(env: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def running_broker(
-    directory: Path, *settings: str, nodes: int = 1, env: Mapping[str, str] | None = None
+    directory: Path,
+    *settings: str,
+    nodes: int = 1,
+    env: Mapping[str, str] | None = None,
+    options: tuple[str, ...] = (),
 ) -> Iterator[RunningBroker]:
-    """A broker for the length of a block; `settings` are `key=value`.
+    """A broker for the length of a block; `settings` are `key=value`, `options` further ones of `minibroker serve`.
 
     The test may kill, stop or restart it. If it still runs at the end it is stopped, and must then exit with status 0.
     """
-    broker = RunningBroker(directory, settings, nodes, env or {})
+    broker = RunningBroker(directory, settings, nodes, env or {}, options)
     try:
         yield broker
         if broker.process.poll() is None:

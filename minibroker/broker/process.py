@@ -9,14 +9,15 @@ import asyncio
 import contextlib
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from minibroker.broker import handlers
 from minibroker.broker.clock import Clock, SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
-from minibroker.broker.listeners import broker_listeners, listeners_of_node
+from minibroker.broker.listeners import Listener, broker_listeners, listeners_of_node
 from minibroker.broker.machine import keep_freed_memory, raise_descriptor_limit
 from minibroker.broker.metadata_log import MetadataError
+from minibroker.broker.request_statistics import RequestStatistics
 from minibroker.broker.server import BindError, BoundListener, Server, bind
 from minibroker.broker.sessions import FetchSessions
 from minibroker.broker.settings import Settings, SettingsError
@@ -32,15 +33,16 @@ class StartError(Exception):
     """Why the broker does not start, in one line."""
 
 
-def run(settings: Settings, *, nodes: int, announce: Callable[[str], None]) -> int:
+def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], metrics_port: int | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. `announce` gets one line once clients can connect.
 
+    Metrics are served on `metrics_port` of the first listener's host, 0 is any free port; None is for no metrics.
     Raises StartError when an address is taken or a directory cannot be used; then nothing was changed.
     """
     keep_freed_memory()
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=_event_loop()) as runner:
-        return runner.run(_run(settings, nodes, announce))
+        return runner.run(_run(settings, nodes, announce, metrics_port))
 
 
 def _event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -50,17 +52,21 @@ def _event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
     return factory
 
 
-async def _run(settings: Settings, nodes: int, announce: Callable[[str], None]) -> int:
+async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], metrics_port: int | None) -> int:
     loop = asyncio.get_running_loop()
     clock, source = SystemClock(loop), random.SystemRandom()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    with _bound(settings, nodes) as bound, _opened(settings, clock, source) as logs:
+    with (
+        _bound(settings, nodes) as bound,
+        _bound_metrics(settings, metrics_port) as metrics,
+        _opened(settings, clock, source) as logs,
+    ):
         with _understood():
             cluster = Cluster(settings, clock, logs, source)
             _load(cluster, bound)
-        await _serve(cluster, bound, announce, stop)
+        await _serve(cluster, bound, metrics, announce, stop)
     return 0
 
 
@@ -85,18 +91,43 @@ def _understood() -> Iterator[None]:
 
 
 async def _serve(
-    cluster: Cluster, bound: dict[int, list[BoundListener]], announce: Callable[[str], None], stop: asyncio.Event
+    cluster: Cluster,
+    bound: dict[int, list[BoundListener]],
+    metrics: BoundListener | None,
+    announce: Callable[[str], None],
+    stop: asyncio.Event,
 ) -> None:
     handlers.load()
-    server = Server(asyncio.get_running_loop(), cluster)
+    statistics = None if metrics is None else RequestStatistics()
+    server = Server(asyncio.get_running_loop(), cluster, [] if statistics is None else [statistics])
     for node_id, listeners in bound.items():
         for listener in listeners:
             await server.serve(cluster.nodes[node_id], listener)
     server.sweep_idle()
-    announce("minibroker listens on " + ",".join(_addresses(bound)))
-    await stop.wait()
+    async with contextlib.AsyncExitStack() as beside:
+        if metrics is not None and statistics is not None:
+            await beside.enter_async_context(_metrics_served(cluster, server, statistics, metrics))
+        announce("minibroker listens on " + ",".join(_addresses(bound)))
+        await stop.wait()
     await server.close()
     cluster.leave()
+
+
+@contextlib.asynccontextmanager
+async def _metrics_served(
+    cluster: Cluster, server: Server, statistics: RequestStatistics, bound: BoundListener
+) -> AsyncIterator[None]:
+    # Imported only when they are asked for: the client library takes 40 ms.
+    from minibroker.broker.metrics import Observed, exposition
+    from minibroker.broker.metrics_server import MetricsServer
+
+    observed = Observed(cluster, server, statistics, cluster.clock.wall_ms() / 1000)
+    metrics = MetricsServer(lambda: exposition(observed))
+    await metrics.serve(bound)
+    try:
+        yield
+    finally:
+        await metrics.close()
 
 
 def _addresses(bound: dict[int, list[BoundListener]]) -> Iterator[str]:
@@ -123,6 +154,21 @@ def _bound(settings: Settings, nodes: int) -> Iterator[dict[int, list[BoundListe
         for listeners in bound.values():
             for taken in listeners:
                 taken.socket.close()
+
+
+@contextlib.contextmanager
+def _bound_metrics(settings: Settings, port: int | None) -> Iterator[BoundListener | None]:
+    """Take the address for the metrics, if they are asked for; gives it back in the end."""
+    if port is None:
+        yield None
+        return
+    host = broker_listeners(settings)[0].host
+    try:
+        bound = bind(Listener("METRICS", "HTTP", host, port, "", 0), settings)
+    except BindError as error:
+        raise StartError(str(error)) from None
+    with bound.socket:
+        yield bound
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -73,7 +74,7 @@ def _configure(bound: socket.socket, settings: Any) -> None:
 
 
 class Server:
-    """All sockets of the process."""
+    """All sockets of the process. `accepted` counts those that ever were, by node id and listener."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, cluster: Cluster, interceptors: Iterable[Interceptor] = ()
@@ -85,10 +86,12 @@ class Server:
         if cluster.settings["queued.max.request.bytes"] > 0:
             self._shared.budget.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: list[asyncio.Server] = []
+        self.accepted: Counter[tuple[int, str]] = Counter()
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
         """Accept clients for `node`."""
         name = bound.listener.name
+        self.accepted[node.node_id, name] = 0
 
         def protocol() -> SocketProtocol:
             return SocketProtocol(self._loop, self._shared, lambda outlet, peer: self._attach(node, name, outlet, peer))
@@ -97,6 +100,7 @@ class Server:
         self._servers.append(await self._loop.create_server(protocol, sock=bound.socket, backlog=backlog))
 
     def _attach(self, node: Node, listener: str, outlet: SocketProtocol, peer: str) -> Connection:
+        self.accepted[node.node_id, listener] += 1
         limit_bytes = self._cluster.settings["socket.request.max.bytes"]
         return Connection(
             node, listener, outlet, self._execute, self._after_batch, self._shared.budget, limit_bytes, peer
@@ -115,6 +119,10 @@ class Server:
 
     def _after_batch(self) -> None:
         self._cluster.after_batch(self._loop.call_soon)
+
+    def connections(self) -> list[Connection]:
+        """Those that are open now."""
+        return [client.connection for client in self._shared.sockets]
 
     def sweep_idle(self) -> None:
         """Close the connections that were silent for connections.max.idle.ms, now and every ten seconds."""

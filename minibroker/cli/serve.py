@@ -34,6 +34,11 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     "--nodes", type=click.IntRange(1, NODES_MAX), default=1, show_default=True, help="Brokers in the process."
 )
 @click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65_535),
+    help="Serve Prometheus metrics here, on the first listener's host; 0 is any free port.",
+)
+@click.option(
     "--help-settings",
     is_flag=True,
     is_eager=True,
@@ -44,7 +49,9 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
 @click.option(
     "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is written to stderr."
 )
-def serve(properties: Path | None, assignments: tuple[str, ...], nodes: int, log_level: str) -> None:
+def serve(
+    properties: Path | None, assignments: tuple[str, ...], nodes: int, metrics_port: int | None, log_level: str
+) -> None:
     """Serve on 127.0.0.1:9092, with the data in ./minibroker-data, until SIGTERM or Ctrl-C.
 
     Settings have Apache Kafka's names. They come from the file, then from environment variables
@@ -66,7 +73,7 @@ def serve(properties: Path | None, assignments: tuple[str, ...], nodes: int, log
         settings, warnings = load_settings(properties, os.environ, assignments)
         for warning in warnings:
             LOG.warning(warning)
-        status = run(settings, nodes=nodes, announce=_announce)
+        status = run(settings, nodes=nodes, announce=_announce, metrics_port=metrics_port)
     except (SettingsError, StartError) as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -102,3 +105,34 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
         assert str(tmp_path / "data") in refused(tmp_path)
         assert sorted(file.name for file in (tmp_path / "data").iterdir()) == before
         assert broker.process.poll() is None
+
+
+def test_metrics_are_served_where_it_says_and_end_with_it(tmp_path: Path) -> None:
+    with running_broker(tmp_path, options=("--metrics-port", "0"), nodes=2) as broker:
+        (address,) = re.findall(r"metrics are at (http://127\.0\.0\.1:\d+/metrics)", broker.log)
+        create = ["topics", "create", "t", "--bootstrap-server", broker.bootstrap_servers]
+        subprocess.run([sys.executable, "-m", "minibroker", *create], check=True, capture_output=True)
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            text = answer.read().decode()
+        assert 'minibroker_requests_total{api="CreateTopics"' in text
+        assert 'minibroker_log_end_offset{partition="0",topic="t"} 0.0' in text
+        assert 'minibroker_fetch_sessions{node="2"} 0.0' in text
+        assert broker.stop() == 0
+        with pytest.raises(OSError):
+            urllib.request.urlopen(address, timeout=30)
+
+
+def test_a_taken_metrics_port_is_refused_and_nothing_touched(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [*serve_command(tmp_path), "--metrics-port", str(port)]
+        run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment_for_broker({}))
+    assert run.returncode == 2
+    assert run.stderr.startswith(f"minibroker: cannot listen on 127.0.0.1:{port}: ") and run.stderr.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_metrics_library_is_not_loaded_unless_it_is_asked_for(tmp_path: Path) -> None:
+    with running_broker(tmp_path, env={"PYTHONPROFILEIMPORTTIME": "1"}) as broker:
+        assert "minibroker.broker.process" in broker.log
+        assert "prometheus_client" not in broker.log

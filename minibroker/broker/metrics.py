@@ -1,0 +1,208 @@
+"""The metrics: a row each, and their text in Prometheus's format, made in slices that leave the event loop responsive.
+
+Most are looked up in the cluster when they are asked for; what must be counted meanwhile is in `request_statistics`.
+Who asks, and how, is the business of `metrics_server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from minibroker import __version__
+from minibroker.broker.request_statistics import DURATION_BUCKETS_MS, ApiStatistics
+from minibroker.protocol.apis import api_name
+from minibroker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.request_statistics import RequestStatistics
+    from minibroker.broker.server import Server
+    from minibroker.broker.topics import Partition
+    from minibroker.storage.log import Log
+
+PREFIX = "minibroker_"
+# About one millisecond's work; a slow reader of Kafka's protocol would notice ten of them.
+LINES_PER_SLICE = 150
+KNOWN_CODES = frozenset(ErrorCode)
+
+Kind = type[CounterMetricFamily] | type[GaugeMetricFamily] | type[HistogramMetricFamily]
+Sample = tuple[tuple[str, ...], Any]  # the values of the labels, and the value
+
+
+class Observed(NamedTuple):
+    """What the metrics look at. `started_s` is when the broker started, in seconds since 1970."""
+
+    cluster: Cluster
+    server: Server
+    requests: RequestStatistics
+    started_s: float
+
+
+class Row(NamedTuple):
+    """One metric. `name` lacks the prefix, and that of a counter the ending _total, which Prometheus demands."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+    samples: Callable[[Observed], Iterable[Sample]]
+
+    @property
+    def full_name(self) -> str:
+        """The name as it is scraped."""
+        return f"{PREFIX}{self.name}" + ("_total" if self.kind is CounterMetricFamily else "")
+
+    @property
+    def lines_each(self) -> int:
+        """How many lines of text a sample makes: those of a histogram are its buckets, count and sum."""
+        return len(DURATION_BUCKETS_MS) + 3 if self.kind is HistogramMetricFamily else 1
+
+
+async def exposition(observed: Observed) -> bytes:
+    """All metrics, as text. Between slices the loop serves others, so that it is no picture of one moment."""
+    parts = []
+    for row in ROWS:
+        samples = iter(row.samples(observed))
+        count = max(1, LINES_PER_SLICE // row.lines_each)
+        piece = list(islice(samples, count))
+        parts.append(_text(row, piece))
+        await asyncio.sleep(0)
+        while len(piece) == count:
+            piece = list(islice(samples, count))
+            parts.append(_without_head(_text(row, piece)))
+            await asyncio.sleep(0)
+    return b"".join(parts)
+
+
+class _Registry:
+    """What `generate_latest` takes for one metric."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterable[Metric]:
+        return (self._metric,)
+
+
+def _text(row: Row, samples: Iterable[Sample]) -> bytes:
+    family: Any = row.kind(PREFIX + row.name, row.help, labels=row.labels)
+    for labels, value in samples:
+        if row.kind is HistogramMetricFamily:
+            buckets, total = value
+            family.add_metric(labels, buckets=buckets, sum_value=total)
+        else:
+            family.add_metric(labels, value)
+    return generate_latest(_Registry(family))
+
+
+def _without_head(text: bytes) -> bytes:
+    """The samples without the lines HELP and TYPE, which may stand only once."""
+    return text.split(b"\n", 2)[2]
+
+
+# --- what each row looks at -----------------------------------------------------------------------
+
+
+def _by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[Observed], Iterator[Sample]]:
+    def samples(observed: Observed) -> Iterator[Sample]:
+        for key, statistics in list(observed.requests.by_api.items()):
+            yield (api_name(key),), value(statistics)
+
+    return samples
+
+
+def _requests(observed: Observed) -> Iterator[Sample]:
+    for key, statistics in list(observed.requests.by_api.items()):
+        for version, count in list(statistics.requests.items()):
+            yield (api_name(key), str(version)), count
+
+
+def _errors(observed: Observed) -> Iterator[Sample]:
+    for key, statistics in list(observed.requests.by_api.items()):
+        for code, count in list(statistics.errors.items()):
+            yield (api_name(key), ErrorCode(code).name if code in KNOWN_CODES else str(code)), count
+
+
+def _durations(statistics: ApiStatistics) -> tuple[list[tuple[str, float]], float]:
+    bounds = [*(str(bound / 1000) for bound in DURATION_BUCKETS_MS), "+Inf"]
+    return list(zip(bounds, accumulate(statistics.durations), strict=True)), statistics.duration_ms / 1000
+
+
+def _connections(observed: Observed) -> Iterator[Sample]:
+    counts = Counter((each.node.node_id, each.listener) for each in observed.server.connections())
+    for node_id, listener in observed.server.accepted:
+        yield (str(node_id), listener), counts[node_id, listener]
+
+
+def _accepted(observed: Observed) -> Iterator[Sample]:
+    for (node_id, listener), count in observed.server.accepted.items():
+        yield (str(node_id), listener), count
+
+
+def _parked(observed: Observed) -> Iterator[Sample]:
+    yield (), sum(each.waiting for each in observed.server.connections())
+
+
+def _of_logs(value: Callable[[Log], Any]) -> Callable[[Observed], Iterator[Sample]]:
+    def samples(observed: Observed) -> Iterator[Sample]:
+        for partition in _partitions(observed.cluster):
+            yield (partition.topic.name, str(partition.index)), value(partition.log)
+
+    return samples
+
+
+def _partitions(cluster: Cluster) -> Iterator[Partition]:
+    """Those that have a log; topics may come and go in between."""
+    for topic in list(cluster.image.topics.values()):
+        yield from (partition for partition in list(topic.partitions) if hasattr(partition, "log"))
+
+
+def _fetch_sessions(observed: Observed) -> Iterator[Sample]:
+    for node_id, node in list(observed.cluster.nodes.items()):
+        yield (str(node_id),), len(node.sessions)
+
+
+def _partition_count(observed: Observed) -> int:
+    return sum(len(topic.partitions) for topic in observed.cluster.image.topics.values())
+
+
+def _one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sample]]:
+    def samples(observed: Observed) -> Iterator[Sample]:
+        yield (), value(observed)
+
+    return samples
+
+
+API, VERSION, CODE, NODE, LISTENER = ("api",), ("version",), ("code",), ("node",), ("listener",)
+LOG = ("topic", "partition")
+DURATION_HELP = "Time from reading a request until its answer was sent; that of a Fetch includes its wait for records."
+COUNTER, GAUGE, HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+ROWS: tuple[Row, ...] = (
+    Row("requests", COUNTER, API + VERSION, "Requests that could be read.", _requests),
+    Row("request_errors", COUNTER, API + CODE, "Error codes in answers, each as often as it is in one.", _errors),
+    Row("requests_lost", COUNTER, API, "Requests that failed, or whose client left before.", _by_api(lambda s: s.lost)),
+    Row("request_bytes", COUNTER, API, "Bytes of requests that could be read.", _by_api(lambda s: s.received_bytes)),
+    Row("response_bytes", COUNTER, API, "Bytes of answers that were sent.", _by_api(lambda s: s.sent_bytes)),
+    Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _by_api(_durations)),
+    Row("requests_parked", GAUGE, (), "Requests that wait for something, as a Fetch for records.", _parked),
+    Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _connections),
+    Row("connections_accepted", COUNTER, NODE + LISTENER, "Connections that were accepted.", _accepted),
+    Row("fetch_sessions", GAUGE, NODE, "Fetch sessions that are kept.", _fetch_sessions),
+    Row("topics", GAUGE, (), "Topics.", _one(lambda o: len(o.cluster.image.topics))),
+    Row("partitions", GAUGE, (), "Partitions of all topics.", _one(_partition_count)),
+    Row("log_size_bytes", GAUGE, LOG, "Size of a partition's batches.", _of_logs(lambda log: log.size_bytes)),
+    Row("log_start_offset", GAUGE, LOG, "First offset of a partition.", _of_logs(lambda log: log.log_start_offset)),
+    Row("log_end_offset", GAUGE, LOG, "Offset of a partition's next record.", _of_logs(lambda log: log.log_end_offset)),
+    Row("log_segments", GAUGE, LOG, "Segments of a partition.", _of_logs(lambda log: len(log.segments))),
+    Row("log_producer_ids", GAUGE, LOG, "Producer ids that are known.", _of_logs(lambda log: len(log.producers))),
+    Row("start_time_seconds", GAUGE, (), "When the broker started, seconds since 1970.", _one(lambda o: o.started_s)),
+    Row("info", GAUGE, VERSION, "1, with the version of minibroker.", lambda observed: [((__version__,), 1)]),
+)

@@ -1,0 +1,47 @@
+"""The metrics as docs/metrics.md, made from the rows in `broker.metrics`; nothing is said here that is not there.
+
+python3 -m minibroker.cli.metrics_help > docs/metrics.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minibroker.broker.metrics import COUNTER, HISTOGRAM, ROWS, Row
+from minibroker.broker.request_statistics import DURATION_BUCKETS_MS
+
+HEAD = ("metric", "type", "labels", "meaning")
+PREAMBLE = """\
+# Metrics
+
+`minibroker serve --metrics-port 9090` serves them in Prometheus's text format at `http://127.0.0.1:9090/metrics`, on
+the host of the first listener; with port 0 a line on stderr says which port was free. Without the option nothing is
+counted and no port is opened.
+
+The label `api` is the name of the API as Kafka's documents spell it, `code` that of the error. The histogram's buckets
+end at {buckets} seconds.
+
+Made from `minibroker/broker/metrics.py`, by `python3 -m minibroker.cli.metrics_help > docs/metrics.md`.
+"""
+
+
+def rows() -> Iterator[list[str]]:
+    """A row of texts for each metric, under HEAD, in the order in which they are scraped."""
+    for row in ROWS:
+        yield [f"`{row.full_name}`", _type(row), ", ".join(row.labels), row.help]
+
+
+def markdown() -> str:
+    """The text of docs/metrics.md."""
+    bounds = [f"{bound / 1000:g}" for bound in DURATION_BUCKETS_MS]
+    preamble = PREAMBLE.format(buckets=f"{', '.join(bounds[:-1])} and {bounds[-1]}")
+    lines = [HEAD, tuple("---" for _ in HEAD), *rows()]
+    return preamble + "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _type(row: Row) -> str:
+    return "counter" if row.kind is COUNTER else "histogram" if row.kind is HISTOGRAM else "gauge"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

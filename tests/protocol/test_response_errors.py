@@ -1,0 +1,44 @@
+"""Error codes are found wherever a response has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsResponse
+from minibroker.protocol.messages.fetch import FetchResponse
+from minibroker.protocol.messages.produce import ProduceResponse
+from minibroker.protocol.response_errors import error_codes
+
+Topic = ProduceResponse.TopicProduceResponse
+Partition = Topic.PartitionProduceResponse
+
+
+@pytest.mark.parametrize(
+    ("response", "codes"),
+    [
+        (ApiVersionsResponse(), []),
+        (ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION), [35]),
+        (FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), [70]),
+        (ProduceResponse(responses=[]), []),
+        (
+            ProduceResponse(
+                responses=[
+                    Topic(partition_responses=[Partition(error_code=2), Partition(), Partition(error_code=2)]),
+                    Topic(partition_responses=[Partition(error_code=-1)]),
+                ]
+            ),
+            [2, 2, -1],
+        ),
+    ],
+)
+def test_codes_are_found_at_any_depth(response: Message, codes: list[int]) -> None:
+    assert error_codes(response) == codes
+
+
+@pytest.mark.parametrize("key", list(ApiKey))
+def test_every_response_can_be_looked_at(key: ApiKey) -> None:
+    response = response_class(key)()
+    assert error_codes(response) == []
