@@ -125,8 +125,11 @@ class Cluster:
     def _open_logs(self, topic: Topic) -> None:
         self._configure(topic)
         for partition in topic.partitions:
+            holds = self.logs.holds(topic.name, partition.index)
             here = any(node in self.nodes for node in partition.replicas)
-            if here or self.logs.holds(topic.name, partition.index):
+            if here and not holds:
+                log.warning("%s is in no log directory, and begins empty", partition)
+            if here or holds:
                 partition.log = self._open_log(topic.name, partition.index, topic.topic_id, topic.settings)
 
     def _open_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
@@ -221,14 +224,16 @@ class Cluster:
     def led_partition(self, node: Node, topic: Topic | None, index: int) -> Partition:
         """The partition, if `node` leads it.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE or NOT_LEADER_OR_FOLLOWER.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER, also where nobody leads.
         """
         partition = None if topic is None else topic.partition(index)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         if partition.leader_id != node.node_id:
-            where = "no leader" if partition.leader_id == NO_LEADER else f"its leader is node {partition.leader_id}"
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has {where}, not node {node.node_id}.")
+            leader = "nobody" if partition.leader_id == NO_LEADER else f"node {partition.leader_id}"
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by {leader}, not by node {node.node_id}."
+            )
         return partition
 
     # --- waiting --------------------------------------------------------------------------------

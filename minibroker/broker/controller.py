@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from minibroker.broker.image import TOPIC_RESOURCE
 from minibroker.broker.settings import topic_names_without_effect, validate_topic_overrides
 from minibroker.broker.settings_table import BROKER_SETTINGS
 from minibroker.broker.topics import METADATA_TOPIC, NO_LEADER, Partition, Topic, check_name, colliding_name
@@ -106,7 +106,7 @@ class Controller:
             replication_factor = settings["default.replication.factor"]
         return self.place(partition_count, replication_factor)
 
-    def place(self, partition_count: int, replication_factor: int, *, start: int | None = None) -> Assignment:
+    def place(self, partition_count: int, replication_factor: int) -> Assignment:
         """Replicas for new partitions, leaders in turn over all live nodes from a random one on."""
         if partition_count > MAXIMUM_PARTITIONS_PER_REQUEST:
             message = f"{partition_count} partitions exceed the {MAXIMUM_PARTITIONS_PER_REQUEST} of one request."
@@ -118,7 +118,7 @@ class Controller:
                 f"{replication_factor} cannot be reached because only {len(nodes)} broker(s) are registered."
             )
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-        first = self._cluster.random.randrange(len(nodes)) if start is None else start
+        first = self._cluster.random.randrange(len(nodes))
         return [
             [nodes[(first + index + replica) % len(nodes)] for replica in range(replication_factor)]
             for index in range(partition_count)
@@ -142,10 +142,10 @@ class Controller:
             message = "partitions should be a consecutive 0-based integer sequence"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         replicas = [nodes for _, nodes in sorted(assignment, key=lambda given: given[0])]
-        self.check_assignment(replicas, len(replicas[0]))
+        self._check_assignment(replicas, len(replicas[0]))
         return replicas
 
-    def check_assignment(self, assignment: Assignment, replication_factor: int) -> None:
+    def _check_assignment(self, assignment: Assignment, replication_factor: int) -> None:
         """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each partition has that many different live nodes."""
         for replicas in assignment:
             reason = None
@@ -198,7 +198,7 @@ class Controller:
             message = f"Attempted to add {new} additional partition(s), but {given}"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         else:
-            self.check_assignment(assignment, replication_factor)
+            self._check_assignment(assignment, replication_factor)
         if not validate_only:
             decided = self._partition_records(topic.topic_id, len(topic.partitions), assignment)
             with self._cluster.new_logs(
@@ -310,6 +310,3 @@ def _warn_without_effect(resource_type: int, resource: str, configs: Mapping[str
         inert, where = tuple(name for name in given if not BROKER_SETTINGS[name].acts), f"broker {resource or '(all)'}"
     for name in inert:
         log.warning("%s: %s is kept, but has no effect here yet", where, name)
-
-
-__all__ = ["BROKER_RESOURCE", "TOPIC_RESOURCE", "Assignment", "Controller"]

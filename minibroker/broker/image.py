@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minibroker.broker.topics import NO_LEADER, Partition, Topic
+from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.primitives import uuid_text
@@ -176,5 +176,3 @@ APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
     records.ClearElrRecord: _clear_elr,
     records.ProducerIdsRecord: _producer_ids,
 }
-
-__all__ = ["BROKER_RESOURCE", "NO_LEADER", "TOPIC_RESOURCE", "Image"]

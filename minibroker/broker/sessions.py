@@ -21,11 +21,12 @@ NO_SESSION = 0
 STALE_AFTER_MS = 120_000
 LARGEST_EPOCH = (1 << 31) - 1
 
-PartitionKey = tuple[str | bytes, int]  # a topic's name, or from version 13 on its id, and the partition's number
-
 
 class FetchedPartition:
-    """What a client fetches of one partition, and what it was last told of it."""
+    """What a client fetches of one partition, and what it was last told of it.
+
+    `topic` is a name, or from version 13 on an id.
+    """
 
     __slots__ = (
         "current_leader_epoch",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -195,6 +196,18 @@ def test_damaged_metadata_stops_every_start_and_changes_nothing(harness: Harness
     assert list(harness.cluster.image.topics) == ["t"]
 
 
+def test_a_log_that_is_gone_begins_empty_with_a_warning(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.create_topic("t", 2)
+    harness.produce("t", "lost")
+    harness.stop()
+    shutil.rmtree(harness.directory / "data" / "t-0")
+    with caplog.at_level(logging.WARNING):
+        harness.start()
+    assert contents(harness, "t") == b""
+    assert "t-0 is in no log directory, and begins empty" in caplog.text
+    assert "t-1" not in caplog.text
+
+
 def test_a_directory_of_another_node_is_refused(harness: Harness) -> None:
     harness.stop()
     properties = harness.directory / "data" / "meta.properties"
@@ -218,7 +231,7 @@ def test_only_the_leader_has_a_partition_to_offer(tmp_path: Path) -> None:
                 with pytest.raises(KafkaError) as raised:
                     cluster.led_partition(node, topic, partition.index)
                 assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-                assert f"its leader is node {partition.leader_id}" in str(raised.value)
+                assert f"{partition} is led by node {partition.leader_id}, not by node" in str(raised.value)
 
 
 @pytest.mark.parametrize(("name", "index"), [("t", 1), ("t", -1), ("nope", 0)])
@@ -234,7 +247,7 @@ def test_a_partition_without_a_leader_is_offered_by_nobody(tmp_path: Path) -> No
         harness.create_topic("t", 2)
         away = harness.partition("t").leader_id
         harness.restart(nodes=[3 - away])
-        with pytest.raises(KafkaError, match="t-0 has no leader") as raised:
+        with pytest.raises(KafkaError, match="t-0 is led by nobody") as raised:
             harness.cluster.led_partition(harness.cluster.nodes[3 - away], harness.cluster.image.topics["t"], 0)
         assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
