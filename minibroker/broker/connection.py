@@ -192,7 +192,7 @@ class Connection:
 
     def _refuse(self, error: FrameError) -> None:
         """After a size that cannot be, nothing tells where the next frame would begin."""
-        log.warning("closing %s (%s): it sent %s", self.peer, self.software or "?", error)
+        log.warning("closing %s (%s): it sent %s", self.peer, self.software or "?", error, extra=self.log_fields)
         self.end()
 
     # --- waiting --------------------------------------------------------------------------------
@@ -219,6 +219,11 @@ class Connection:
         self._outlet.resume_reading()
         if backlog:
             self._run(memoryview(backlog))
+
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """Who this is, as fields of a structured log line."""
+        return {"peer": self.peer, "software": self.software or None, "listener": self.listener}
 
     @property
     def waiting(self) -> bool:

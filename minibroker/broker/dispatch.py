@@ -210,6 +210,12 @@ def _park_call(call: Call, route: Route, parked: Parked) -> Parked:
     return parked
 
 
+def log_fields(frame: memoryview) -> dict[str, Any]:
+    """Which request is in a frame, as fields of a structured log line."""
+    key, version, _ = START.unpack_from(frame, 0)
+    return {"api": apis.api_name(key) if key in KNOWN_KEYS else key, "version": version}
+
+
 def answer_start(header_version: int) -> bytes:
     """What answers with this header begin with: room for size and correlation id, then what is always the same."""
     return bytes(SIZE.size) + ResponseHeader().encode(header_version)

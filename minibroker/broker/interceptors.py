@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minibroker.broker.parked import Parked
-from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
 
 if TYPE_CHECKING:
@@ -131,7 +131,9 @@ class Call:
     def fail(self) -> None:
         """Called for an exception outside of the dispatcher: there will be no answer, and the connection is closed."""
         connection = self.context.connection
-        log.exception("closing %s (%s): a request failed", connection.peer, connection.software or "unnamed client")
+        fields = {**connection.log_fields, "api": api_name(self.api_key), "client": self.context.client_id}
+        who = connection.software or "unnamed client"
+        log.exception("closing %s (%s): a request failed", connection.peer, who, extra=fields)
         self.lost()
         connection.fail()
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from minibroker.broker import handlers
-from minibroker.broker.clock import Clock, SystemClock
+from minibroker.broker.clock import SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
 from minibroker.broker.listeners import Listener, broker_listeners, listeners_of_node
 from minibroker.broker.machine import keep_freed_memory, raise_descriptor_limit
@@ -28,21 +29,32 @@ from minibroker.storage.log import Environment
 from minibroker.storage.log_directories import LogDirectories
 from minibroker.storage.recovery import LogDirectoryError
 
+log = logging.getLogger("minibroker")
+
 
 class StartError(Exception):
     """Why the broker does not start, in one line."""
+
+
+class UncleanStop(Exception):
+    """Why the next start has to recover, in one line."""
 
 
 def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], metrics_port: int | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. `announce` gets one line once clients can connect.
 
     Metrics are served on `metrics_port` of the first listener's host, 0 is any free port; None is for no metrics.
+    The status is 1 if the disk did not let the logs be closed, so that the next start has to recover.
     Raises StartError when an address is taken or a directory cannot be used; then nothing was changed.
     """
     keep_freed_memory()
     raise_descriptor_limit()
-    with asyncio.Runner(loop_factory=_event_loop()) as runner:
-        return runner.run(_run(settings, nodes, announce, metrics_port))
+    try:
+        with asyncio.Runner(loop_factory=_event_loop()) as runner:
+            return runner.run(_run(settings, nodes, announce, metrics_port))
+    except UncleanStop as error:
+        log.critical("the logs could not be closed, and the next start will recover them: %s", error)
+        return 1
 
 
 def _event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -117,7 +129,7 @@ async def _serve(
 async def _metrics_served(
     cluster: Cluster, server: Server, statistics: RequestStatistics, bound: BoundListener
 ) -> AsyncIterator[None]:
-    # Imported only when they are asked for: the client library takes 40 ms.
+    # Imported only when they are asked for: the library would double the time to start.
     from minibroker.broker.metrics import Observed, exposition
     from minibroker.broker.metrics_server import MetricsServer
 
@@ -172,9 +184,12 @@ def _bound_metrics(settings: Settings, port: int | None) -> Iterator[BoundListen
 
 
 @contextlib.contextmanager
-def _opened(settings: Settings, clock: Clock, source: random.Random) -> Iterator[LogDirectories]:
-    """Open the log directories, and close them as a clean shutdown does, however the broker ended."""
-    environment = Environment(Disk(), clock.wall_ms, clock.call_later)
+def _opened(settings: Settings, clock: SystemClock, source: random.Random) -> Iterator[LogDirectories]:
+    """Open the log directories, and close them as a clean shutdown does, however the broker ended.
+
+    Raises UncleanStop if the disk does not let them be closed.
+    """
+    environment = Environment(Disk(), clock.wall_ms, clock.call_later, clock.run_aside, source)
     with _understood():
         logs = LogDirectories(
             environment,
@@ -186,4 +201,8 @@ def _opened(settings: Settings, clock: Clock, source: random.Random) -> Iterator
     try:
         yield logs
     finally:
-        logs.close()
+        clock.wait_for_aside()
+        try:
+            logs.close()
+        except (KafkaError, OSError) as error:
+            raise UncleanStop(str(error)) from error

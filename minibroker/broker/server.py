@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from minibroker.broker.cluster import Cluster, Endpoint, Node
 from minibroker.broker.connection import Connection
-from minibroker.broker.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.dispatch import Dispatcher, Unanswerable, log_fields
 from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.listeners import Listener
 from minibroker.broker.sockets import Shared, SocketProtocol
@@ -110,10 +110,12 @@ class Server:
         try:
             return self._dispatcher.execute(connection, frame)
         except Unanswerable as error:
-            log.warning("closing %s (%s): %s", connection.peer, connection.software or "unnamed client", error)
+            who, fields = connection.software or "unnamed client", {**connection.log_fields, **log_fields(frame)}
+            log.warning("closing %s (%s): %s", connection.peer, who, error, extra=fields)
         except Exception:
             # A mistake of ours must not take the other clients with it; the log tells everything.
-            log.exception("closing %s (%s): a request failed", connection.peer, connection.software or "unnamed client")
+            who, fields = connection.software or "unnamed client", {**connection.log_fields, **log_fields(frame)}
+            log.exception("closing %s (%s): a request failed", connection.peer, who, extra=fields)
         connection.end()
         return None
 
@@ -130,7 +132,8 @@ class Server:
         now_ms = self._cluster.clock.monotonic_ms()
         for client in list(self._shared.sockets):
             if 0 <= limit_ms < now_ms - client.progress_ms and not client.connection.waiting:
-                log.info("closing %s: idle for %d ms", client.connection.peer, limit_ms)
+                connection = client.connection
+                log.info("closing %s: idle for %d ms", connection.peer, limit_ms, extra=connection.log_fields)
                 client.abort()
         self._cluster.clock.call_later(IDLE_SWEEP_MS, self.sweep_idle)
 

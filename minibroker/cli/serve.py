@@ -12,6 +12,8 @@ from pathlib import Path
 
 import click
 
+from minibroker.cli.log_format import FORMATS, formatter
+
 LOG = logging.getLogger("minibroker")
 LEVELS = ("debug", "info", "warning", "error")
 NODES_MAX = 100
@@ -49,8 +51,16 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
 @click.option(
     "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is written to stderr."
 )
+@click.option(
+    "--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="JSON has an object a line."
+)
 def serve(
-    properties: Path | None, assignments: tuple[str, ...], nodes: int, metrics_port: int | None, log_level: str
+    properties: Path | None,
+    assignments: tuple[str, ...],
+    nodes: int,
+    metrics_port: int | None,
+    log_level: str,
+    log_format: str,
 ) -> None:
     """Serve on 127.0.0.1:9092, with the data in ./minibroker-data, until SIGTERM or Ctrl-C.
 
@@ -66,9 +76,7 @@ def serve(
     from minibroker.broker.process import StartError, run
     from minibroker.broker.settings import SettingsError
 
-    logging.basicConfig(
-        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    _log_to_stderr(log_level, log_format)
     try:
         settings, warnings = load_settings(properties, os.environ, assignments)
         for warning in warnings:
@@ -77,6 +85,12 @@ def serve(
     except (SettingsError, StartError) as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)
+
+
+def _log_to_stderr(level: str, format: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(format))
+    logging.basicConfig(handlers=[handler], level=level.upper())
 
 
 def _announce(line: str) -> None:

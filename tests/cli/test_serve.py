@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
@@ -136,3 +137,19 @@ def test_the_metrics_library_is_not_loaded_unless_it_is_asked_for(tmp_path: Path
     with running_broker(tmp_path, env={"PYTHONPROFILEIMPORTTIME": "1"}) as broker:
         assert "minibroker.broker.process" in broker.log
         assert "prometheus_client" not in broker.log
+
+
+def test_log_lines_are_json_when_asked_for(tmp_path: Path) -> None:
+    options = ("--log-format", "json")
+    with running_broker(tmp_path, "num.io.threads=4", options=options) as broker:
+        host, port = broker.bootstrap_servers.split(":")
+        with socket.create_connection((host, int(port)), 10) as client:
+            client.sendall(bytes.fromhex("0000000a0003006300000001ffff"))  # Metadata of version 99
+            assert client.recv(1) == b""
+        assert broker.stop() == 0
+        lines = [json.loads(line) for line in broker.log.splitlines()]
+    assert lines[0]["message"] == "num.io.threads is accepted by Kafka but has no effect here yet"
+    (closing,) = (line for line in lines if line["logger"] == "minibroker.connections")
+    assert (closing["level"], closing["api"], closing["version"]) == ("WARNING", "Metadata", 99)
+    assert closing["peer"].startswith("127.0.0.1:")
+    assert (closing["listener"], closing["software"]) == ("PLAINTEXT", None)

@@ -132,7 +132,8 @@ def _check_transaction(request: ProduceRequest) -> None:
 
 def _refused(context: Context, topic: Topic | None, index: int, error: KafkaError) -> PartitionAnswer:
     name = "?" if topic is None else topic.name
-    log.info("Produce from %s to %s-%d refused: %s", context.client_id, name, index, error)
+    fields = {"api": "Produce", "client": context.client_id, "topic": name, "partition": index, "code": error.code.name}
+    log.info("Produce from %s to %s-%d refused: %s", context.client_id, name, index, error, extra=fields)
     answer = PartitionAnswer(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
     if isinstance(error, InvalidRecords):
         answer.record_errors = [
