@@ -51,9 +51,16 @@ def run(client: Client, action: str, bootstrap: str, *arguments: str) -> str:
     """The program's summary. Raises AssertionError with all it printed if it did not exit with 0."""
     command = [*client.command(), action, bootstrap, *arguments]
     environment = {**os.environ, "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
-    result = subprocess.run(
-        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    printed = f"{result.stdout[-4000:]}{result.stderr[-4000:]}"
-    assert result.returncode == 0, f"{client.name} {action} exits with {result.returncode}:\n{printed}"
-    return result.stdout.strip()
+    ending = "ends"
+    try:
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        stdout, stderr = process.communicate()
+        ending = f"was killed after {PATIENCE_S} s"
+    printed = f"{stdout[-4000:]}{stderr[-4000:]}"
+    assert process.returncode == 0, f"{client.name} {action} {ending} with status {process.returncode}:\n{printed}"
+    return stdout.strip()

@@ -35,9 +35,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--against", choices=("minibroker", "kafka"), default="minibroker", help="the broker to ask")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "minibroker_only: asks for what the one Apache Kafka of these tests has not")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+    if config.getoption("--against") == "kafka":
+        left_out = [item for item in items if item.get_closest_marker("minibroker_only")]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ The specification's format is in `spec.py`; who calls this with what is in `clie
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import cast
 
@@ -34,6 +35,16 @@ def create_topics(bootstrap: str, prefix: str) -> None:
     topics = [NewTopic(f"{prefix}-{name}", PARTITIONS, 1, config={"retention.ms": "-1"}) for name in TOPICS]
     for created in admin.create_topics(topics).values():
         created.result(PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    while not have_leaders(admin, [each.topic for each in topics]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def have_leaders(admin: AdminClient, topics: list[str]) -> bool:
+    """Kafka's brokers learn of a topic after its controller has answered."""
+    places = [TopicPartition(topic, partition) for topic in topics for partition in range(PARTITIONS)]
+    asked = admin.list_offsets({place: OffsetSpec.latest() for place in places})
+    return all(answer.exception(PATIENCE_S) is None for answer in asked.values())
 
 
 def write(bootstrap: str, topic: str, codec: str, records: list[Record], *, idempotent: bool) -> None:

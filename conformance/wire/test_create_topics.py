@@ -5,15 +5,28 @@ Codes and messages are what Apache Kafka 4.3 answers; of a message only what tel
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from conformance.wire.batches import batch
 from conformance.wire.conftest import NewTopic
 from conformance.wire.connection import Connection
-from conformance.wire.requests import Topic, broker_id, create_request, exists, metadata_of, repeated, topic
+from conformance.wire.requests import (
+    Topic,
+    broker_id,
+    create_request,
+    end_offset,
+    exists,
+    metadata_of,
+    produce,
+    repeated,
+    topic,
+)
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
 
 ZERO = bytes(16)
 
@@ -259,3 +272,18 @@ def test_the_metadata_log_is_no_topic(connection: Connection) -> None:
 
 def test_no_topics(connection: Connection) -> None:
     assert create(connection) == {}
+
+
+@pytest.mark.minibroker_only
+def test_a_topic_can_be_used_when_its_creation_is_answered(connection: Connection, new_name: Callable[[], str]) -> None:
+    name = new_name()
+    for _ in range(3):
+        assert create(connection, topic(name, 2))[name].error_code == 0
+        topic_id = metadata_of(connection, name).topic_id
+        for partition in (0, 1):
+            records = batch([b"a"], timestamp=int(time.time() * 1000))
+            assert produce(connection, topic_id, records, partition=partition, version=13).error_code == 0
+            assert end_offset(connection, name, partition) == 1
+        deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=10_000)
+        assert connection.ask(deletion, 6).responses[0].error_code == 0
+        assert metadata_of(connection, name).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 func writeAll(ctx context.Context, bootstrap, prefix string, records []specified) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
+	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.MetadataMinAge(50*time.Millisecond))
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func writeAll(ctx context.Context, bootstrap, prefix string, records []specified
 	for _, topic := range topics {
 		name := prefix + "-" + topic.name
 		configs := map[string]*string{"retention.ms": &forever}
-		if _, err := kadm.NewClient(client).CreateTopic(ctx, partitions, 1, configs, name); err != nil {
+		if err := create(ctx, kadm.NewClient(client), configs, name); err != nil {
 			return fmt.Errorf("create %s: %w", name, err)
 		}
 		if err := write(ctx, bootstrap, name, topic, records); err != nil {
@@ -83,6 +83,23 @@ func writeAll(ctx context.Context, bootstrap, prefix string, records []specified
 	}
 	fmt.Printf("franz-go: wrote %d records to each of %d topics\n", len(records), len(topics))
 	return nil
+}
+
+// Kafka's brokers learn of a topic after its controller has answered: waits for them.
+func create(ctx context.Context, admin *kadm.Client, configs map[string]*string, name string) error {
+	if _, err := admin.CreateTopic(ctx, partitions, 1, configs, name); err != nil {
+		return err
+	}
+	for {
+		ends, err := admin.ListEndOffsets(ctx, name)
+		if err == nil {
+			err = ends.Error()
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 func write(ctx context.Context, bootstrap, name string, topic topic, records []specified) error {

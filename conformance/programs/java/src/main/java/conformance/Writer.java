@@ -1,14 +1,17 @@
 package conformance;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Creates the topics and writes the records to each. */
@@ -31,7 +34,22 @@ final class Writer {
         }
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
             admin.createTopics(topics).all().get();
+            awaitLeaders(admin, topics);
         }
+    }
+
+    /**
+     * Kafka's brokers learn of a topic after its controller has answered. An idempotent producer that pipelines batches in
+     * between may have the second accepted after the first was not, and never gets the first in.
+     */
+    private static void awaitLeaders(Admin admin, List<NewTopic> topics) throws Exception {
+        Map<TopicPartition, OffsetSpec> ends = new HashMap<>();
+        for (NewTopic topic : topics) {
+            for (int partition = 0; partition < Main.PARTITIONS; partition++) {
+                ends.put(new TopicPartition(topic.name(), partition), OffsetSpec.latest());
+            }
+        }
+        admin.listOffsets(ends).all().get(); // asks again until the leaders are there
     }
 
     private static void write(String bootstrap, String name, String topic, List<Specified> records) throws Exception {
