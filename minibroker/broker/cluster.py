@@ -66,7 +66,7 @@ class Node:
 
 
 class Cluster:
-    """All state of the process. `commit` is the only way to change the image."""
+    """All state of the process. `commit` is the only way to change the image; `commits` counts how often it was."""
 
     def __init__(self, settings: Settings, clock: Clock, logs: LogDirectories, source: random.Random) -> None:
         self.static_settings = settings
@@ -80,6 +80,7 @@ class Cluster:
         self.controller = Controller(self)
         storage = self._open_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LogSettings())
         self.metadata_log = MetadataLog(storage, logs.disk)
+        self.commits = 0
         self._woken: set[Waiter] = set()
 
     # --- start ----------------------------------------------------------------------------------
@@ -188,12 +189,17 @@ class Cluster:
     # --- change ---------------------------------------------------------------------------------
 
     def commit(self, decisions: Iterable[Message]) -> None:
-        """Write the records to the metadata log, all or none, and fold them in."""
+        """Write the records to the metadata log, all or none, and fold them in.
+
+        They are then on their way to the disk itself: who tells a client of them waits for that (`durable`).
+        """
         decided = list(decisions)
         level = self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
         self.metadata_log.append(decided, self.clock.wall_ms(), level)
         for record in decided:
             self.image.apply(record)
+        self.commits += 1
+        self.metadata_log.storage.flush_soon()
 
     def settings_changed(self, topic: Topic | None) -> None:
         """Have the changed configs of `topic`, or of the brokers (None), act."""

@@ -67,27 +67,36 @@ class Flush(NamedTuple):
 class Flusher:
     """The flushes of one log."""
 
-    __slots__ = ("_log", "_run_aside", "_on_its_way", "_again", "_waiters")
+    __slots__ = ("_log", "_run_aside", "_on_its_way", "_again", "_waiters", "_next_waiters")
 
     def __init__(self, log: Log, run_aside: RunAside) -> None:
         self._log = log
         self._run_aside = run_aside
-        self._on_its_way = False
+        self._on_its_way: Flush | None = None
         self._again = False
         self._waiters: list[Waiter] = []
+        self._next_waiters: list[Waiter] = []
 
     def request(self, waiter: Waiter | None = None) -> None:
         """Have all that the log holds now brought to the disk itself, and then tell `waiter`."""
+        flush = self._on_its_way
+        covered = flush is not None and self._covers(flush)
         if waiter is not None:
-            self._waiters.append(waiter)
-        if self._on_its_way:
-            self._again = True
-        else:
+            (self._waiters if covered else self._next_waiters).append(waiter)
+        if flush is None:
             self._begin()
+        elif not covered:
+            self._again = True
+
+    def _covers(self, flush: Flush) -> bool:
+        """Whether nothing has happened to the log since the flush began."""
+        log = self._log
+        begun = flush.end_offset, flush.active_base_offset, flush.cuts
+        return begun == (log.log_end_offset, log.segments[-1].base_offset, log.cuts)
 
     def _begin(self) -> None:
         self._again = False
-        waiters, self._waiters = self._waiters, []
+        waiters, self._next_waiters = self._next_waiters, []
         try:
             flush = self._log.begin_flush()
         except KafkaError as error:
@@ -96,11 +105,12 @@ class Flusher:
         if flush is None:
             _tell(waiters, None)
             return
-        self._on_its_way = True
-        self._run_aside(flush.sync, partial(self._finish, flush, waiters))
+        self._on_its_way, self._waiters = flush, waiters
+        self._run_aside(flush.sync, partial(self._finish, flush))
 
-    def _finish(self, flush: Flush, waiters: list[Waiter], error: Exception | None) -> None:
-        self._on_its_way = False
+    def _finish(self, flush: Flush, error: Exception | None) -> None:
+        self._on_its_way = None
+        waiters = self._waiters
         failure = self._log.finish_flush(flush, error)
         if self._again:
             self._begin()  # before anybody is told, as the disk need not wait for that

@@ -240,11 +240,11 @@ class Log:
                 raise failure
 
     def begin_flush(self, *, whole: bool = False) -> Flush | None:
-        """What must be synced so that a start after a crash finds all that the log holds now; None if it is closed.
+        """What must be synced so that a start after a crash finds all that the log holds now; None if nothing.
 
         Such a start makes the indexes of the segment with the recovery point anew: only with `whole` they are synced.
         """
-        if self._closed:
+        if self._closed or (self.recovery_point == self.log_end_offset and not whole):
             return None
         with self._disk_work("flush"):
             self._trim()

@@ -39,6 +39,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
 from minibroker.storage.log_directories import LogDirectories
+from tests.storage.support import FailingDisk
 
 LISTENERS = {"PLAINTEXT": 9000, "INTERNAL": 19000}  # by name, the port of node 0
 LIMIT_BYTES = 1 << 20
@@ -211,13 +212,21 @@ class Client:
 class Harness:
     """A cluster of `nodes` nodes with the ids 1, 2, ..., on the data in `directory`; ids and placement are seeded.
 
-    `settings` are texts by Kafka's names. `advance` of the `clock` runs what is due.
+    `settings` are texts by Kafka's names. `advance` of the `clock` runs what is due. The `disk` syncs nothing unless it
+    is another one: no test cuts the power.
     """
 
     def __init__(
-        self, directory: Path, *, nodes: int = 1, settings: Mapping[str, str] | None = None, seed: int = 1
+        self,
+        directory: Path,
+        *,
+        nodes: int = 1,
+        settings: Mapping[str, str] | None = None,
+        seed: int = 1,
+        disk: Disk | None = None,
     ) -> None:
         handlers.load()
+        self.disk = disk or FailingDisk()
         self.directory = directory
         self.random = random.Random(seed)
         self.clock = ManualClock()
@@ -233,7 +242,9 @@ class Harness:
     def _open(self, node_ids: Sequence[int]) -> None:
         self._node_ids = node_ids
         settings = Settings({"log.dirs": str(self.directory / "data"), "node.id": "1", **self._texts})
-        environment = Environment(Disk(), self.clock.wall_ms, self.clock.call_later)
+        environment = Environment(
+            self.disk, self.clock.wall_ms, self.clock.call_later, self.clock.run_aside, self.random
+        )
         self.logs = LogDirectories(
             environment,
             settings.log_directories,

@@ -22,6 +22,7 @@ from enum import IntEnum
 
 from minibroker.broker.config_changes import Change, ChangeKind, differences, outcome
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.durable import durably
 from minibroker.broker.settings import (
     ConfigEntry,
     ConfigSource,
@@ -136,6 +137,7 @@ def _entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribedEntr
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1")
+@durably
 def incremental_alter_configs(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:

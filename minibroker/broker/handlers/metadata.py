@@ -17,6 +17,7 @@ import logging
 from collections.abc import Iterator
 
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.durable import durably
 from minibroker.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from minibroker.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, NO_LEADER, Partition, Topic, check_name
 from minibroker.protocol.apis import ApiKey
@@ -37,6 +38,7 @@ NEVER_MADE = INTERNAL_TOPICS | {METADATA_TOPIC}
 
 
 @handles(ApiKey.METADATA, "0-13")
+@durably
 def metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
     topics = list(_topics(context, request))
     if request.include_topic_authorized_operations:

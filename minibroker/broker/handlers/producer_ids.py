@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from minibroker.broker.coordinators import check_coordinator
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.durable import durably
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
@@ -26,6 +27,7 @@ MAXIMUM_TRANSACTION_TIMEOUT_MS = 900_000  # Kafka's default of transaction.max.t
 
 
 @handles(ApiKey.INIT_PRODUCER_ID, "0-5")
+@durably
 def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
     try:
         if (request.producer_id == NONE_GIVEN) != (request.producer_epoch == NONE_GIVEN):

@@ -16,6 +16,7 @@ from collections import Counter
 
 from minibroker.broker.controller import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.durable import durably
 from minibroker.broker.topics import Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -39,6 +40,7 @@ FIRST_WITH_DELETION_DISABLED = 3
 
 
 @handles(ApiKey.CREATE_TOPICS, "0-7")
+@durably
 def create_topics(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     repeated = _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]
@@ -105,6 +107,7 @@ def _configs(context: Context, overrides: dict[str, str]) -> list[CreatedConfig]
 
 
 @handles(ApiKey.DELETE_TOPICS, "0-6")
+@durably
 def delete_topics(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     if context.version >= FIRST_DELETION_BY_ID:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
@@ -161,6 +164,7 @@ def _existing(context: Context, name: str | None, topic_id: bytes) -> Topic:
 
 
 @handles(ApiKey.CREATE_PARTITIONS, "0-3")
+@durably
 def create_partitions(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     repeated = _repeated([topic.name for topic in request.topics])
     results = [_grown(context, topic, request.validate_only) for topic in request.topics if topic.name not in repeated]
