@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("minibroker.requests")
 
 START = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
+FIRST_HEADER_WITH_CLIENT_ID = 1
 SIZE = Struct(">i")
 SIZE_AND_CORRELATION_ID = Struct(">ii")
 
@@ -214,6 +215,14 @@ def log_fields(frame: memoryview) -> dict[str, Any]:
     """Which request is in a frame, as fields of a structured log line."""
     key, version, _ = START.unpack_from(frame, 0)
     return {"api": apis.api_name(key) if key in KNOWN_KEYS else key, "version": version}
+
+
+def client_id_in(frame: memoryview) -> str | None:
+    """The client id of a request whose version we may not know: it stands where it stood in all versions but one."""
+    try:
+        return RequestHeader.decode_from(frame, FIRST_HEADER_WITH_CLIENT_ID)[0].client_id
+    except MalformedMessage:
+        return None
 
 
 def answer_start(header_version: int) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from minibroker.broker.cluster import Cluster, Endpoint, Node
 from minibroker.broker.connection import Connection
-from minibroker.broker.dispatch import Dispatcher, Unanswerable, log_fields
+from minibroker.broker.dispatch import Dispatcher, Unanswerable, client_id_in, log_fields
 from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.listeners import Listener
 from minibroker.broker.sockets import Shared, SocketProtocol
@@ -110,11 +110,11 @@ class Server:
         try:
             return self._dispatcher.execute(connection, frame)
         except Unanswerable as error:
-            who, fields = connection.software or "unnamed client", {**connection.log_fields, **log_fields(frame)}
+            who, fields = _name_of(connection, frame), {**connection.log_fields, **log_fields(frame)}
             log.warning("closing %s (%s): %s", connection.peer, who, error, extra=fields)
         except Exception:
             # A mistake of ours must not take the other clients with it; the log tells everything.
-            who, fields = connection.software or "unnamed client", {**connection.log_fields, **log_fields(frame)}
+            who, fields = _name_of(connection, frame), {**connection.log_fields, **log_fields(frame)}
             log.exception("closing %s (%s): a request failed", connection.peer, who, extra=fields)
         connection.end()
         return None
@@ -149,3 +149,9 @@ class Server:
         for client in list(self._shared.sockets):
             client.abort()
         await asyncio.sleep(0)
+
+
+def _name_of(connection: Connection, frame: memoryview) -> str:
+    """Who sent the request, for people: the software if it has said so, else the client id."""
+    client_id = client_id_in(frame)
+    return connection.software or (f"client id {client_id!r}" if client_id else "unnamed client")

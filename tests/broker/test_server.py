@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from struct import pack
 
 import pytest
 
@@ -97,6 +99,16 @@ class Served:
             got += data
         return got
 
+    @asynccontextmanager
+    async def another_client(self) -> AsyncIterator[None]:
+        """Speak for a client that has not said hello."""
+        with socket.socket() as other:
+            other.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(other, self.client.getpeername())
+            self.client.close()
+            self.client = other
+            yield
+
     async def answer(self) -> bytes:
         size = await self.receive(4)
         return size + await self.receive(int.from_bytes(size, "big"))
@@ -164,6 +176,27 @@ def test_what_cannot_be_read_closes_the_connection_and_the_log_says_who_sent_it(
     assert "(test 1): an unknown API (key 32767) version 3, which is not served here" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("request_bytes", "who"),
+    [
+        (pack(">hhih5s", 0, 2, 7, 5, b"old\n1"), r"client id 'old\n1'"),
+        (pack(">hhih", 0, 2, 7, -1), "unnamed client"),
+        (pack(">hhih", 0, 2, 7, 99), "unnamed client"),
+    ],
+)
+def test_a_client_that_has_not_introduced_itself_is_known_by_its_client_id(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, request_bytes: bytes, who: str
+) -> None:
+    async def talk(served: Served) -> None:
+        async with served.another_client():
+            await served.send(pack(">i", len(request_bytes)) + request_bytes)
+            assert await served.receive(1) == b""
+
+    with caplog.at_level(logging.WARNING, "minibroker.connections"):
+        serve(tmp_path, talk)
+    assert f"({who}): Produce (key 0) version 2, which is not served here" in caplog.text
+
+
 def test_a_failing_handler_costs_its_connection_only(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,11 +207,7 @@ def test_a_failing_handler_costs_its_connection_only(
             await served.send(HELLO)
             assert await served.receive(1) == b""
         assert served.harness.cluster.image is image
-        with socket.socket() as other:
-            other.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(other, served.client.getpeername())
-            served.client.close()
-            served.client = other
+        async with served.another_client():
             await served.send(HELLO)
             assert await served.answer()
 
