@@ -6,9 +6,11 @@ What happens inside one of them is told in `log_directory.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.checkpoints import TopicPartition
+from minibroker.storage.flushing import attempt
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_directory import LogDirectory
 from minibroker.storage.log_settings import LogSettings
@@ -107,10 +109,16 @@ class LogDirectories:
         for directory in self.directories:
             directory.write_checkpoints()
 
+    def write_checkpoint_soon(self, name: str) -> None:
+        """Have one of the offset checkpoints, by its file's name, written in all directories by another thread."""
+        for directory in self.directories:
+            directory.write_checkpoint_soon(name)
+
     def close(self) -> None:
         """Flush and close everything and attest a clean stop. Raises `KafkaError`, `OSError`."""
-        for directory in self.directories:
-            directory.close(broker_epoch=self.broker_epoch)
+        closings = [partial(directory.close, broker_epoch=self.broker_epoch) for directory in self.directories]
+        for failure in [error for error in map(attempt, closings) if error is not None]:
+            raise failure
 
     def abandon(self) -> None:
         """Let go of everything as it is, as a crash would."""

@@ -18,13 +18,12 @@ from minibroker.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
     TopicPartition,
-    offsets_from_text,
-    offsets_text,
     partition_metadata_text,
     properties_from_text,
     properties_text,
 )
 from minibroker.storage.files import File
+from minibroker.storage.flushing import attempt
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import (
@@ -35,6 +34,7 @@ from minibroker.storage.names import (
     topic_partition_of,
     unlisted_log_name,
 )
+from minibroker.storage.offset_checkpoint import OffsetCheckpoint
 from minibroker.storage.recovery import Checkpointed, LogDirectoryError, open_log
 
 logger = logging.getLogger(__name__)
@@ -44,12 +44,17 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES_VERSION = "1"
 BROKER_EPOCH = re.compile(rb'"brokerEpoch":\s*(-?[0-9]{1,19})')
 CLOSING_THREADS = 4  # a file system syncs several files at a time in hardly more time than one
-OFFSET_CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-)
+
+# What each checkpoint says of a log; None if it has no row there.
+CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
+    RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
+    LOG_START_OFFSET_CHECKPOINT: lambda log: (
+        log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
+    ),
+    REPLICATION_OFFSET_CHECKPOINT: lambda log: log.high_watermark,
+    CLEANER_OFFSET_CHECKPOINT: lambda log: log.clean_offset or None,
+}
+OFFSET_CHECKPOINTS = tuple(CHECKPOINTED)
 
 
 class LogDirectory:
@@ -69,7 +74,7 @@ class LogDirectory:
         self._disk = environment.disk
         self._lock: File | None = None
         self._broker_epoch = -1
-        self._checkpoints: dict[str, dict[TopicPartition, int]] = {name: {} for name in OFFSET_CHECKPOINTS}
+        self._checkpoints = {name: OffsetCheckpoint(environment, f"{path}/{name}") for name in OFFSET_CHECKPOINTS}
         self._unopened: set[TopicPartition] = set()
 
     def lock(self) -> str | None:
@@ -93,7 +98,8 @@ class LogDirectory:
             for path in self._deleted():
                 self._disk.remove_tree(path)
             self._unopened = set(self.found())
-            self._checkpoints = {name: self._read_offsets(name) for name in OFFSET_CHECKPOINTS}
+            for checkpoint in self._checkpoints.values():
+                checkpoint.read(self._unopened)
             self._take_marker()
         except OSError as error:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
@@ -108,11 +114,11 @@ class LogDirectory:
         key = topic, partition
         known = Checkpointed(
             clean=self.clean,
-            recovery_point=self._checkpoints[RECOVERY_POINT_CHECKPOINT].get(key, 0),
-            log_start_offset=self._checkpoints[LOG_START_OFFSET_CHECKPOINT].get(key, 0),
+            recovery_point=self._checkpoints[RECOVERY_POINT_CHECKPOINT].offsets.get(key, 0),
+            log_start_offset=self._checkpoints[LOG_START_OFFSET_CHECKPOINT].offsets.get(key, 0),
         )
         log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
-        clean_offset = self._checkpoints[CLEANER_OFFSET_CHECKPOINT].get(key, 0)
+        clean_offset = self._checkpoints[CLEANER_OFFSET_CHECKPOINT].offsets.get(key, 0)
         if clean_offset <= log.log_end_offset:  # otherwise the log has lost its end, and all of it counts as dirty
             log.clean_offset = clean_offset
         self._unopened.discard(key)
@@ -145,9 +151,8 @@ class LogDirectory:
 
     def _unlist(self, key: TopicPartition, unique: str, suffix: str) -> str:
         """Let go of a log and rename its directory. Its checkpoints go first: they are not a later namesake's."""
-        for name, offsets in self._checkpoints.items():
-            if offsets.pop(key, None) is not None:
-                self._write_offsets(name, sync=False)
+        for checkpoint in self._checkpoints.values():
+            checkpoint.forget(key)
         path = f"{self.path}/{unlisted_log_name(*key, unique, suffix)}"
         self._disk.rename(self._log_path(key), path)
         if key in self.logs:
@@ -157,32 +162,33 @@ class LogDirectory:
 
     def write_checkpoints(self, *, sync: bool = False) -> None:
         """Write recovery points, log start offsets, high watermarks and clean offsets of all logs. Raises `OSError`."""
-        recovery_points, start_offsets, high_watermarks, _ = (self._checkpoints[name] for name in OFFSET_CHECKPOINTS)
-        for key, log in self.logs.items():
-            recovery_points[key] = log.recovery_point
-            high_watermarks[key] = log.high_watermark
-            start_offsets.pop(key, None)
-            if log.log_start_offset > log.segments[0].base_offset:
-                start_offsets[key] = log.log_start_offset
-        self._note_clean_offsets()
-        for name in self._checkpoints:
-            self._write_offsets(name, sync=sync)
+        for name in OFFSET_CHECKPOINTS:
+            self._noted(name).write(sync=sync)
+
+    def write_checkpoint_soon(self, name: str) -> None:
+        """Have one of `OFFSET_CHECKPOINTS` written by another thread, if an offset in it has changed."""
+        self._noted(name).write_soon()
 
     def write_cleaner_checkpoint(self) -> None:
         """Write up to where each log is compacted. Raises `OSError`."""
-        self._note_clean_offsets()
-        self._write_offsets(CLEANER_OFFSET_CHECKPOINT, sync=False)
+        self._noted(CLEANER_OFFSET_CHECKPOINT).write(sync=False)
 
-    def _note_clean_offsets(self) -> None:
-        clean_offsets = self._checkpoints[CLEANER_OFFSET_CHECKPOINT]
+    def _noted(self, name: str) -> OffsetCheckpoint:
+        """The checkpoint with the offsets of now. A log that has not been opened keeps what was read of it."""
+        checkpoint = self._checkpoints[name]
+        offset_of = CHECKPOINTED[name]
         for key, log in self.logs.items():
-            clean_offsets.pop(key, None)
-            if log.clean_offset:
-                clean_offsets[key] = log.clean_offset
+            offset = offset_of(log)
+            if offset is None:
+                checkpoint.offsets.pop(key, None)
+            else:
+                checkpoint.offsets[key] = offset
+        return checkpoint
 
     def close(self, *, broker_epoch: int | None = None) -> None:
         """Flush and close all logs, then attest a clean stop. Raises `KafkaError`, `OSError` if it was none.
 
+        A log that cannot be closed keeps no other from it.
         It is none either as long as a log that was left by an unclean stop has not been opened, and so recovered.
         `broker_epoch` is the one the broker was registered under; without, the marker names the same as last time.
         """
@@ -190,11 +196,12 @@ class LogDirectory:
 
         try:
             with ThreadPoolExecutor(CLOSING_THREADS) as pool:
-                for _ in pool.map(Log.close, self.logs.values()):
-                    pass  # raises what a close has raised, once all have ended
+                failures = [error for error in pool.map(lambda log: attempt(log.close), self.logs.values()) if error]
             self.write_checkpoints(sync=True)
             for path in self._deleted():  # nobody is left to do it, and a Kafka would take them for damaged logs
                 self._remove_tree(path)
+            if failures:
+                raise failures[0]
             if self.clean or not self._unopened:
                 epoch = self._broker_epoch if broker_epoch is None else broker_epoch
                 marker = f'{{"version":0,"brokerEpoch":{epoch}}}'.encode()
@@ -270,17 +277,3 @@ class LogDirectory:
             self._disk.remove_tree(path)
         except OSError as error:
             logger.warning("%s stays until the next start: %s", path, error)
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """The rows of a checkpoint, without those of logs that are no more."""
-        path = f"{self.path}/{name}"
-        if not self._disk.exists(path):
-            return {}
-        try:
-            offsets = offsets_from_text(self._disk.read_whole(path))
-            return {key: offset for key, offset in offsets.items() if key in self._unopened}
-        except MalformedCheckpoint as error:
-            raise LogDirectoryError(f"{path} is malformed: {error}") from None
-
-    def _write_offsets(self, name: str, *, sync: bool) -> None:
-        self._disk.write_whole(f"{self.path}/{name}", offsets_text(self._checkpoints[name]), sync=sync)

@@ -13,6 +13,7 @@ from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record, records_of
 from minibroker.storage.files import Bytes, Disk, File
+from minibroker.storage.flushing import Done, run_at_once
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery import Checkpointed, open_log
@@ -37,6 +38,20 @@ class Surroundings:
         scheduled, self.scheduled = self.scheduled, []
         for _, callback in scheduled:
             callback()
+
+
+class Aside:
+    """What was given to another thread: nothing of it is done before the test says so."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Callable[[], None], Done]] = []
+
+    def take(self, work: Callable[[], None], done: Done) -> None:
+        self.jobs.append((work, done))
+
+    def do(self) -> None:
+        """Do the oldest job, and report it."""
+        run_at_once(*self.jobs.pop(0))
 
 
 def records(count: int = 1, *, value: bytes = b"v", key: bytes | None = b"k", timestamp: int = NOW_MS) -> list[Record]:

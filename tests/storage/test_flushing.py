@@ -10,11 +10,11 @@ import pytest
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.files import Disk, File
-from minibroker.storage.flushing import Done, attempt, run_at_once
+from minibroker.storage.flushing import attempt
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery import Checkpointed, open_log
-from tests.storage.support import append, batch, open_at, read_values
+from tests.storage.support import Aside, append, batch, open_at, read_values
 
 INDEXED = LogSettings(index_interval_bytes=1)
 
@@ -50,20 +50,6 @@ class NotingDisk(Disk):
 
     def sync_directory(self, path: str) -> None:
         self.ask(path)
-
-
-class Aside:
-    """What was given to another thread: nothing of it is done before the test says so."""
-
-    def __init__(self) -> None:
-        self.jobs: list[tuple[Callable[[], None], Done]] = []
-
-    def take(self, work: Callable[[], None], done: Done) -> None:
-        self.jobs.append((work, done))
-
-    def do(self) -> None:
-        """Do the oldest job, and report it."""
-        run_at_once(*self.jobs.pop(0))
 
 
 class Waiters:

@@ -138,3 +138,24 @@ def test_a_disk_that_fails_is_a_storage_error(two: tuple[Path, Path]) -> None:
     disk.failing = set()
     append(log, batch(1))
     assert logs.found() == [("orders", 0)]
+
+
+def test_a_directory_that_fails_at_a_stop_keeps_no_other_from_being_closed(two: tuple[Path, Path]) -> None:
+    disk = FailingDisk()
+    logs = opened(*two, surroundings=Surroundings(disk))
+    for partition in range(2):
+        append(logs.create_log("orders", partition, TOPIC_ID, LogSettings()), batch(2))
+    disk.failing, disk.suffix = {"sync"}, "orders-0/00000000000000000000.log"
+    with pytest.raises(KafkaError, match="orders-0: cannot flush"):
+        logs.close()
+    disk.failing = set()
+    assert [directory.clean for directory in opened(*two).directories] == [False, True]
+
+
+def test_a_checkpoint_is_written_in_every_directory(two: tuple[Path, Path]) -> None:
+    logs = opened(*two)
+    for partition in range(2):
+        append(logs.create_log("orders", partition, TOPIC_ID, LogSettings()), batch(2))
+    logs.write_checkpoint_soon("replication-offset-checkpoint")
+    texts = [(path / "replication-offset-checkpoint").read_text() for path in two]
+    assert texts == ["0\n1\norders 0 2\n", "0\n1\norders 1 2\n"]

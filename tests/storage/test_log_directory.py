@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.protocol.errors import KafkaError
 from minibroker.storage.log_directory import LogDirectory
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery import LogDirectoryError
@@ -146,6 +147,35 @@ def test_a_stop_at_which_a_log_fails_is_not_clean(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="Input/output error"):
         directory.close()
     assert not opened(tmp_path).clean
+
+
+def test_a_log_that_fails_at_a_stop_keeps_no_other_from_being_closed(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    directory = opened(tmp_path, surroundings=Surroundings(disk))
+    for topic in ("bad", "good"):
+        append(directory.create_log(topic, 0, TOPIC_ID, LogSettings()), batch(5))
+    disk.failing, disk.suffix = {"sync"}, "bad-0/00000000000000000000.log"
+    with pytest.raises(KafkaError, match="bad-0: cannot flush"):
+        directory.close()
+    disk.failing = set()
+    directory = opened(tmp_path, surroundings=Surroundings(disk))
+    assert not directory.clean
+    logs = [directory.open_log(topic, 0, LogSettings()) for topic in ("bad", "good")]
+    assert [(log.recovery_point, log.log_end_offset) for log in logs] == [(0, 5), (5, 5)]
+
+
+def test_one_checkpoint_is_brought_up_to_date_by_itself(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
+    append(log, batch(5))
+    log.delete_before(2)
+    directory.write_checkpoint_soon("log-start-offset-checkpoint")
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
+    assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
+    log.roll()
+    log.delete_before(5)
+    directory.write_checkpoint_soon("log-start-offset-checkpoint")
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
 
 
 def test_a_directory_in_use_is_refused_until_it_is_given_up(tmp_path: Path) -> None:
