@@ -190,11 +190,13 @@ class SocketProtocol(asyncio.BufferedProtocol):
         while queue and queue[0].__class__ in JOINED:
             joined.append(queue.popleft())
         if queue and queue[0] is not None and queue[0].size_bytes <= JOINED_REGION_BYTES:
-            region = queue.popleft()
-            data = region.file.read(region.position, region.size_bytes)
+            region = queue[0]
+            data = self._read(region, region.position, region.size_bytes)
             if len(data) != region.size_bytes:
+                queue.extendleft(reversed(joined))  # nothing of it has left
                 self._promise_broken(region)
                 return 0
+            queue.popleft()
             joined.append(data)
         if len(joined) == 1:
             data = joined[0]
@@ -237,10 +239,19 @@ class SocketProtocol(asyncio.BufferedProtocol):
             return self._copy(region, position, min(left, PILOT_BYTES))
 
     def _copy(self, region: Any, position: int, left: int) -> int:
-        data = region.file.read(position, min(left, COPY_BYTES))
+        data = self._read(region, position, min(left, COPY_BYTES))
         if data:
             self._transport.write(data)
         return len(data)
+
+    def _read(self, region: Any, position: int, size_bytes: int) -> bytes:
+        """Bytes of a region: fewer if the file is shorter, none if the disk fails."""
+        try:
+            data: bytes = region.file.read(position, size_bytes)
+            return data
+        except OSError as error:
+            log.error("reading %s at %d failed: %s", region.file.path, position, error)
+            return b""
 
     def _drop_queue(self) -> None:
         dropped = list(self._queue)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from struct import pack
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 import uvloop
@@ -198,6 +199,35 @@ def test_a_file_that_is_shorter_than_promised_closes_the_connection(
 
     run(with_client(answer, talk))
     assert "ends before" in caplog.text
+
+
+@pytest.mark.parametrize("size", [100, FILE_BYTES])
+@pytest.mark.parametrize("copies", [False, True])
+def test_a_disk_that_fails_closes_the_connection(
+    run: Any, tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture, size: int, copies: bool
+) -> None:
+    class FailingFile:
+        path = "failing"
+
+        def read(self, position: int, size: int) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+        def sendfile(self, descriptor: int, position: int, size: int) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+    sound, failing = Piece(Disk().open(str(tmp_path / "data")), 0, FILE_BYTES), FailingFile()
+
+    async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
+        await loop.sock_sendall(client, frame(b"12345678"))
+        try:
+            assert len(await receive(loop, client, 3 * FILE_BYTES)) < FILE_BYTES + 8 + size
+        except ConnectionResetError:
+            return
+
+    # The large region before it has the failing one read in a turn of its own, where nobody above would close.
+    answer = [sound, b"head", Piece(cast(File, failing), 0, size)]
+    run(with_client(lambda request: answer, talk, copies=copies))
+    assert "reading failing at 0 failed" in caplog.text
 
 
 def test_a_size_that_is_no_frame_closes_the_connection_and_says_what_came(
