@@ -113,10 +113,22 @@ def _update(context: Context, session: FetchSession, request: FetchRequest) -> N
 class Reading:
     """One pass over the partitions of a fetch: `answers` holds each with its answer, `size_bytes` what they carry.
 
-    `unknown` counts the partitions that are not there at all; `urgent` says that the client must hear at once.
+    `unknown` counts the partitions that are not there at all; `urgent` says that the client must hear at once. As in
+    Kafka, `min_bytes` is no more than the answer may hold: nobody waits for what cannot come.
     """
 
-    __slots__ = ("answers", "context", "request", "session", "size_bytes", "unknown", "urgent", "wanted")
+    __slots__ = (
+        "answers",
+        "context",
+        "max_bytes",
+        "min_bytes",
+        "request",
+        "session",
+        "size_bytes",
+        "unknown",
+        "urgent",
+        "wanted",
+    )
 
     def __init__(
         self, context: Context, request: FetchRequest, session: FetchSession | None, wanted: list[FetchedPartition]
@@ -125,6 +137,8 @@ class Reading:
         self.request = request
         self.session = session
         self.wanted = wanted
+        self.max_bytes = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
+        self.min_bytes = min(request.min_bytes, self.max_bytes)
         self.read()
 
     def read(self) -> None:
@@ -132,7 +146,7 @@ class Reading:
         self.size_bytes = 0
         self.unknown = 0
         self.urgent = False
-        left = min(self.request.max_bytes, self.context.cluster.settings["fetch.max.bytes"])
+        left = self.max_bytes
         self.answers: list[Answered] = []
         for fetched in self.wanted:
             answer, size_bytes = self._partition(fetched, left)
@@ -218,7 +232,7 @@ class Reading:
 
         As in Kafka, an unknown partition does not hurry the known ones: a client that keeps asking for it would spin.
         """
-        return self.urgent or self.size_bytes >= self.request.min_bytes or self.unknown == len(self.answers)
+        return self.urgent or self.size_bytes >= self.min_bytes or self.unknown == len(self.answers)
 
     def response(self) -> FetchResponse:
         """The answer; with an incremental session, only of partitions that have news."""
@@ -263,7 +277,7 @@ class WaitingFetch:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._partitions = list(self._waited_for())
-        self._missing_bytes = reading.request.min_bytes - reading.size_bytes
+        self._missing_bytes = reading.min_bytes - reading.size_bytes
         self._unknown = reading.unknown
         self.parked = Parked(self._forget)
         for partition in self._partitions:
@@ -292,7 +306,7 @@ class WaitingFetch:
         if self._reading.enough() or self._reading.unknown > self._unknown:
             self._answer()
         else:
-            self._missing_bytes = self._reading.request.min_bytes - self._reading.size_bytes
+            self._missing_bytes = self._reading.min_bytes - self._reading.size_bytes
 
     def _finish(self) -> None:
         if not self.parked.done:

@@ -72,6 +72,19 @@ def test_an_append_elsewhere_does_not_wake_it(topics: Harness) -> None:
     assert not waiting.done
 
 
+def test_it_does_not_wait_for_more_than_the_answer_may_hold(topics: Harness) -> None:
+    topics.produce("t", "a")
+    topics.produce("t", "b")
+    answers = at_once(topics, {("t", 0): 0}, min_bytes=1 << 20, max_bytes=BATCH_BYTES)
+    assert values_in(answers["t", 0]) == ["a"]
+
+
+def test_parked_it_waits_for_no_more_than_the_answer_may_hold(topics: Harness) -> None:
+    waiting = parked(topics, {("t", 0): 0}, min_bytes=1 << 20, max_bytes=BATCH_BYTES)
+    topics.produce("t", "a")
+    assert values_in(answers_in(topics, waiting.response())["t", 0]) == ["a"]
+
+
 def test_it_waits_until_min_bytes_have_come_together(topics: Harness) -> None:
     topics.produce("t", "a")
     waiting = parked(topics, {("t", 0): 0, ("t", 1): 0}, min_bytes=3 * BATCH_BYTES)
