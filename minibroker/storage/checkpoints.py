@@ -58,8 +58,8 @@ def checkpoint_rows(text: bytes, columns: int) -> list[list[str]]:
 
 
 def offsets_text(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """An offset checkpoint: one offset for each (topic, partition)."""
-    return checkpoint_text([f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()])
+    """An offset checkpoint: one offset for each (topic, partition), sorted, so that equal offsets are equal files."""
+    return checkpoint_text([f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
 
 
 def offsets_from_text(text: bytes) -> dict[TopicPartition, int]:

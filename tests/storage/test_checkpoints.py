@@ -26,7 +26,7 @@ OFFSETS = st.integers(0, (1 << 63) - 1)
 
 
 def test_an_offset_checkpoint_is_written_as_kafka_writes_it() -> None:
-    assert offsets_text({("orders", 0): 17, ("a-b", 12): 0}) == b"0\n2\norders 0 17\na-b 12 0\n"
+    assert offsets_text({("orders", 0): 17, ("a-b", 12): 0}) == b"0\n2\na-b 12 0\norders 0 17\n"
     assert offsets_text({}) == b"0\n0\n"
 
 
