@@ -11,7 +11,7 @@ from typing import Protocol
 ZERO_UUID = bytes(16)
 MAX_STRING_BYTES = 32767  # Kafka refuses longer strings in every version, also where the length is a varint
 
-_ONE_BYTE = tuple(bytes([value]) for value in range(128))
+ONE_BYTE = tuple(bytes([value]) for value in range(128))
 
 
 class MalformedMessage(ValueError):
@@ -97,7 +97,7 @@ def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[in
 def varint(value: int) -> bytes:
     """The shortest spelling of a value that is not negative."""
     if value < 128:
-        return _ONE_BYTE[value]
+        return ONE_BYTE[value]
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)

@@ -17,6 +17,7 @@ from minibroker.protocol.source import FEW, Source, free_name, snake_case
 
 _NAMES: dict[str, Any] = {
     "pack": pack,
+    "ONE_BYTE": primitives.ONE_BYTE,
     "varint": primitives.varint,
     "string_length": primitives.string_length,
     "BYTES": (bytes, bytearray, memoryview),
@@ -107,11 +108,10 @@ class _Writing:
             self.flush()
             return
         run, self._run = self._run, []
-        if not run:
-            self.source.add(f"{self.out} += {function}({length})")
-            return
-        short = self._packed([*run, (length, "B")])
-        self.source.add(f"{self.out} += {short} if {length} < 128 else {self._packed(run)} + {function}({length})")
+        # A length below 128 is what nearly always comes, and a call costs more than all else here.
+        short = self._packed([*run, (length, "B")]) if run else f"ONE_BYTE[{length}]"
+        long = f"{self._packed(run)} + " if run else ""
+        self.source.add(f"{self.out} += {short} if {length} < 128 else {long}{function}({length})")
 
     def _run_names(self) -> tuple[str, ...]:
         """The variables whose fields wait."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import (
+    COMPRESSION_MASK,
     CREATE_TIME,
     HEADER_BYTES,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    TIMESTAMP_TYPE_BIT,
     BatchHeader,
     check_batch,
     read_header,
@@ -26,6 +29,7 @@ from minibroker.storage.log_settings import LogSettings
 FIRST_VERSION_WITH_ZSTD = 7
 
 _PRODUCER = "producer"
+_ZSTD = int(Compression.ZSTD)  # comparing with a member of an enumeration takes three times as long
 _CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
@@ -40,14 +44,14 @@ def admit(
     """
     settings = log.settings
     header = check_batch(records)
-    if header.size_bytes != len(records):
+    if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
         records = _only_batch(records, header)
     if header.base_offset:
         raise InvalidRecords(f"The baseOffset of the record batch should be 0, but it is {header.base_offset}")
     if len(records) > settings.max_message_bytes or len(records) > settings.segment_bytes:
         raise _too_large(len(records), settings)
-    codec = header.compression
-    if codec == Compression.ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
+    codec = header.attributes & COMPRESSION_MASK
+    if codec == _ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {api_version} are not allowed to use ZStandard compression",
@@ -62,7 +66,7 @@ def admit(
         largest = check_records(
             records, 0, header, keys_required=keys_required, earliest_ms=earliest_ms, latest_ms=latest_ms
         )
-        if largest != header.max_timestamp or header.timestamp_type == LOG_APPEND_TIME:
+        if largest != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
             header = _timed(records, header, largest)
     if settings.compression_type != _PRODUCER and codec != _CODECS[settings.compression_type]:
         records, header = _recompressed(records, header, settings)

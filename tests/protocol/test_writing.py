@@ -17,29 +17,29 @@ LEAVE_GROUP_5 = """\
 def write(message, out):
     raw = message.group_id.encode()
     n = len(raw) + 1
-    out += string_length(n)
+    out += ONE_BYTE[n] if n < 128 else string_length(n)
     out += raw
     members = message.members
     n = len(members) + 1
-    out += varint(n)
+    out += ONE_BYTE[n] if n < 128 else varint(n)
     for member_identity in members:
         raw = member_identity.member_id.encode()
         n = len(raw) + 1
-        out += string_length(n)
+        out += ONE_BYTE[n] if n < 128 else string_length(n)
         out += raw
         if member_identity.group_instance_id is None:
             raw, n = b"", 0
         else:
             raw = member_identity.group_instance_id.encode()
             n = len(raw) + 1
-        out += string_length(n)
+        out += ONE_BYTE[n] if n < 128 else string_length(n)
         out += raw
         if member_identity.reason is None:
             raw, n = b"", 0
         else:
             raw = member_identity.reason.encode()
             n = len(raw) + 1
-        out += string_length(n)
+        out += ONE_BYTE[n] if n < 128 else string_length(n)
         out += raw
         out.append(0)
     out.append(0)"""

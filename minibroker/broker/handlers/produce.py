@@ -21,6 +21,7 @@ from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
+from minibroker.protocol.records.batch import TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from minibroker.storage.admission import admit
 
 log = logging.getLogger("minibroker.produce")
@@ -51,18 +52,24 @@ TELL_LOG_START = frozenset(
 @handles(ApiKey.PRODUCE, "3-13", announced="0-13")
 def produce(context: Context, request: ProduceRequest) -> ProduceResponse | None:
     answers = []
-    failed = None
+    failed: list[PartitionAnswer] = []
     for data in request.topic_data:
         topic = _topic(context, data)
-        partitions = [_partition(context, request, topic, partition) for partition in data.partition_data]
-        answers.append(TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=partitions))
-        failed = failed or next((partition for partition in partitions if partition.error_code), None)
+        answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
+        for partition in data.partition_data:
+            try:
+                appended = _append(context, request, _writable(context, request, topic, partition.index), partition)
+            except KafkaError as error:
+                appended = _refused(context, topic, partition.index, error)
+                failed.append(appended)
+            answer.partition_responses.append(appended)
+        answers.append(answer)
     if request.acks == 0:
-        if failed is not None:
-            raise Unanswerable(f"a Produce with acks=0 failed: {ErrorCode(failed.error_code).name}")
+        if failed:
+            raise Unanswerable(f"a Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
     response = ProduceResponse(responses=answers)
-    if failed is not None and context.version >= FIRST_WITH_LEADERS:
+    if failed and context.version >= FIRST_WITH_LEADERS:
         leaders = [partition.current_leader for answer in answers for partition in answer.partition_responses]
         response.node_endpoints = leader_endpoints(context, leaders, ProduceResponse.NodeEndpoint)
     return response
@@ -73,14 +80,6 @@ def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | N
     if context.version >= FIRST_WITH_TOPIC_IDS:
         return image.topics_by_id.get(data.topic_id)
     return image.topics.get(data.name)
-
-
-def _partition(context: Context, request: ProduceRequest, topic: Topic | None, data: PartitionData) -> PartitionAnswer:
-    try:
-        partition = _writable(context, request, topic, data.index)
-        return _append(context, request, partition, data)
-    except KafkaError as error:
-        return _refused(context, topic, data.index, error)
 
 
 def _writable(context: Context, request: ProduceRequest, topic: Topic | None, index: int) -> Partition:
@@ -105,7 +104,7 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
     now_ms = cluster.clock.wall_ms()
     records, headers = admit(log, memoryview(data.records), api_version=context.version, now_ms=now_ms)
     header = headers[0]
-    if header.is_transactional:
+    if header.attributes & TRANSACTIONAL_BIT:
         _check_transaction(request)
     original = log.producers.check(header) if header.producer_id >= 0 else None
     if original is not None:
@@ -113,7 +112,7 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
         first_offset, append_time_ms = original
     else:
         first_offset = log.append(records, headers, partition.leader_epoch)
-        append_time_ms = header.max_timestamp if header.timestamp_type else -1
+        append_time_ms = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else -1
         if partition.waiters:
             cluster.appended(partition, len(records))
     return PartitionAnswer(

@@ -131,9 +131,7 @@ def read_header(data: Bytes, position: int = 0) -> BatchHeader:
     Raises `CorruptBatch` if fewer than 61 bytes are left.
     """
     if len(data) - position < HEADER_BYTES:
-        raise CorruptBatch(
-            f"{len(data) - position} bytes are left, fewer than a batch header's {HEADER_BYTES}", position
-        )
+        raise _too_short(len(data) - position, position)
     return tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))  # half the time of `_make`
 
 
@@ -205,15 +203,22 @@ def seal(data: bytearray | memoryview, position: int, size_bytes: int) -> None:
 
 def _bounded_header(data: Bytes, position: int) -> BatchHeader:
     """The header, with a magic and a length that can be. Magic first: messages of formats 0 and 1 may be shorter."""
-    if len(data) - position > _MAGIC_POSITION and data[position + _MAGIC_POSITION] != MAGIC:
+    left = len(data) - position
+    if left > _MAGIC_POSITION and data[position + _MAGIC_POSITION] != MAGIC:
         raise CorruptBatch(_magic_message(data[position + _MAGIC_POSITION]), position)
-    header = read_header(data, position)
+    if left < HEADER_BYTES:
+        raise _too_short(left, position)
+    header = tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))
     if header.batch_length < MIN_BATCH_LENGTH:
         raise CorruptBatch(
             f"Record batch is corrupt (the size {header.size_bytes} is smaller than the minimum {HEADER_BYTES})",
             position,
         )
     return header
+
+
+def _too_short(left: int, position: int) -> CorruptBatch:
+    return CorruptBatch(f"{left} bytes are left, fewer than a batch header's {HEADER_BYTES}", position)
 
 
 def _magic_message(magic: int) -> str:

@@ -20,7 +20,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minibroker.protocol.errors import InvalidRecords
-from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header
+from minibroker.protocol.records.batch import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    BatchHeader,
+    read_header,
+)
 from minibroker.protocol.records.compression import decompress
 from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_varint, read_varlong
 
@@ -59,8 +66,9 @@ def records_of(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMP
 
 def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Bytes:
     """The bytes of the records, decompressed if need be; without compression a view, not a copy."""
-    view = memoryview(batch)[position + HEADER_BYTES : position + header.size_bytes]
-    return decompress(header.compression, view, limit_bytes)
+    view = memoryview(batch)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
+    codec = header.attributes & COMPRESSION_MASK
+    return decompress(codec, view, limit_bytes) if codec else view
 
 
 def parse_records(payload: Bytes, header: BatchHeader, start: int = 0, position: int = 0) -> Iterator[Record]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from minibroker.protocol.errors import ErrorCode, InvalidRecords
-from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
+from minibroker.protocol.records.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, BatchHeader
 from minibroker.protocol.records.record import Record, parse_records, payload_of
 from minibroker.protocol.records.scanning import Scan
 from minibroker.protocol.records.varints import Bytes, from_zigzag
@@ -62,7 +62,7 @@ def check_header(header: BatchHeader) -> None:
             f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] "
             f"and count of records {header.record_count}"
         )
-    if header.is_control:
+    if header.attributes & CONTROL_BIT:
         raise InvalidRecords("Clients are not allowed to write control records")
     if header.producer_id > -1 and header.base_sequence < 0:
         raise InvalidRecords(
@@ -72,13 +72,12 @@ def check_header(header: BatchHeader) -> None:
 
 def _timestamp_range(scan: Scan, header: BatchHeader) -> tuple[int, int]:
     """The smallest and the largest timestamp of the records, -1 left out; both -1 if there is no other."""
-    if header.timestamp_type == LOG_APPEND_TIME:
+    if header.attributes & TIMESTAMP_TYPE_BIT:
         return header.max_timestamp, header.max_timestamp
     base = header.base_timestamp
-    if (
-        len(scan.timestamp_deltas) == 1
-    ):  # a batch of one record, or of one instant: the small ones that come in thousands
-        timestamp = base + from_zigzag(next(iter(scan.timestamp_deltas)))
+    if len(scan.timestamp_deltas) == 1:  # one record, or one instant: the small batches that come in thousands
+        (raw,) = scan.timestamp_deltas
+        timestamp = base + from_zigzag(raw)
         return timestamp, timestamp
     timestamps = {base + from_zigzag(raw) for raw in scan.timestamp_deltas} - {NO_TIMESTAMP}
     return (min(timestamps), max(timestamps)) if timestamps else (NO_TIMESTAMP, NO_TIMESTAMP)
