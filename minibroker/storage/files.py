@@ -111,6 +111,11 @@ class Disk:
         """Have the file count as written last at `time_ms`, in ms since 1970."""
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
+    def space_bytes(self, path: str) -> tuple[int, int]:
+        """(size, free for us) of the file system that the path is on."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
     def names(self, directory: str) -> list[str]:
         """The names in a directory, sorted."""
         return sorted(os.listdir(directory))

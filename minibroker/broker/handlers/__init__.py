@@ -5,12 +5,15 @@ from __future__ import annotations
 from importlib import import_module
 
 FAMILIES = (
+    "alter_configs",
     "api_versions",
     "cluster",
     "committed_offsets",
+    "config_resources",
     "configs",
     "fetch",
     "find_coordinator",
+    "log_directories",
     "log_offsets",
     "metadata",
     "produce",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from minibroker.broker.config_changes import Change, ChangeKind, differences, outcome
@@ -141,12 +141,15 @@ def _entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribedEntr
 def incremental_alter_configs(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     return IncrementalAlterConfigsResponse(
-        responses=[
-            _altered(context, resource, counts, validate_only=request.validate_only) for resource in request.resources
-        ]
+        responses=altered(context, request.resources, validate_only=request.validate_only)
     )
+
+
+def altered(context: Context, resources: Sequence[AskedResource], *, validate_only: bool) -> list[Altered]:
+    """Make the changes of all resources, each alone, unless they are only to be checked; an answer for each."""
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    return [_altered(context, resource, counts, validate_only=validate_only) for resource in resources]
 
 
 def _altered(

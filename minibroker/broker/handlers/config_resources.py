@@ -1,0 +1,66 @@
+"""ListConfigResources: what there is whose settings can be asked for (KIP-1000, KIP-1142).
+
+Behaviour: all topics, all nodes of the process, and the groups and client metrics that have settings of their own,
+which only a metadata log of Kafka's brings; or those of the types that are asked for. A type that does not exist is
+UNSUPPORTED_VERSION for the whole request.
+
+Versions: 0 knows client metrics only; 1 brought the types.
+
+Not implemented: loggers, of which there are none that a client could set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.configs import ListConfigResourcesRequest, ListConfigResourcesResponse
+
+Resource = ListConfigResourcesResponse.ConfigResource
+
+FIRST_WITH_TYPES = 1
+
+
+class Type(IntEnum):
+    """Kafka's ConfigResource.Type, in the order in which Kafka lists them."""
+
+    GROUP = 32
+    CLIENT_METRICS = 16
+    BROKER_LOGGER = 8
+    BROKER = 4
+    TOPIC = 2
+
+
+@handles(ApiKey.LIST_CONFIG_RESOURCES, "0-1")
+def list_config_resources(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    asked = set(request.resource_types) if context.version >= FIRST_WITH_TYPES else {Type.CLIENT_METRICS}
+    if asked - set(Type):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            Resource(resource_name=name, resource_type=kind)
+            for kind in Type
+            if kind in asked or not asked
+            for name in NAMES[kind](context)
+        ]
+    )
+
+
+def _configured(kind: Type) -> Callable[[Context], Iterable[str]]:
+    def names(context: Context) -> Iterable[str]:
+        configs = context.cluster.image.configs
+        return [name for (resource_type, name), texts in configs.items() if resource_type == kind and texts]
+
+    return names
+
+
+NAMES: dict[Type, Callable[[Context], Iterable[str]]] = {
+    Type.GROUP: _configured(Type.GROUP),
+    Type.CLIENT_METRICS: _configured(Type.CLIENT_METRICS),
+    Type.BROKER_LOGGER: lambda context: [],
+    Type.BROKER: lambda context: map(str, context.cluster.nodes),
+    Type.TOPIC: lambda context: context.cluster.image.topics,
+}

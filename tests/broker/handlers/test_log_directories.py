@@ -1,0 +1,130 @@
+"""DescribeLogDirs: which directories, logs and sizes are told, and of whom."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.replicas import DescribeLogDirsRequest
+from tests.broker.harness import Harness, batch, served_versions
+
+VERSIONS = served_versions(DescribeLogDirsRequest)
+FIRST_WITH_SPACE = 4
+
+Topic = DescribeLogDirsRequest.DescribableLogDirTopic
+
+
+@pytest.fixture
+def spread(tmp_path: Path) -> Iterator[Harness]:
+    """Two directories, and the topics "t" of three partitions and "u" of one, in the directory with the fewest."""
+    directories = f"{tmp_path}/one,{tmp_path}/two"
+    with Harness(tmp_path, settings={"log.dirs": directories}) as harness:
+        harness.create_topic("t", partitions=3)
+        harness.create_topic("u")
+        harness.produce("t", "some value", partition=1)
+        yield harness
+
+
+def asked(harness: Harness, topics: dict[str, list[int]] | None, version: int = VERSIONS[-1], node: int = 1) -> Any:
+    request = DescribeLogDirsRequest(
+        topics=None if topics is None else [Topic(topic=name, partitions=found) for name, found in topics.items()]
+    )
+    answer = harness.request(request, version, node=node)
+    assert answer.error_code == ErrorCode.NONE
+    return answer.results
+
+
+def logs_in(results: Any) -> dict[str, set[tuple[str, int]]]:
+    """The (topic, partition) of each log, by the name of its directory."""
+    return {
+        os.path.basename(result.log_dir): {
+            (topic.name, partition.partition_index) for topic in result.topics for partition in topic.partitions
+        }
+        for result in results
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_directory_is_told_with_its_logs(spread: Harness, version: int) -> None:
+    results = asked(spread, None, version)
+    assert [result.log_dir for result in results] == [str(spread.directory / name) for name in ("one", "two")]
+    found = logs_in(results)
+    assert found["one"] | found["two"] == {("t", 0), ("t", 1), ("t", 2), ("u", 0)}
+    assert not found["one"] & found["two"] and all(found.values())
+    for result in results:
+        assert result.error_code == ErrorCode.NONE
+        if version >= FIRST_WITH_SPACE:
+            assert 0 < result.usable_bytes <= result.total_bytes
+        else:
+            assert result.usable_bytes == result.total_bytes == -1
+        assert len({topic.name for topic in result.topics}) == len(result.topics)
+
+
+def test_sizes_are_those_of_the_batches(spread: Harness) -> None:
+    sizes = {
+        (topic.name, partition.partition_index): partition.partition_size
+        for result in asked(spread, None)
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+    assert sizes.pop(("t", 1)) == len(batch("some value"))
+    assert set(sizes.values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        ({}, set()),
+        ({"t": [0, 1]}, {("t", 0), ("t", 1)}),
+        ({"t": []}, set()),
+        ({"t": [0, 9, -1]}, {("t", 0)}),
+        ({"nope": [0]}, set()),
+        ({"t": [2, 2], "u": [0]}, {("t", 2), ("u", 0)}),
+        ({"__cluster_metadata": [0]}, set()),
+    ],
+)
+def test_only_what_is_asked_for_is_told_and_always_all_directories(
+    spread: Harness, topics: dict[str, list[int]], expected: set[tuple[str, int]]
+) -> None:
+    found = logs_in(asked(spread, topics))
+    assert set(found) == {"one", "two"}
+    assert found["one"] | found["two"] == expected
+
+
+def test_a_topic_that_is_named_twice_is_asked_for_all_its_partitions(spread: Harness) -> None:
+    request = DescribeLogDirsRequest(topics=[Topic(topic="t", partitions=[0]), Topic(topic="t", partitions=[2])])
+    found = logs_in(spread.request(request).results)
+    assert found["one"] | found["two"] == {("t", 0), ("t", 2)}
+
+
+def test_each_node_tells_the_partitions_it_has_a_replica_of(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        harness.create_topic("t", partitions=6)
+        told = [logs_in(asked(harness, None, node=node))["data"] for node in (1, 2, 3)]
+        assert set.union(*told) == {("t", index) for index in range(6)}
+        assert sum(map(len, told)) == 6
+
+
+def test_a_directory_that_is_relative_is_told_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Harness(tmp_path, settings={"log.dirs": "here"}) as harness:
+        (result,) = asked(harness, None)
+        assert result.log_dir == str(tmp_path / "here")
+
+
+def test_a_directory_whose_disk_fails_is_told_as_such(spread: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(path: str) -> tuple[int, int]:
+        if path.endswith("two"):
+            raise OSError(errno.EIO, "Input/output error")
+        return 100, 50
+
+    monkeypatch.setattr(spread.logs.disk, "space_bytes", failing, raising=False)
+    one, two = asked(spread, None)
+    assert (one.error_code, one.total_bytes, one.usable_bytes) == (ErrorCode.NONE, 100, 50)
+    assert (two.error_code, two.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
