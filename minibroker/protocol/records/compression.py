@@ -131,11 +131,11 @@ def _snappy_compress(data: Bytes, level: int | None) -> bytes:
 def _snappy_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        yield _snappy_block(view, limit_bytes)
+        yield _snappy_block(view, limit_bytes, limit_bytes)
         return
     left_bytes = limit_bytes
     for block in _xerial_blocks(view):
-        chunk = _snappy_block(block, left_bytes)
+        chunk = _snappy_block(block, left_bytes, limit_bytes)
         left_bytes -= len(chunk)
         yield chunk
 
@@ -158,13 +158,16 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
         position += size_bytes
 
 
-def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
-    """One raw block, which announces its length: that is looked at before memory is taken."""
+def _snappy_block(block: memoryview, left_bytes: int, limit_bytes: int) -> bytearray:
+    """One raw block, which announces its length: that is looked at before memory is taken.
+
+    `left_bytes` is what the blocks before it have left of the limit.
+    """
     import cramjam
 
     try:
-        chunk = bytearray(min(cramjam.snappy.decompress_raw_len(block), limit_bytes + 1))
-        if len(chunk) > limit_bytes:
+        chunk = bytearray(min(cramjam.snappy.decompress_raw_len(block), left_bytes + 1))
+        if len(chunk) > left_bytes:
             raise _too_large(limit_bytes)
         cramjam.snappy.decompress_raw_into(block, chunk)
     except cramjam.DecompressionError as error:

@@ -189,7 +189,7 @@ class TestLimit:
     @pytest.mark.parametrize("content", [b"x", TEXT, NOISE])
     def test_is_exact(self, codec: Compression, write: Callable[[bytes], bytes], content: bytes) -> None:
         assert decompress(codec, write(content), len(content)) == content
-        with pytest.raises(KafkaError) as refusal:
+        with pytest.raises(KafkaError, match=f"more than {len(content) - 1} bytes") as refusal:
             decompress(codec, write(content), len(content) - 1)
         assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
