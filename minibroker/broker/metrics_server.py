@@ -33,7 +33,8 @@ class MetricsServer:
     async def serve(self, bound: BoundListener) -> None:
         """Accept scrapers from now on."""
         self._server = await asyncio.start_server(self._accept, sock=bound.socket, limit=REQUEST_BYTES)
-        log.info("metrics are at http://%s:%d%s", *bound.endpoint, PATH)
+        host, port = bound.endpoint
+        log.info("metrics are at http://%s:%d%s", f"[{host}]" if ":" in host else host, port, PATH)
 
     async def close(self) -> None:
         """Accept nobody any more, and let go of those who are there."""

@@ -32,7 +32,7 @@ def item_object(item: Item, said: Pair | None = None) -> dict[str, Any]:
     if isinstance(item, FoundRecord):
         return _record(item, said)
     if isinstance(item, Line):
-        return {"type": "line", "position": item.position, **item.fields}
+        return {"type": "line", **item._asdict()}
     kind = "damage" if isinstance(item, Damage) else "note" if isinstance(item, Note) else "entry"
     return {"type": kind, **item._asdict()}
 

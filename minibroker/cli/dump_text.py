@@ -42,7 +42,7 @@ def item_line(item: Item, said: Pair | None = None) -> str:
     if isinstance(item, Note):
         return f"note at {item.position}: {item.text}"
     if isinstance(item, Line):
-        fields = ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in item.fields.items())
+        fields = ", ".join(f"{_word(name.replace('_', ' '))} {_word(value)}" for name, value in item.fields.items())
         return f"  line at {item.position}: {fields}"
     return f"  entry at {item.position}: {_entry(item)}"
 

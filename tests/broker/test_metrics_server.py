@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import uvloop
 
 from minibroker.broker import metrics_server
+from minibroker.broker.cluster import Endpoint
 from minibroker.broker.listeners import Listener
 from minibroker.broker.metrics_server import MetricsServer
 from minibroker.broker.server import bind
@@ -179,3 +181,20 @@ def test_it_can_be_closed_before_it_serves(run: Run) -> None:
         await MetricsServer(metrics).close()
 
     run(talk())
+
+
+def test_the_line_in_the_log_is_an_address_to_click_on(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "minibroker.metrics")
+
+    async def talk(host: str) -> int:
+        bound = bind(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
+        server = MetricsServer(metrics)
+        await server.serve(bound._replace(endpoint=Endpoint(host, bound.endpoint.port)))
+        await server.close()
+        return bound.endpoint.port
+
+    ports = [run(talk(host)) for host in ("127.0.0.1", "::1")]
+    assert [record.getMessage() for record in caplog.records if record.name == "minibroker.metrics"] == [
+        f"metrics are at http://127.0.0.1:{ports[0]}/metrics",
+        f"metrics are at http://[::1]:{ports[1]}/metrics",
+    ]

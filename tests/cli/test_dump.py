@@ -154,8 +154,8 @@ def test_json_of_the_other_files(run: Run, log: Path) -> None:
     assert [each for each in found if each["type"] != "file"] == [
         {"type": "entry", "position": 0, "offset": 3, "log_position": 112},
         {"type": "entry", "position": 0, "timestamp": NOW_MS + 7, "offset": 1},
-        {"type": "line", "position": 4, "epoch": 0, "start_offset": 0},
-        {"type": "line", "position": 8, "epoch": 1, "start_offset": 4},
+        {"type": "line", "position": 4, "fields": {"epoch": 0, "start_offset": 0}},
+        {"type": "line", "position": 8, "fields": {"epoch": 1, "start_offset": 4}},
     ]
 
 
@@ -241,6 +241,14 @@ def test_records_can_be_read_as_another_topics(run: Run, tmp_path: Path) -> None
     first = objects(run("dump", "--json", str(copy), "--topic", "__consumer_offsets").stdout)[2]
     assert first["key_says"]["name"] == "OffsetCommitKey"
     assert first["value_says"]["fields"]["offset"] == 9
+
+
+def test_what_would_move_the_cursor_is_escaped(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_bytes(b"version=1\ncluster.id=\x1b[2J\n\x1b[2J=x\nnode.id=\xff\n\x1b[2J\n")
+    path = segment(tmp_path / "odd-0", build_batch([Record(0, NOW_MS, b"\x1b", b"\x1b", (Header("\x1b", b"\x1b"),))]))
+    result = run("dump", str(tmp_path), str(path))
+    assert result.exit_code == 1
+    assert "\x1b" not in result.stdout and result.stdout.count("\\x1b") >= 6
 
 
 def test_long_values_are_cut_for_people_only(run: Run, tmp_path: Path) -> None:
