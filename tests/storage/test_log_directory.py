@@ -68,8 +68,8 @@ def test_a_clean_stop_writes_everything_that_kafka_does(tmp_path: Path) -> None:
     assert files == {
         ".lock": b"",
         ".kafka_cleanshutdown": b'{"version":0,"brokerEpoch":17}',
-        "recovery-point-offset-checkpoint": b"0\n2\norders 0 10\nempty 0 0\n",
-        "replication-offset-checkpoint": b"0\n2\norders 0 10\nempty 0 0\n",
+        "recovery-point-offset-checkpoint": b"0\n2\nempty 0 0\norders 0 10\n",
+        "replication-offset-checkpoint": b"0\n2\nempty 0 0\norders 0 10\n",
         "log-start-offset-checkpoint": b"0\n1\norders 0 3\n",
         "cleaner-offset-checkpoint": b"0\n0\n",
     }

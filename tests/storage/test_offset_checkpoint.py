@@ -82,7 +82,7 @@ def test_what_is_on_its_way_does_not_bring_back_what_was_forgotten_meanwhile(mad
     made.checkpoint.offsets[ORDERS] = 7
     made.checkpoint.write_soon()
     made.aside.do()
-    assert made.content() == ["others 1 6", "orders 0 7"]
+    assert made.content() == ["orders 0 7", "others 1 6"]
 
 
 def test_forgetting_what_is_not_known_writes_nothing(made: Checkpointing) -> None:
