@@ -5,7 +5,6 @@ How a log is opened and recovered is told in `recovery.py`; which directory a ne
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable
 
@@ -36,8 +35,7 @@ from minibroker.storage.names import (
 )
 from minibroker.storage.offset_checkpoint import OffsetCheckpoint
 from minibroker.storage.recovery import Checkpointed, LogDirectoryError, open_log
-
-logger = logging.getLogger(__name__)
+from minibroker.storage.removal import TreeRemoval
 
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -75,6 +73,7 @@ class LogDirectory:
         self._lock: File | None = None
         self._broker_epoch = -1
         self._checkpoints = {name: OffsetCheckpoint(environment, f"{path}/{name}") for name in OFFSET_CHECKPOINTS}
+        self._removal = TreeRemoval(environment)
         self._unopened: set[TopicPartition] = set()
 
     def lock(self) -> str | None:
@@ -143,7 +142,7 @@ class LogDirectory:
         `unique` is 32 hexadecimal digits that no other deletion has. Raises `OSError`, and then the log is still there.
         """
         path = self._unlist((log.topic, log.partition), unique, DELETED_LOG_SUFFIX)
-        self._environment.schedule(log.settings.file_delete_delay_ms, lambda: self._remove_tree(path))
+        self._removal.later(path, log.settings.file_delete_delay_ms)
 
     def set_aside(self, topic: str, partition: int, unique: str) -> str:
         """Rename a log's directory to one that no log has, and let go of it; the new path. Raises `OSError`."""
@@ -199,7 +198,7 @@ class LogDirectory:
                 failures = [error for error in pool.map(lambda log: attempt(log.close), self.logs.values()) if error]
             self.write_checkpoints(sync=True)
             for path in self._deleted():  # nobody is left to do it, and a Kafka would take them for damaged logs
-                self._remove_tree(path)
+                self._removal.now(path)
             if failures:
                 raise failures[0]
             if self.clean or not self._unopened:
@@ -271,9 +270,3 @@ class LogDirectory:
 
     def _deleted(self) -> list[str]:
         return [f"{self.path}/{name}" for name in self._disk.names(self.path) if is_deleted_log(name)]
-
-    def _remove_tree(self, path: str) -> None:
-        try:
-            self._disk.remove_tree(path)
-        except OSError as error:
-            logger.warning("%s stays until the next start: %s", path, error)

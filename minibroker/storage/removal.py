@@ -1,16 +1,18 @@
-"""Removing segments: their files are renamed to `.deleted` at once, and unlinked after `file.delete.delay.ms`.
+"""Removing segments and logs: they get another name at once, and are unlinked after `file.delete.delay.ms`.
 
-Which segments go is decided by the log and by `retention.py`.
+Which segments go is decided by the log and by `retention.py`, which logs by whoever deletes topics.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
 from minibroker.storage.environment import Environment
 from minibroker.storage.files import Disk
+from minibroker.storage.flushing import attempt
 
 logger = logging.getLogger(__name__)
 
@@ -26,4 +28,40 @@ def _unlink(disk: Disk, paths: Sequence[str]) -> None:
         try:
             disk.remove(path)
         except OSError as error:
+            logger.warning("%s stays until the next start: %s", path, error)
+
+
+class TreeRemoval:
+    """Removes whole directories in another thread, one after the other.
+
+    A topic of a thousand partitions takes seconds to remove: clients must not wait for that, nor a flush for a thread.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._due: deque[str] = deque()
+
+    def later(self, path: str, delay_ms: int) -> None:
+        """Have the directory removed after a while."""
+        self._environment.schedule(delay_ms, partial(self._add, path))
+
+    def now(self, path: str) -> None:
+        """Remove the directory here, unless it is gone already."""
+        self._report(path, attempt(partial(self._environment.disk.remove_tree, path)))
+
+    def _add(self, path: str) -> None:
+        self._due.append(path)
+        if len(self._due) == 1:
+            self._remove_next()
+
+    def _remove_next(self) -> None:
+        self._environment.run_aside(partial(self._environment.disk.remove_tree, self._due[0]), self._removed)
+
+    def _removed(self, error: Exception | None) -> None:
+        self._report(self._due.popleft(), error)
+        if self._due:
+            self._remove_next()
+
+    def _report(self, path: str, error: Exception | None) -> None:
+        if error is not None:
             logger.warning("%s stays until the next start: %s", path, error)

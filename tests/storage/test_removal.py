@@ -1,4 +1,4 @@
-"""Files of removed segments go after their time, and one that cannot go stays without harm."""
+"""Files of removed segments and logs go after their time, and one that cannot go stays without harm."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from minibroker.storage.files import Disk
-from minibroker.storage.removal import unlink_later
-from tests.storage.support import Surroundings
+from minibroker.storage.removal import TreeRemoval, unlink_later
+from tests.storage.support import Aside, Surroundings
 
 
 class StickyDisk(Disk):
@@ -18,6 +18,11 @@ class StickyDisk(Disk):
         if path.endswith("sticky"):
             raise PermissionError(13, "Permission denied", path)
         super().remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        if path.endswith("sticky"):
+            raise PermissionError(13, "Permission denied", path)
+        super().remove_tree(path)
 
 
 def test_files_go_when_their_time_has_come(tmp_path: Path) -> None:
@@ -48,3 +53,47 @@ def test_a_file_that_cannot_be_removed_stays_and_the_others_go(
     surroundings.run_scheduled()
     assert [path.exists() for path in paths] == [True, False]
     assert f"{paths[0]} stays until the next start" in caplog.text
+
+
+def trees(directory: Path, *names: str) -> list[Path]:
+    paths = [directory / name for name in names]
+    for path in paths:
+        path.mkdir()
+        (path / "0.log").touch()
+    return paths
+
+
+def test_directories_go_in_another_thread_and_keep_one_at_most_busy(tmp_path: Path) -> None:
+    surroundings, aside = Surroundings(), Aside()
+    removal = TreeRemoval(surroundings.environment._replace(run_aside=aside.take))
+    paths = trees(tmp_path, "a", "b", "c")
+    for path in paths:
+        removal.later(str(path), 1000)
+    surroundings.run_scheduled()
+    left = []
+    while aside.jobs:
+        assert len(aside.jobs) == 1
+        left.append(sum(path.exists() for path in paths))
+        aside.do()
+    assert left == [3, 2, 1]
+    assert not any(path.exists() for path in paths)
+    (again,) = trees(tmp_path, "d")
+    removal.later(str(again), 1000)
+    surroundings.run_scheduled()
+    aside.do()
+    assert not again.exists()
+
+
+def test_a_directory_that_cannot_be_removed_stays_and_the_others_go(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    surroundings = Surroundings(StickyDisk())
+    removal = TreeRemoval(surroundings.environment)
+    paths = trees(tmp_path, "sticky", "other", "also sticky")
+    for path in paths[:2]:
+        removal.later(str(path), 0)
+    surroundings.run_scheduled()
+    removal.now(str(paths[2]))
+    assert [path.exists() for path in paths] == [True, False, True]
+    assert f"{paths[0]} stays until the next start" in caplog.text
+    assert f"{paths[2]} stays until the next start" in caplog.text
