@@ -33,7 +33,7 @@ class LogDirectories:
         cluster_id: str | None,
         new_id: Callable[[], str],
     ) -> None:
-        """Open them all. Raises `LogDirectoryError`, and then holds none of them."""
+        """Open them all. Raises `LogDirectoryError`, and then holds none of them and has changed nothing."""
         for path in paths:
             if paths.count(path) > 1:
                 raise LogDirectoryError(f"log directory {path} is listed twice")
@@ -44,10 +44,13 @@ class LogDirectories:
             found = [cluster for directory in self.directories if (cluster := directory.lock())]
             self.cluster_id = cluster_id or (found[0] if found else new_id())
             for directory in self.directories:
-                directory.open(node_id, self.cluster_id, new_id)
+                directory.check_identity(node_id, self.cluster_id)
             self._found = self._locate()
+            for directory in self.directories:
+                directory.open(node_id, self.cluster_id, new_id)
         except BaseException:
-            self.abandon()
+            for directory in self.directories:
+                directory.unmake()
             raise
 
     @property

@@ -71,6 +71,7 @@ class LogDirectory:
         self._environment = environment
         self._disk = environment.disk
         self._lock: File | None = None
+        self._made = False
         self._broker_epoch = -1
         self._checkpoints = {name: OffsetCheckpoint(environment, f"{path}/{name}") for name in OFFSET_CHECKPOINTS}
         self._removal = TreeRemoval(environment)
@@ -79,6 +80,7 @@ class LogDirectory:
     def lock(self) -> str | None:
         """Make the directory, keep others off it, and tell the cluster id in it, if it has one."""
         try:
+            self._made = not self._disk.exists(self.path)
             self._disk.make_directory(self.path)
             self._lock = self._disk.lock(f"{self.path}/{LOCK}")
         except OSError as error:
@@ -86,6 +88,27 @@ class LogDirectory:
         if self._lock is None:
             raise LogDirectoryError(f"log directory {self.path} is in use by another process")
         return self._read_properties().get("cluster.id")
+
+    def check_identity(self, node_id: int, cluster_id: str) -> dict[str, str]:
+        """The properties, which must be this broker's if there are any.
+
+        In version 0 node.id is called broker.id: the one of Kafka with ZooKeeper, which keeps the topics.
+        """
+        values = self._read_properties()
+        id_key = "broker.id" if values.get("version") == "0" else "node.id"
+        expected = {"cluster.id": cluster_id, id_key: str(node_id)}
+        if id_key == "node.id":
+            expected["version"] = META_PROPERTIES_VERSION
+        for key, value in expected.items():
+            if values and values.get(key) != value:
+                raise LogDirectoryError(
+                    f"{self.path}/{META_PROPERTIES} says {key}={values.get(key)}, but this broker has {value}"
+                )
+        if id_key == "broker.id" and self.found():
+            raise LogDirectoryError(
+                f"{self.path} was written by a Kafka with ZooKeeper, which knows what topics the logs in it belong to"
+            )
+        return values
 
     def open(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
         """Check or write the identity, read the checkpoints, and from here on take a stop for unclean.
@@ -217,6 +240,12 @@ class LogDirectory:
             self._lock.close()
             self._lock = None
 
+    def unmake(self) -> None:
+        """Let go of the directory, and remove it if `lock()` has made it: for a start that comes to nothing."""
+        if self._made and self._lock is not None:  # or it is another process's, which was faster
+            self._removal.now(self.path)
+        self.abandon()
+
     def _log_path(self, key: TopicPartition) -> str:
         return f"{self.path}/{log_name(*key)}"
 
@@ -228,24 +257,8 @@ class LogDirectory:
             raise LogDirectoryError(f"{path} cannot be read: {error}") from error
 
     def _identify(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
-        """Check the properties against what is expected of them, and write those that are missing.
-
-        Version 0, where node.id is called broker.id, is the one of Kafka with ZooKeeper, which keeps the topics.
-        """
-        values = self._read_properties()
-        id_key = "broker.id" if values.get("version") == "0" else "node.id"
-        expected = {"cluster.id": cluster_id, id_key: str(node_id)}
-        if id_key == "node.id":
-            expected["version"] = META_PROPERTIES_VERSION
-        for key, value in expected.items():
-            if values and values.get(key) != value:
-                raise LogDirectoryError(
-                    f"{self.path}/{META_PROPERTIES} says {key}={values.get(key)}, but this broker has {value}"
-                )
-        if id_key == "broker.id" and self.found():
-            raise LogDirectoryError(
-                f"{self.path} was written by a Kafka with ZooKeeper, which knows what topics the logs in it belong to"
-            )
+        """Check the properties, and write those that are missing."""
+        values = self.check_identity(node_id, cluster_id)
         self.cluster_id = cluster_id
         self.directory_id = values.get("directory.id") or new_id()
         written = {

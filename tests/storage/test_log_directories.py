@@ -5,6 +5,7 @@ What one directory does is tested in `test_log_directory.py`.
 
 from __future__ import annotations
 
+import shutil
 from itertools import count
 from pathlib import Path
 
@@ -86,6 +87,42 @@ def test_directories_of_two_clusters_do_not_go_together(two: tuple[Path, Path]) 
         opened(*two)
     opened(two[0])
     opened(two[1])
+
+
+@pytest.mark.parametrize("spoil", ["a file", "another node", "in use", "a log of both"])
+def test_where_one_directory_is_no_use_nothing_is_changed_in_the_others(tmp_path: Path, spoil: str) -> None:
+    clean, new, bad = (tmp_path / name for name in ("clean", "new", "bad"))
+    logs = opened(clean, cluster_id="same")
+    logs.create_log("orders", 0, TOPIC_ID, LogSettings())
+    logs.close()
+    logs = opened(bad, cluster_id="same", node_id=2 if spoil == "another node" else 1)
+    if spoil != "in use":
+        logs.close()
+    if spoil == "a log of both":
+        (bad / "orders-0").mkdir()
+    before = {path.name: path.read_bytes() for path in clean.iterdir() if path.is_file()}
+    assert ".kafka_cleanshutdown" in before
+    if spoil == "a file":
+        shutil.rmtree(bad)
+        bad.touch()
+    with pytest.raises(LogDirectoryError):
+        opened(clean, new, bad)
+    assert {path.name: path.read_bytes() for path in clean.iterdir() if path.is_file()} == before
+    assert not new.exists()
+    assert bad.exists()
+
+
+def test_a_directory_that_another_process_made_first_is_left_to_it(tmp_path: Path) -> None:
+    class Faster(FailingDisk):
+        def make_directory(self, path: str) -> None:
+            if not self.exists(path):
+                self.winner = opened(Path(path))
+
+    disk = Faster()
+    with pytest.raises(LogDirectoryError, match="is in use by another process"):
+        opened(tmp_path / "new", surroundings=Surroundings(disk))
+    disk.winner.close()
+    assert (tmp_path / "new" / "meta.properties").exists()
 
 
 def test_a_directory_listed_twice_is_refused(two: tuple[Path, Path]) -> None:
