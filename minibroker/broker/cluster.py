@@ -50,6 +50,10 @@ class Endpoint(NamedTuple):
     host: str
     port: int
 
+    def __str__(self) -> str:
+        """As clients take it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class Node:
     """One broker of the cluster: an id, and where its listeners are (by name, as clients are to connect).

@@ -145,7 +145,7 @@ async def _metrics_served(
 def _addresses(bound: dict[int, list[BoundListener]]) -> Iterator[str]:
     for listeners in bound.values():
         for listener in listeners:
-            yield f"{listener.endpoint.host}:{listener.endpoint.port}"
+            yield str(listener.endpoint)
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ def bind(listener: Listener, settings: Any) -> BoundListener:
         bound.listen(settings["socket.listen.backlog.size"])
     except OSError as error:
         bound.close()
-        raise BindError(f"cannot listen on {host}:{listener.port}: {error.strerror}") from None
+        raise BindError(f"cannot listen on {Endpoint(host, listener.port)}: {error.strerror}") from None
     port = bound.getsockname()[1]
     told = listener.advertised_host or listener.host or socket.getfqdn()
     return BoundListener(listener, bound, Endpoint(told, listener.advertised_port or port))

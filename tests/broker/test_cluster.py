@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.cluster import new_uuid
+from minibroker.broker.cluster import Endpoint, new_uuid
 from minibroker.broker.metadata_log import MetadataError
 from minibroker.broker.topics import NO_LEADER
 from minibroker.protocol.declare import Message
@@ -137,6 +137,11 @@ def test_a_log_that_is_here_is_kept_although_its_replica_is_another_node_s(tmp_p
         harness.restart(nodes=[1])
         assert harness.partition("t").is_here
         assert directories(harness) == ["__cluster_metadata-0", "t-0"]
+
+
+def test_an_address_is_told_as_clients_take_it() -> None:
+    assert str(Endpoint("127.0.0.1", 9092)) == "127.0.0.1:9092"
+    assert str(Endpoint("::1", 9092)) == "[::1]:9092"
 
 
 # --- strays -------------------------------------------------------------------------------------
