@@ -9,7 +9,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minibroker.broker import features, registration
 from minibroker.broker.clock import Clock
@@ -85,6 +85,7 @@ class Cluster:
         storage = self._open_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LogSettings())
         self.metadata_log = MetadataLog(storage, logs.disk)
         self.commits = 0
+        self.unflushed: list[tuple[Log, Any]] = []  # what the request being handled must not be answered before
         self._woken: set[Waiter] = set()
 
     # --- start ----------------------------------------------------------------------------------
@@ -229,12 +230,18 @@ class Cluster:
         """An id for something new."""
         return new_uuid(self.random)
 
+    def take_unflushed(self) -> list[tuple[Log, Any]]:
+        """(log, its part of the answer) of what the request being handled must see flushed before it is answered."""
+        unflushed, self.unflushed = self.unflushed, []
+        return unflushed
+
     # --- look-up --------------------------------------------------------------------------------
 
     def led_partition(self, node: Node, topic: Topic | None, index: int) -> Partition:
-        """The partition, if `node` leads it.
+        """The partition, if `node` leads it and its log is of use.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER, also where nobody leads.
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER, also where nobody
+        leads.
         """
         partition = None if topic is None else topic.partition(index)
         if partition is None:
@@ -244,6 +251,8 @@ class Cluster:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by {leader}, not by node {node.node_id}."
             )
+        if partition.log.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)
         return partition
 
     # --- waiting --------------------------------------------------------------------------------

@@ -8,10 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.topics import Partition
+from minibroker.broker.topics import NO_LEADER, Partition
 
 if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
     from minibroker.broker.dispatch import Context
+
+
+def available_leader(partition: Partition) -> int:
+    """Who leads, as clients are told: nobody while the log is offline, as with Kafka when its only replica is."""
+    return NO_LEADER if partition.is_offline else partition.leader_id
+
+
+def offline_replicas(cluster: Cluster, partition: Partition) -> list[int]:
+    """The replicas whose nodes are away, or whose log is offline; all nodes here share one log."""
+    nodes = () if partition.is_offline else cluster.nodes
+    return [node for node in partition.replicas if node not in nodes]
 
 
 def current_leader(partition: Partition, shape: type[Any]) -> Any:

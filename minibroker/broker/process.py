@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from minibroker.broker import handlers
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
+from minibroker.broker.housekeeping import Housekeeping
 from minibroker.broker.listeners import Listener, broker_listeners, listeners_of_node
 from minibroker.broker.machine import keep_freed_memory, raise_descriptor_limit
 from minibroker.broker.metadata_log import MetadataError
@@ -116,6 +117,7 @@ async def _serve(
         for listener in listeners:
             await server.serve(cluster.nodes[node_id], listener)
     server.sweep_idle()
+    Housekeeping(cluster).start()
     async with contextlib.AsyncExitStack() as beside:
         if metrics is not None and statistics is not None:
             await beside.enter_async_context(_metrics_served(cluster, server, statistics, metrics))

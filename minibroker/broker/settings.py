@@ -15,6 +15,8 @@ from minibroker.broker.settings_values import InvalidValue, canonical_text, form
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log_settings import LogSettings
 
+UNLIMITED = -1
+
 
 class SettingsError(Exception):
     """Settings the broker does not start with; the message is one line for a person, whatever the texts in it hold."""
@@ -154,7 +156,7 @@ class Settings:
             if value is not None:
                 break
             other: Any = self._set.get(name, BROKER_SETTINGS[name].default)
-            value = None if other is None else other * factor
+            value = None if other is None else max(other * factor, UNLIMITED)
         return value
 
     def _check(self) -> None:
@@ -164,6 +166,8 @@ class Settings:
             raise SettingsError(
                 f"queued.max.request.bytes={queued} must be at least socket.request.max.bytes={largest}"
             )
+        if self["log.retention.ms"] == 0:
+            raise SettingsError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
         conflict = _lag_conflict(self["log.cleaner.min.compaction.lag.ms"], self["log.cleaner.max.compaction.lag.ms"])
         if conflict is not None:
             raise SettingsError(conflict)

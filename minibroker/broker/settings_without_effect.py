@@ -47,8 +47,8 @@ internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes intern
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
 leader.replication.throttled.rate log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
 log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
-log.dir.failure.timeout.ms log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
-log.initial.task.delay.ms log.retention.check.interval.ms max.connection.creation.rate max.connections
+log.dir.failure.timeout.ms
+max.connection.creation.rate max.connections
 max.connections.per.ip max.connections.per.ip.overrides metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
@@ -57,7 +57,7 @@ num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs
 offset.metadata.max.bytes offsets.commit.timeout.ms offsets.load.buffer.size offsets.retention.check.interval.ms
 offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
 offsets.topic.replication.factor offsets.topic.segment.bytes principal.builder.class process.roles
-producer.id.expiration.check.interval.ms producer.id.expiration.ms producer.purgatory.purge.interval.requests
+producer.purgatory.purge.interval.requests
 queued.max.requests quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
 remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms
 remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
@@ -72,7 +72,7 @@ remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks re
 remote.log.storage.manager.class.name remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
 remote.log.storage.system.enable replica.alter.log.dirs.io.max.bytes.per.second replica.fetch.backoff.ms
 replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
-replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms replica.selector.class
+replica.lag.time.max.ms replica.selector.class
 replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
 replication.quota.window.size.seconds request.timeout.ms sasl.client.callback.handler.class sasl.enabled.mechanisms
 sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules

@@ -76,6 +76,11 @@ class Partition:
         """Whether its log is in this process. A leader's always is."""
         return hasattr(self, "log")
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether its log is in this process and of no use: then no replica here can lead."""
+        return self.is_here and bool(self.log.offline)
+
     def check_epoch(self, epoch: int) -> None:
         """KIP-320: whether `epoch`, in which a client believes the leader to be (-1 if it says nothing), is right.
 

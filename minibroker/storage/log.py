@@ -128,6 +128,11 @@ class Log:
         return self.epochs.latest
 
     @property
+    def in_use(self) -> bool:
+        """Whether the log is neither offline nor closed."""
+        return not (self.offline or self._closed)
+
+    @property
     def environment(self) -> Environment:
         """What the log was given from outside."""
         return self._environment

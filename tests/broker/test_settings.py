@@ -100,6 +100,13 @@ def test_queued_requests_have_room_for_the_largest() -> None:
     assert Settings({"queued.max.request.bytes": "-1"})["queued.max.request.bytes"] == -1
 
 
+@pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+def test_retention_must_be_some_time_or_unlimited(name: str) -> None:
+    with pytest.raises(SettingsError, match=r"^log\.retention\.ms must be unlimited \(-1\) or, greater than or equal"):
+        Settings({name: "0"})
+    assert Settings({name: "-1"})["log.retention.ms"] == -1
+
+
 def test_compaction_lags_must_not_cross() -> None:
     with pytest.raises(SettingsError, match=r"min\.compaction\.lag\.ms \(9\) > max\.compaction\.lag\.ms \(5\)"):
         Settings({"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "5"})
@@ -160,7 +167,8 @@ def test_a_topic_config_that_kafka_refuses_is_refused_by_name(overrides: dict[st
 
 
 def test_topic_configs_without_effect_are_known_by_name() -> None:
-    assert topic_names_without_effect(["retention.ms", "segment.bytes", "flush.ms"]) == ("flush.ms", "retention.ms")
+    names = ["remote.log.copy.disable", "segment.bytes", "local.retention.ms"]
+    assert topic_names_without_effect(names) == ("local.retention.ms", "remote.log.copy.disable")
 
 
 # --- changes while running
@@ -241,5 +249,5 @@ def test_an_internal_config_is_described_only_where_it_is_set() -> None:
 
 def test_the_documentation_says_when_a_setting_has_no_effect() -> None:
     described = Settings().describe_topic({})
-    assert entry(described, "retention.ms").documentation.endswith("No effect yet.")
+    assert entry(described, "local.retention.ms").documentation.endswith("No effect yet.")
     assert not entry(described, "segment.ms").documentation.endswith("No effect yet.")

@@ -45,7 +45,8 @@ def test_a_setting_is_explained_in_one_sentence(row: Setting) -> None:
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
 def test_scope_and_topic_name_agree(row: Setting) -> None:
     assert (row.topic is None) == (row.scope is Scope.BROKER)
-    assert row.update is (UpdateMode.CLUSTER_WIDE if row.scope is Scope.BOTH else UpdateMode.READ_ONLY)
+    assert row.scope is not Scope.BOTH or row.update is UpdateMode.CLUSTER_WIDE
+    assert row.scope is not Scope.TOPIC or row.update is UpdateMode.READ_ONLY
 
 
 def test_a_fallback_is_a_broker_setting_that_acts_if_its_setting_acts() -> None:

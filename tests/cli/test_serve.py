@@ -52,9 +52,9 @@ def test_it_starts_again_on_what_a_kill_left(tmp_path: Path) -> None:
 
 
 def test_a_setting_without_effect_is_warned_of_by_name(tmp_path: Path) -> None:
-    with running_broker(tmp_path, "num.io.threads=4", env={"MINIBROKER_LOG_RETENTION_HOURS": "1"}) as broker:
+    with running_broker(tmp_path, "num.io.threads=4", env={"MINIBROKER_LOG_LOCAL_RETENTION_MS": "1"}) as broker:
         assert "WARNING minibroker: num.io.threads is accepted by Kafka but has no effect here yet" in broker.log
-        assert "log.retention.hours is accepted by Kafka" in broker.log
+        assert "log.local.retention.ms is accepted by Kafka" in broker.log
 
 
 def test_the_data_is_in_the_working_directory_by_default(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ FAMILIES = (
     "committed_offsets",
     "config_resources",
     "configs",
+    "delete_records",
     "fetch",
     "find_coordinator",
     "log_directories",

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
+from minibroker.broker.leaders import available_leader, offline_replicas
 from minibroker.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from minibroker.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, NO_LEADER, Partition, Topic, check_name
 from minibroker.protocol.apis import ApiKey
@@ -128,13 +129,13 @@ def _found(context: Context, topic: Topic) -> TopicAnswer:
 
 
 def _partition(context: Context, partition: Partition) -> PartitionAnswer:
-    nodes = context.cluster.nodes
+    leader_id = available_leader(partition)
     return PartitionAnswer(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader_id == NO_LEADER else ErrorCode.NONE,
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,
         partition_index=partition.index,
-        leader_id=partition.leader_id,
+        leader_id=leader_id,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=[node for node in partition.replicas if node not in nodes],
+        offline_replicas=offline_replicas(context.cluster, partition),
     )

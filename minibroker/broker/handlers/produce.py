@@ -3,7 +3,8 @@
 Behaviour: a partition's batch is checked whole (`storage.admission`), its sequence numbers are checked, and then it is
 appended and readable. acks 1 and all are answered after the append, which with one copy of the log is the same; acks 0
 is not answered, and an error then closes the connection, since that is all such a client can notice. all is refused
-with NOT_ENOUGH_REPLICAS below min.insync.replicas.
+with NOT_ENOUGH_REPLICAS below min.insync.replicas. Where flush.messages has been reached, the answer waits until the
+records are on the disk itself, whatever the acks: Kafka syncs within the append. They can be read before that.
 
 Versions: 3 brought format 2 (older ones are not served yet), 7 zstd, 8 record errors (KIP-467), 10 the current leader
 in the answer (KIP-951), 13 topic ids.
@@ -14,15 +15,20 @@ Not implemented: transactions (INVALID_TXN_STATE), formats 0 and 1, and versions
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from functools import partial
 
 from minibroker.broker.dispatch import Context, Unanswerable, handles
 from minibroker.broker.leaders import current_leader, leader_endpoints
+from minibroker.broker.parked import Parked
 from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.protocol.records.batch import TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from minibroker.storage.admission import admit
+from minibroker.storage.log import Log
+from minibroker.storage.log_settings import MAX_LONG
 
 log = logging.getLogger("minibroker.produce")
 
@@ -50,7 +56,7 @@ TELL_LOG_START = frozenset(
 # librdkafka compresses only for a broker that announces version 0, which no librdkafka of today then uses. Kafka 4 does
 # the same (KAFKA-18659).
 @handles(ApiKey.PRODUCE, "3-13", announced="0-13")
-def produce(context: Context, request: ProduceRequest) -> ProduceResponse | None:
+def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Parked | None:
     answers = []
     failed: list[PartitionAnswer] = []
     for data in request.topic_data:
@@ -64,7 +70,10 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | None
                 failed.append(appended)
             answer.partition_responses.append(appended)
         answers.append(answer)
+    unflushed = context.cluster.take_unflushed() if context.cluster.unflushed else ()
     if request.acks == 0:
+        for kept, _ in unflushed:
+            kept.flush_soon()
         if failed:
             raise Unanswerable(f"a Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
@@ -72,7 +81,7 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | None
     if failed and context.version >= FIRST_WITH_LEADERS:
         leaders = [partition.current_leader for answer in answers for partition in answer.partition_responses]
         response.node_endpoints = leader_endpoints(context, leaders, ProduceResponse.NodeEndpoint)
-    return response
+    return WaitingProduce(response, unflushed).parked if unflushed else response
 
 
 def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | None:
@@ -110,17 +119,23 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
     if original is not None:
         # As in Kafka, a repetition is told the time of its original even if the topic does not stamp its records.
         first_offset, append_time_ms = original
+        last_offset = first_offset + header.last_offset_delta
+        must_flush = last_offset >= log.recovery_point and log.settings.flush_messages != MAX_LONG
     else:
         first_offset = log.append(records, headers, partition.leader_epoch)
         append_time_ms = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else -1
         if partition.waiters:
             cluster.appended(partition, len(records))
-    return PartitionAnswer(
+        must_flush = log.log_end_offset >= log.flush_at
+    answer = PartitionAnswer(
         index=data.index,
         base_offset=first_offset,
         log_append_time_ms=append_time_ms,
         log_start_offset=log.log_start_offset,
     )
+    if must_flush:
+        cluster.unflushed.append((log, answer))
+    return answer
 
 
 def _check_transaction(request: ProduceRequest) -> None:
@@ -144,3 +159,28 @@ def _refused(context: Context, topic: Topic | None, index: int, error: KafkaErro
     if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
         answer.current_leader = current_leader(topic.partitions[index], PartitionAnswer.LeaderIdAndEpoch)
     return answer
+
+
+# --- waiting ------------------------------------------------------------------------------------
+
+
+class WaitingProduce:
+    """A produce some of whose records must be on the disk itself before it is answered: `unflushed` says which."""
+
+    __slots__ = ("_missing", "_response", "parked")
+
+    def __init__(self, response: ProduceResponse, unflushed: Sequence[tuple[Log, PartitionAnswer]]) -> None:
+        self.parked = Parked()
+        self._response = response
+        self._missing = len(unflushed)
+        for kept, answer in unflushed:
+            kept.flush_soon(partial(self._flushed, answer))
+
+    def _flushed(self, answer: PartitionAnswer, failure: KafkaError | None) -> None:
+        if failure is not None:
+            answer.error_code = failure.code
+            answer.error_message = failure.message
+            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+        self._missing -= 1
+        if not self._missing:
+            self.parked.complete(self._response)

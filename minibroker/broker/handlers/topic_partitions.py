@@ -11,6 +11,7 @@ a directory of Kafka's may have some.
 from __future__ import annotations
 
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.leaders import available_leader, offline_replicas
 from minibroker.broker.operations import TOPIC_OPERATIONS
 from minibroker.broker.topics import INTERNAL_TOPICS, NO_LEADER, Partition, Topic, check_name
 from minibroker.protocol.apis import ApiKey
@@ -80,15 +81,15 @@ def _existing(context: Context, name: str) -> Topic:
 
 
 def _partition(context: Context, partition: Partition) -> PartitionAnswer:
-    nodes = context.cluster.nodes
+    leader_id = available_leader(partition)
     return PartitionAnswer(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.leader_id == NO_LEADER else ErrorCode.NONE,
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,
         partition_index=partition.index,
-        leader_id=partition.leader_id,
+        leader_id=leader_id,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
         eligible_leader_replicas=partition.eligible_leader_replicas,
         last_known_elr=partition.last_known_elr,
-        offline_replicas=[node for node in partition.replicas if node not in nodes],
+        offline_replicas=offline_replicas(context.cluster, partition),
     )

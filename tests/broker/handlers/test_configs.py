@@ -373,14 +373,14 @@ def test_other_kinds_of_resources_cannot_be_changed(harness: Harness, kind: int)
 
 def test_who_sets_what_has_no_effect_yet_is_warned_by_name(topic: Harness, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        alter(topic, TOPIC, "t", ("flush.ms", SET, "7"), ("segment.ms", SET, "7"))
-        alter(topic, BROKER, "", ("log.flush.interval.ms", SET, "7"))
-        alter(topic, TOPIC, "t", ("flush.ms", DELETE, None))
-        topic.create_topic("u", preallocate="true")
+        alter(topic, TOPIC, "t", ("local.retention.ms", SET, "7"), ("segment.ms", SET, "7"))
+        alter(topic, BROKER, "", ("log.local.retention.ms", SET, "7"))
+        alter(topic, TOPIC, "t", ("local.retention.ms", DELETE, None))
+        topic.create_topic("u", unclean_leader_election_enable="true")
     assert [record.getMessage() for record in caplog.records] == [
-        "topic t: flush.ms is kept, but has no effect here yet",
-        "broker (all): log.flush.interval.ms is kept, but has no effect here yet",
-        "topic u: preallocate is kept, but has no effect here yet",
+        "topic t: local.retention.ms is kept, but has no effect here yet",
+        "broker (all): log.local.retention.ms is kept, but has no effect here yet",
+        "topic u: unclean.leader.election.enable is kept, but has no effect here yet",
     ]
 
 

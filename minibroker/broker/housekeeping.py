@@ -1,0 +1,126 @@
+"""What is done from time to time, however busy the broker is: each chore at its interval, in short slices.
+
+Old segments are deleted, logs flushed that have waited for long enough, checkpoints written, silent producers
+forgotten. What each of these means for a log is storage's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from minibroker.broker.cluster import Cluster
+from minibroker.broker.topics import Partition
+from minibroker.protocol.errors import KafkaError
+from minibroker.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+
+log = logging.getLogger("minibroker.housekeeping")
+
+SLICE_MS = 2
+SHORTEST_INTERVAL_MS = 10  # Kafka lets some intervals be 0, and would then do nothing else
+# How often it is looked for a flush.ms that has passed, unless log.flush.scheduler.interval.ms says so or a topic's
+# flush.ms is shorter. Kafka never looks then: a topic's flush.ms has no effect there without the broker's setting.
+FLUSH_LOOK_MS = 1000
+UNSET = (1 << 63) - 1
+CHECKPOINTS = {
+    "log.flush.offset.checkpoint.interval.ms": RECOVERY_POINT_CHECKPOINT,
+    "log.flush.start.offset.checkpoint.interval.ms": LOG_START_OFFSET_CHECKPOINT,
+    "replica.high.watermark.checkpoint.interval.ms": REPLICATION_OFFSET_CHECKPOINT,
+}
+
+Then = Callable[[], None]
+
+
+class Housekeeping:
+    """The chores of one cluster. Nothing is done before `start`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def start(self) -> None:
+        """Have every chore done for the first time after `log.initial.task.delay.ms`, and then at its interval."""
+        self._each_partition("log.retention.check.interval.ms", self.delete_old_segments)
+        self._each_partition("producer.id.expiration.check.interval.ms", self.forget_producers)
+        for setting, checkpoint in CHECKPOINTS.items():
+            self._repeat(setting, self._writing(checkpoint))
+        self._call_later(self._cluster.settings["log.initial.task.delay.ms"], self._flush_and_go_on)
+
+    # --- chores ---------------------------------------------------------------------------------
+
+    def delete_old_segments(self, partition: Partition) -> None:
+        """Delete what retention says, and wake who reads there: it must hear that its offset is gone."""
+        try:
+            deleted = partition.log.delete_old_segments()
+        except KafkaError as error:
+            log.error("%s: old segments stay: %s", partition, error)
+            return
+        if deleted:
+            partition.wake()
+
+    def forget_producers(self, partition: Partition) -> None:
+        """Forget producers that have been silent for `producer.id.expiration.ms`."""
+        after_ms = self._cluster.settings["producer.id.expiration.ms"]
+        partition.log.producers.remove_expired(self._cluster.clock.wall_ms(), after_ms)
+
+    def flush(self, partition: Partition) -> None:
+        """Have a log brought to the disk itself whose last flush began `flush.ms` ago, and that has grown since."""
+        kept = partition.log
+        waited_ms = self._cluster.clock.wall_ms() - kept.flushed_ms
+        if waited_ms >= kept.settings.flush_ms and kept.recovery_point < kept.log_end_offset:
+            kept.flush_soon()
+
+    def _writing(self, checkpoint: str) -> Callable[[Then], None]:
+        def write(then: Then) -> None:
+            self._cluster.logs.write_checkpoint_soon(checkpoint)
+            then()
+
+        return write
+
+    # --- when -----------------------------------------------------------------------------------
+
+    def _each_partition(self, setting: str, chore: Callable[[Partition], None]) -> None:
+        self._repeat(setting, lambda then: self._in_slices(chore, self._partitions(), then))
+
+    def _repeat(self, setting: str, work: Callable[[Then], None]) -> None:
+        """Have `work(then)` done at the interval that `setting` names; it calls `then` when it is through."""
+
+        def again() -> None:
+            work(lambda: self._call_later(self._cluster.settings[setting], again))
+
+        self._call_later(self._cluster.settings["log.initial.task.delay.ms"], again)
+
+    def _flush_and_go_on(self) -> None:
+        def again() -> None:
+            self._call_later(self._flush_interval_ms(), self._flush_and_go_on)
+
+        self._in_slices(self.flush, self._partitions(), again)
+
+    def _flush_interval_ms(self) -> int:
+        """How long it is until logs are looked at again."""
+        interval_ms: int = self._cluster.settings["log.flush.scheduler.interval.ms"]
+        if interval_ms != UNSET:
+            return interval_ms
+        return min([FLUSH_LOOK_MS, *(topic.settings.flush_ms for topic in self._cluster.image.topics.values())])
+
+    def _call_later(self, delay_ms: int, callback: Then) -> None:
+        self._cluster.clock.call_later(max(delay_ms, SHORTEST_INTERVAL_MS), callback)
+
+    def _partitions(self) -> Iterator[Partition]:
+        for topic in list(self._cluster.image.topics.values()):
+            yield from (partition for partition in topic.partitions if partition.is_here)
+
+    def _in_slices(self, chore: Callable[[Partition], None], partitions: Iterator[Partition], then: Then) -> None:
+        """Do the chore for each partition whose log is in use, and then `then`; others get their turn in between."""
+        clock = self._cluster.clock
+        until_ms = clock.monotonic_ms() + SLICE_MS
+        for partition in partitions:
+            if partition.log.in_use:
+                chore(partition)
+            if clock.monotonic_ms() >= until_ms:
+                clock.call_later(0, lambda: self._in_slices(chore, partitions, then))
+                return
+        then()
