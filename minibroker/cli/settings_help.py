@@ -16,11 +16,11 @@ HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meanin
 PREAMBLE = """\
 # Settings
 
-Names, types, defaults and meaning are Apache Kafka's, of version 4.3. Where ours differ, the default says so. A setting
-comes from `server.properties`, then from the environment (`MINIBROKER_LOG_SEGMENT_BYTES` is `log.segment.bytes`: `_` is
 Names, types, defaults and meaning are those of Apache Kafka 4.3. Where ours differ, the default says so. A setting
-given to CreateTopics and IncrementalAlterConfigs, under the topic's name of it. "Changes" is whether a running broker
-takes a new value, from IncrementalAlterConfigs.
+comes from `server.properties`, then from the environment (`MINIBROKER_LOG_SEGMENT_BYTES` is `log.segment.bytes`; two
+underscores are one, three a dash), then from `--set` on the command line; the later wins. Under "of a topic" stands the
+name by which a topic can have a value of its own, given to CreateTopics and IncrementalAlterConfigs. "Changes" is
+whether a running broker takes a new value, from IncrementalAlterConfigs.
 
 A name that Kafka does not know is refused. A name that Kafka knows and that changes nothing here yet is accepted with a
 warning that names it; those of them that a topic can have stand in this table too, and say "No effect yet".
