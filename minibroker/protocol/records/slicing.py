@@ -1,0 +1,93 @@
+"""Where each record of a batch lies, and its key: for who keeps or drops whole records without making objects of them.
+
+Compaction goes by it. The strict reader is in `record.py`; here a record's length is believed, once key and value are
+found to begin within it, so that headers and the end of the value are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.records.varints import (
+    MAX_VARINT_BYTES,
+    MAX_VARLONG_BYTES,
+    MalformedVarint,
+    from_zigzag,
+    read_raw,
+    zigzag_bytes,
+)
+
+# What the second byte of a varint adds to the first. A byte that says that a third follows is not in the list: looking
+# it up raises IndexError.
+_SECOND = [(byte << 7) - 0x80 for byte in range(0x80)]
+
+# (start, end, raw offset delta, raw timestamp delta, key, whether the value is null); raw is zigzag, as stored
+RecordSlice = tuple[int, int, int, int, bytes | None, bool]
+
+
+def slices(data: bytes, count: int) -> Iterator[RecordSlice]:
+    """The `count` records that `data` must consist of. Raises `InvalidRecords`.
+
+    Varints of up to two bytes are read in place, because a call for each costs more than all else; a record with a
+    longer one, or that is not good, is left to `_slice_at`.
+    """
+    end, limit, second = 0, len(data), _SECOND
+    for _ in range(count):
+        start = end
+        try:
+            length, position = data[start], start + 1
+            if length > 0x7F:
+                length, position = length + second[data[position]], position + 1
+            end = position + (length >> 1)
+            timestamp_delta, position = data[position + 1], position + 2  # no bit of the attributes has a meaning
+            if timestamp_delta > 0x7F:
+                timestamp_delta, position = timestamp_delta + second[data[position]], position + 1
+            offset_delta, position = data[position], position + 1
+            if offset_delta > 0x7F:
+                offset_delta, position = offset_delta + second[data[position]], position + 1
+            key_length, position = data[position], position + 1
+            if key_length > 0x7F:
+                key_length, position = key_length + second[data[position]], position + 1
+            if key_length & 1:
+                key = None
+            else:
+                value_at = position + (key_length >> 1)
+                key, position = data[position:value_at], value_at
+            if length & 1 or position >= end or end > limit:
+                raise IndexError
+            found = start, end, offset_delta, timestamp_delta, key, data[position] & 1 != 0
+        except IndexError:
+            found = _slice_at(data, start)
+            end = found[1]
+        yield found
+    if end != limit:
+        raise InvalidRecords(f"{limit - end} bytes are left after the last record")
+
+
+def _slice_at(data: bytes, start: int) -> RecordSlice:
+    """The record at `start`, whatever its varints. Raises `InvalidRecords`."""
+    try:
+        length, body = read_raw(data, start, MAX_VARINT_BYTES)
+        timestamp_delta, position = read_raw(
+            data, body + 1, MAX_VARLONG_BYTES
+        )  # no bit of the attributes has a meaning
+        offset_delta, position = read_raw(data, position, MAX_VARINT_BYTES)
+        key_length, position = read_raw(data, position, MAX_VARINT_BYTES)
+    except MalformedVarint as error:
+        raise InvalidRecords(f"the record at byte {start} is malformed: {error}") from error
+    key = None if key_length & 1 else data[position : position + (key_length >> 1)]
+    position += 0 if key is None else key_length >> 1
+    end = body + (length >> 1)
+    if length & 1 or position >= end or end > len(data):
+        raise InvalidRecords(f"the record at byte {start} of {len(data)} is malformed: it contradicts its length")
+    return start, end, offset_delta, timestamp_delta, key, data[position] & 1 != 0
+
+
+def with_timestamps_moved(data: bytes, record: RecordSlice, by_ms: int) -> bytes:
+    """The record's bytes with `by_ms` added to its timestamp delta, all else as it was."""
+    start, end, _, raw_delta, _, _ = record
+    body = read_raw(data, start, MAX_VARINT_BYTES)[1]
+    rest = read_raw(data, body + 1, MAX_VARLONG_BYTES)[1]
+    moved = data[body : body + 1] + zigzag_bytes(from_zigzag(raw_delta) + by_ms)
+    return zigzag_bytes(len(moved) + end - rest) + moved + data[rest:end]

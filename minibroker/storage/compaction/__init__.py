@@ -1,0 +1,1 @@
+"""Log compaction: the latest value of each key stays, older ones go, and offsets never change."""

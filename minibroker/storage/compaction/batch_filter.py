@@ -1,0 +1,208 @@
+"""What stays of a batch: the latest record of each key, tombstones for a while, and what producers are known by.
+
+The rules are Kafka's (Cleaner.cleanInto, MemoryRecords.filterTo). A batch keeps its base offset, its last offset and
+its producer's sequence range whatever goes of it. Which batches come by, and where the result is written, is decided in
+`cleaning.py`; records are found in a batch by the protocol's `slicing.py`.
+
+Tombstones and markers of transactions wait for a delete horizon (KIP-534), so that a consumer that has begun to read
+can see them: the first cleaning that leaves one writes into the batch's base timestamp when it may go, and sets bit 6
+of the attributes; the records' timestamps stay what they are, by other deltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from minibroker.protocol.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    KNOWN_ATTRIBUTES,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from minibroker.protocol.records.building import assemble
+from minibroker.protocol.records.compression import compress
+from minibroker.protocol.records.record import payload_of
+from minibroker.protocol.records.slicing import slices, with_timestamps_moved
+from minibroker.protocol.records.varints import Bytes, from_zigzag
+from minibroker.storage.compaction.offset_map import OffsetMap
+from minibroker.storage.compaction.transactions import CleanedTransactions
+
+NO_TIMESTAMP = -1
+NO_OFFSET = -1
+NO_DELTA = -(1 << 63)
+
+# The header, of which length and checksum may be older than the bytes, and the whole batch.
+Batch = tuple[BatchHeader, Bytes]
+
+
+class LastRecord(NamedTuple):
+    """Where a producer stands: the offset of its last record, or, if only markers are left of it, -1 and its epoch."""
+
+    offset: int
+    epoch: int
+
+
+class Retention(NamedTuple):
+    """How long what is deleted stays readable: `now_ms` is the time of the cleaning, in ms since 1970."""
+
+    now_ms: int
+    delete_retention_ms: int
+
+
+class Counts:
+    """What a cleaning has seen and written."""
+
+    __slots__ = ("read_records", "read_bytes", "written_records", "written_bytes", "keyless_records")
+
+    def __init__(self) -> None:
+        self.read_records = self.read_bytes = 0
+        self.written_records = self.written_bytes = 0
+        self.keyless_records = 0
+
+
+class BatchFilter:
+    """One pass over the batches of a log, oldest first. `end_offset` is where the part to clean ends."""
+
+    def __init__(
+        self,
+        keys: OffsetMap,
+        transactions: CleanedTransactions,
+        last_records: Mapping[int, LastRecord],
+        end_offset: int,
+        retention: Retention,
+    ) -> None:
+        self._keys = keys
+        self._transactions = transactions
+        self._last_records = last_records
+        self._end_offset = end_offset
+        self._now_ms = retention.now_ms
+        self._horizon_ms = retention.now_ms + retention.delete_retention_ms
+        self.counts = Counts()
+
+    def filtered(self, header: BatchHeader, batch: bytes) -> Batch | None:
+        """What is to be written in the place of the batch: itself, a smaller one, one without records, or None.
+
+        Raises `KafkaError` if the records cannot be read.
+        """
+        if header.attributes & CONTROL_BIT:
+            kept = self._marker(header, batch)
+        elif header.attributes & TRANSACTIONAL_BIT and self._transactions.passes_aborted(header):
+            kept = None
+        else:
+            kept = self._data(header, batch)
+        if kept is None and self._must_stay(header):
+            kept = _emptied(header)
+        counts = self.counts
+        counts.read_bytes += len(batch)
+        counts.read_records += header.record_count
+        if kept is not None:
+            counts.written_bytes += len(kept[1])
+            counts.written_records += kept[0].record_count
+        return kept
+
+    def _marker(self, header: BatchHeader, batch: bytes) -> Batch | None:
+        is_of_nothing = self._transactions.passes_marker(header, batch)
+        if not header.record_count or is_of_nothing and self._is_past_horizon(header):
+            return None
+        if is_of_nothing and not header.attributes & DELETE_HORIZON_BIT:
+            payload = bytes(payload_of(batch, 0, header))
+            return self._with_horizon(header, _Kept(payload, header.record_count, _largest_delta(header, payload)))
+        return header, batch
+
+    def _data(self, header: BatchHeader, batch: bytes) -> Batch | None:
+        if not header.record_count:
+            return None
+        payload = bytes(payload_of(batch, 0, header))
+        kept = self._latest(header, payload)
+        if not kept.record_count:
+            return None
+        # Where the keys are known only in part, older values of a tombstone's key may go in a later cleaning, and the
+        # tombstone must be seen for as long after that one.
+        all_known = header.last_offset <= self._keys.latest_offset
+        if kept.has_tombstone and all_known and not header.attributes & DELETE_HORIZON_BIT:
+            return self._with_horizon(header, kept)
+        return (header, batch) if kept.record_count == header.record_count else _rebuilt(header, kept)
+
+    def _latest(self, header: BatchHeader, payload: bytes) -> _Kept:
+        """The records for whose keys no later one is known, without tombstones whose time has come."""
+        get, latest_offset, base = self._keys.get, self._keys.latest_offset, header.base_offset
+        tombstones_stay = not self._is_past_horizon(header)
+        kept = bytearray()
+        run_start = count = 0
+        largest_delta, has_tombstone = NO_DELTA, False
+        for start, end, raw_offset, raw_time, key, is_tombstone in slices(payload, header.record_count):
+            offset = base + (raw_offset >> 1)
+            if offset > latest_offset or (
+                key is not None and (tombstones_stay or not is_tombstone) and get(key) <= offset
+            ):
+                count += 1
+                has_tombstone |= is_tombstone
+                delta = (raw_time >> 1) ^ -(raw_time & 1)
+                if delta > largest_delta:
+                    largest_delta = delta
+                continue
+            self.counts.keyless_records += key is None
+            kept += payload[run_start:start]
+            run_start = end
+        return _Kept(bytes(kept + payload[run_start:]) if run_start else payload, count, largest_delta, has_tombstone)
+
+    def _with_horizon(self, header: BatchHeader, kept: _Kept) -> Batch:
+        """A batch of the records that says when its tombstones, or its marker, may go."""
+        by_ms = header.base_timestamp - self._horizon_ms
+        moved = bytearray()
+        for record in slices(kept.payload, kept.record_count):
+            moved += with_timestamps_moved(kept.payload, record, by_ms)
+        changed = header._replace(base_timestamp=self._horizon_ms, attributes=header.attributes | DELETE_HORIZON_BIT)
+        return _rebuilt(changed, _Kept(bytes(moved), kept.record_count, kept.largest_delta + by_ms))
+
+    def _must_stay(self, header: BatchHeader) -> bool:
+        """Whether the batch stays even without records.
+
+        The last one of a producer tells its sequence and epoch. The last one of the part being cleaned tells where
+        that ends.
+        """
+        if header.next_offset == self._end_offset:
+            return True
+        last = self._last_records.get(header.producer_id)
+        if last is None or header.producer_id < 0:
+            return False
+        if last.offset == NO_OFFSET:
+            return header.is_control and header.producer_epoch == last.epoch
+        return header.last_offset == last.offset
+
+    def _is_past_horizon(self, header: BatchHeader) -> bool:
+        return header.attributes & DELETE_HORIZON_BIT != 0 and header.base_timestamp <= self._now_ms
+
+
+class _Kept(NamedTuple):
+    """Records that stay: their bytes, how many, their largest timestamp delta, whether there is a tombstone."""
+
+    payload: bytes
+    record_count: int
+    largest_delta: int
+    has_tombstone: bool = False
+
+
+def _largest_delta(header: BatchHeader, payload: bytes) -> int:
+    return max(from_zigzag(record[3]) for record in slices(payload, header.record_count))
+
+
+def _rebuilt(header: BatchHeader, kept: _Kept) -> Batch:
+    """The batch with these records, whose deltas are to its base offset and base timestamp, in its codec."""
+    largest = header.max_timestamp
+    if header.timestamp_type != LOG_APPEND_TIME:
+        largest = header.base_timestamp + kept.largest_delta
+    attributes = header.attributes & KNOWN_ATTRIBUTES
+    changed = header._replace(attributes=attributes, max_timestamp=largest, record_count=kept.record_count)
+    return changed, assemble(changed, compress(header.compression, kept.payload))
+
+
+def _emptied(header: BatchHeader) -> Batch:
+    """The batch without records, as Kafka writes it."""
+    attributes = header.attributes & KNOWN_ATTRIBUTES & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
+    changed = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)
+    return changed, assemble(changed, b"")

@@ -1,0 +1,96 @@
+"""How much of a log waits to be cleaned, and whether it is enough: the rules of Kafka's LogCleanerManager.
+
+Nothing is read but the settings and what is known of the segments; who asks, and when, is the broker's business.
+
+    | clean: was compacted | dirty, cleanable        | dirty, but too young, unstable or still written to |
+    0                      first_dirty_offset        end_offset                                    log end
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from minibroker.storage.log import Log
+from minibroker.storage.log_settings import MAX_LONG
+from minibroker.storage.segment import Segment
+
+COMPACT = "compact"
+
+
+class Dirtiness(NamedTuple):
+    """`clean_bytes` and `cleanable_bytes` are those of the first two parts of a log; `is_overdue` is about the second.
+
+    `end_offset` is where a segment begins.
+    """
+
+    first_dirty_offset: int
+    end_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    is_overdue: bool
+
+    @property
+    def ratio(self) -> float:
+        """The share that is dirty, 0 to 1, of what could be cleaned."""
+        return self.cleanable_bytes / max(self.clean_bytes + self.cleanable_bytes, 1)
+
+
+def dirtiness(log: Log, now_ms: int) -> Dirtiness:
+    """What there is to clean. Raises `OSError`, `KafkaError` if a segment's timestamps are needed and unreadable."""
+    first_dirty = first_dirty_offset(log)
+    end_offset = _end_offset(log, first_dirty, now_ms)
+    clean_bytes = cleanable_bytes = 0
+    for segment, segment_end in closed_segments(log):
+        if segment.base_offset < first_dirty:
+            clean_bytes += segment.size_bytes
+        if first_dirty < segment_end <= end_offset:
+            cleanable_bytes += segment.size_bytes
+    is_overdue = _is_overdue(log, first_dirty, now_ms)
+    return Dirtiness(first_dirty, end_offset, clean_bytes, cleanable_bytes, is_overdue)
+
+
+def is_due(log: Log, dirt: Dirtiness) -> bool:
+    """Whether the log is to be cleaned: enough of it is dirty, or something has been for too long."""
+    if dirt.cleanable_bytes == 0:
+        return False
+    return dirt.is_overdue or dirt.ratio > log.settings.min_cleanable_dirty_ratio
+
+
+def first_dirty_offset(log: Log) -> int:
+    """Where the part begins that was never compacted."""
+    return max(log.clean_offset, log.log_start_offset)
+
+
+def closed_segments(log: Log) -> Iterator[tuple[Segment, int]]:
+    """(segment, base offset of the next one) of all that are no longer written to, oldest first."""
+    segments: Sequence[Segment] = log.segments
+    for segment, following in zip(segments, segments[1:], strict=False):
+        yield segment, following.base_offset
+
+
+def _end_offset(log: Log, first_dirty: int, now_ms: int) -> int:
+    """Where the cleanable part ends: before the first segment that is not stable, or too young."""
+    stable_offset = min(log.last_stable_offset, log.high_watermark)
+    lag_ms = log.settings.min_compaction_lag_ms
+    end_offset = log.segments[0].base_offset
+    for segment, segment_end in closed_segments(log):
+        if segment_end > stable_offset:
+            break
+        if lag_ms > 0 and segment_end > first_dirty and segment.largest_timestamp() > now_ms - lag_ms:
+            break
+        end_offset = segment_end
+    return end_offset
+
+
+def _is_overdue(log: Log, first_dirty: int, now_ms: int) -> bool:
+    """Whether a dirty segment began longer ago than `max.compaction.lag.ms`."""
+    lag_ms = log.settings.max_compaction_lag_ms
+    if lag_ms == MAX_LONG:
+        return False
+    for segment, segment_end in closed_segments(log):
+        if segment_end > first_dirty:
+            segment.load()
+            if 0 < segment.first_timestamp < now_ms - lag_ms:
+                return True
+    return False

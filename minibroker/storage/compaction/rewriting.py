@@ -1,0 +1,153 @@
+"""What a cleaning does off the loop's thread: it learns the keys, then writes groups of segments anew.
+
+Closed segments are read, and files that nobody else looks at are written; the log itself is not touched. When which
+step is taken, and what becomes of the files, is told in `cleaning.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from minibroker.protocol.errors import KafkaError
+from minibroker.storage.compaction.batch_filter import BatchFilter, Counts, LastRecord, Retention
+from minibroker.storage.compaction.dirtiness import Dirtiness
+from minibroker.storage.compaction.grouping import IndexSizes, Source, grouped
+from minibroker.storage.compaction.mapping import KeyMapper
+from minibroker.storage.compaction.offset_map import OffsetMap
+from minibroker.storage.compaction.reading import Uncleanable, stored_batches, uncleanable
+from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, discard_cleaned
+from minibroker.storage.compaction.transactions import CleanedTransactions
+from minibroker.storage.files import Disk
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from minibroker.storage.segment import Segment
+from minibroker.storage.sparse_index import CorruptIndex
+from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
+
+
+class Limits(NamedTuple):
+    """The memory of one cleaning: of its map of keys, how full that may get, and of each of its two buffers."""
+
+    keys_bytes: int
+    load_factor: float
+    buffer_bytes: int
+
+
+class Plan(NamedTuple):
+    """All that a cleaning goes by, taken from the log when it began; nothing in it changes any more.
+
+    `sources` are the closed segments up to the end of what is cleanable, `transaction_indexes` the paths of those of
+    all segments, of which most do not exist. What lies before `recovery_point` is on the disk itself.
+    """
+
+    disk: Disk
+    directory: str
+    sources: Sequence[Source]
+    transaction_indexes: Sequence[str]
+    last_records: Mapping[int, LastRecord]
+    recovery_point: int
+    settings: LogSettings
+    dirt: Dirtiness
+    limits: Limits
+    now_ms: int
+
+
+class Rewriter:
+    """The work on a plan. `pace(size_bytes)` is called with whatever was read or written; it may wait, and raise.
+
+    Methods raise `Uncleanable` and `OSError`. `keys` and `counts` tell what has been done.
+    """
+
+    def __init__(self, plan: Plan, pace: Callable[[int], None]) -> None:
+        dirt = plan.dirt
+        self._plan = plan
+        self._pace = pace
+        aborted = self._aborted_transactions()
+        self.keys = OffsetMap(
+            plan.limits.keys_bytes, plan.limits.load_factor, dirt.end_offset - dirt.first_dirty_offset
+        )
+        self._mapper = KeyMapper(
+            self.keys, CleanedTransactions(aborted, dirt.first_dirty_offset), dirt.first_dirty_offset
+        )
+        self._transactions = CleanedTransactions(aborted, plan.sources[0].base_offset if plan.sources else 0)
+        retention = Retention(plan.now_ms, plan.settings.delete_retention_ms)
+        self._filter = BatchFilter(self.keys, self._transactions, plan.last_records, dirt.end_offset, retention)
+
+    @property
+    def counts(self) -> Counts:
+        """What was read and written."""
+        return self._filter.counts
+
+    def learn(self) -> list[list[Source]]:
+        """Take in the keys of the dirty part, or of as much as there is room for; the groups to be written anew."""
+        dirty = [source for source in self._plan.sources if source.end_offset > self._plan.dirt.first_dirty_offset]
+        for source in dirty:
+            if not self._learn_keys(source):
+                break
+            self.keys.latest_offset = source.end_offset - 1
+        known = [source for source in self._plan.sources if source.base_offset <= self.keys.latest_offset]
+        return grouped(known, self._index_sizes, self._plan.settings)
+
+    def _learn_keys(self, source: Source) -> bool:
+        """Take in the keys of one segment; False if there was no room for all."""
+        file = self._plan.disk.open(source.path + LOG_SUFFIX)
+        fits = True
+        for batch in stored_batches(file, source.size_bytes, source.base_offset, self._plan.limits.buffer_bytes):
+            self._pace(len(batch.data))
+            fits = self._mapper.take(file, batch)
+            if not fits:
+                break
+        if source.end_offset > self._plan.recovery_point:
+            file.sync()  # older values go for the sake of these: after a power cut, one of both must be there
+        return fits
+
+    def write(self, group: Sequence[Source]) -> Segment:
+        """Write the one segment that the group becomes; its files end in `.cleaned`. On failure none is left."""
+        plan, first = self._plan, group[0]
+        try:
+            writer = SegmentWriter(plan.disk, first.path, first.base_offset, plan.settings, plan.limits.buffer_bytes)
+            for source in group:
+                self._copy(source, writer)
+            aborted, self._transactions.still_indexed = self._transactions.still_indexed, []
+            file = writer.finish(aborted, plan.disk.modified_ms(group[-1].path + LOG_SUFFIX))
+        except SegmentOverflow as error:
+            discard_cleaned(plan.disk, first.path)
+            raise Uncleanable(str(error)) from error
+        except BaseException:
+            discard_cleaned(plan.disk, first.path)
+            raise
+        return Segment.of_file(plan.disk, plan.directory, first.base_offset, plan.settings, plan.now_ms, file)
+
+    def _copy(self, source: Source, writer: SegmentWriter) -> None:
+        """Write what stays of one segment."""
+        file = self._plan.disk.open(source.path + LOG_SUFFIX)
+        for batch in stored_batches(file, source.size_bytes, source.base_offset, self._plan.limits.buffer_bytes):
+            self._pace(len(batch.data))
+            try:
+                kept = self._filter.filtered(batch.header, batch.data)
+            except KafkaError as error:
+                raise uncleanable(file, batch.position, batch.header.base_offset, error) from error
+            if kept is not None:
+                writer.add(*kept)
+                self._pace(len(kept[1]))
+
+    def _index_sizes(self, source: Source) -> IndexSizes:
+        return IndexSizes(self._size_of(source.path + INDEX_SUFFIX), self._size_of(source.path + TIME_INDEX_SUFFIX))
+
+    def _size_of(self, path: str) -> int:
+        try:
+            return self._plan.disk.size_bytes(path)
+        except FileNotFoundError:  # it is made anew when somebody needs it
+            return 0
+
+    def _aborted_transactions(self) -> list[AbortedTransaction]:
+        found: list[AbortedTransaction] = []
+        for path in self._plan.transaction_indexes:
+            try:
+                found += transactions_from_bytes(self._plan.disk.read_whole(path))
+            except FileNotFoundError:
+                continue
+            except CorruptIndex as error:
+                raise Uncleanable(f"{path} cannot be read: {error}") from error
+        return found

@@ -1,0 +1,445 @@
+"""A cleaning from end to end: what it leaves, what makes it void, what it does with a damage, who reads meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import check_batch, seal
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
+from minibroker.storage.compaction.reading import Uncleanable
+from minibroker.storage.compaction.rewriting import Limits
+from minibroker.storage.compaction.throttle import Throttle
+from minibroker.storage.log import Log
+from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes, transactions_from_bytes
+from tests.storage.compaction.support import (
+    COMPACT,
+    LIMITS,
+    SETTINGS,
+    begin,
+    clean,
+    contents,
+    fill,
+    log_headers,
+    pairs,
+)
+from tests.storage.support import NOW_MS, FailingDisk, Surroundings, append, files_in, open_at, read_batches
+
+
+def two_rounds(directory: Path, surroundings: Surroundings | None = None) -> Log:
+    """A log in whose segments every key is written twice."""
+    log = open_at(directory, SETTINGS, surroundings=surroundings)
+    fill(log, [pairs((f"k{index % 3}", f"v{index}"), (f"k{index % 3}", f"w{index}")) for index in range(6)])
+    return log
+
+
+AFTER_TWO_ROUNDS = [(7, "k0", "w3"), (9, "k1", "w4"), (11, "k2", "w5")]
+
+
+def test_the_latest_value_of_each_key_stays_at_its_offset(tmp_path: Path) -> None:
+    log = two_rounds(tmp_path)
+    append(log, pairs(("k0", "active")))
+    clean(log)
+    assert contents(log) == [*AFTER_TWO_ROUNDS, (12, "k0", "active")]
+    assert (log.log_start_offset, log.log_end_offset, log.clean_offset) == (0, 13, 12)
+
+
+def test_a_second_cleaning_without_news_changes_no_record(tmp_path: Path) -> None:
+    log = two_rounds(tmp_path)
+    clean(log)
+    before = read_batches(log)
+    clean(log)
+    assert read_batches(log) == before
+
+
+def test_segments_that_have_become_small_become_one(tmp_path: Path) -> None:
+    log = two_rounds(tmp_path)
+    cleaning = clean(log)
+    assert (cleaning.segments, cleaning.replacements) == (6, 2)
+    assert [segment.base_offset for segment in log.segments] == [0, 10, 12]
+
+
+def test_the_originals_are_unlinked_after_their_delay(tmp_path: Path) -> None:
+    surroundings = Surroundings()
+    log = two_rounds(tmp_path, surroundings)
+    clean(log)
+    assert sum(name.endswith(".log.deleted") for name in files_in(tmp_path)) == 6
+    surroundings.run_scheduled()
+    assert not any(name.endswith(".deleted") for name in files_in(tmp_path))
+    assert not any(name.endswith((".cleaned", ".swap")) for name in files_in(tmp_path))
+
+
+def test_a_cleaned_log_is_the_same_after_a_restart(tmp_path: Path) -> None:
+    log = two_rounds(tmp_path)
+    clean(log)
+    before = read_batches(log)
+    log.close()
+    for is_clean in (True, False):
+        log = open_at(tmp_path, SETTINGS, clean=is_clean)
+        assert read_batches(log) == before
+        log.close()
+
+
+def test_keys_for_which_there_is_no_room_wait_for_the_next_cleaning(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS)
+    fill(log, [pairs(("a", "1"), ("b", "1"), ("c", "1")), pairs(("a", "2"), ("b", "2"), ("c", "2"))])
+    cleaning = clean(log, limits=Limits(72, 0.7, 4096))
+    assert cleaning.rewriter is not None
+    assert cleaning.rewriter.keys.capacity == 2
+    assert log.clean_offset == 2
+    assert contents(log)[0] == (0, "a", "1")
+    while log.clean_offset < 6:
+        clean(log, limits=Limits(72, 0.7, 4096))
+    assert contents(log) == [(3, "a", "2"), (4, "b", "2"), (5, "c", "2")]
+
+
+def test_reading_at_any_offset_goes_on_where_compaction_left_something(tmp_path: Path) -> None:
+    log = two_rounds(tmp_path)
+    clean(log)
+    firsts = {offset: min(found for found, _, _ in AFTER_TWO_ROUNDS if found >= offset) for offset in range(12)}
+    for offset, first in firsts.items():
+        region = log.read(offset, 1)
+        assert region is not None
+        assert check_batch(region.read()).last_offset == first
+
+
+def test_who_reads_in_a_segment_that_is_replaced_finishes(tmp_path: Path) -> None:
+    surroundings = Surroundings()
+    log = two_rounds(tmp_path, surroundings)
+    region = log.read(0, 1 << 20)
+    assert region is not None
+    expected = region.read()
+    clean(log)
+    surroundings.run_scheduled()
+    assert region.read() == expected
+    following = log.read(region.next_offset, 1 << 20)
+    assert following is not None
+
+
+# --- what makes a cleaning void ---------------------------------------------------------------------------------------
+
+
+def step(cleaning: Cleaning, after_work: bool) -> None:
+    """Bring a cleaning to where it has written something, or has swapped something in."""
+    assert cleaning.work()
+    if not after_work:
+        cleaning.swap()
+
+
+def finish(cleaning: Cleaning, after_work: bool) -> None:
+    if after_work:
+        cleaning.swap()
+    while cleaning.work():
+        cleaning.swap()
+    cleaning.conclude()
+
+
+@pytest.mark.parametrize("after_work", [True, False])
+@pytest.mark.parametrize("change", ["truncate", "settings", "close", "cancel"])
+def test_a_log_that_changes_meanwhile_is_left_as_it_is(tmp_path: Path, change: str, after_work: bool) -> None:
+    log = two_rounds(tmp_path)
+    cleaning = begin(log)
+    step(cleaning, after_work)
+    if change == "truncate":
+        log.truncate_to(11)
+    elif change == "settings":
+        log.update_settings(SETTINGS._replace(cleanup_policy=frozenset({"delete"})))
+    elif change == "close":
+        log.close()
+    else:
+        cleaning.cancel()
+    before = files_in(tmp_path)
+    with pytest.raises(CleaningAborted):
+        finish(cleaning, after_work)
+    after = files_in(tmp_path)
+    assert after == {name: content for name, content in before.items() if not name.endswith(".cleaned")}
+    assert log.clean_offset == 0
+
+
+def test_equal_settings_given_anew_change_nothing(tmp_path: Path) -> None:
+    log = two_rounds(tmp_path)
+    cleaning = begin(log)
+    step(cleaning, after_work=True)
+    log.update_settings(SETTINGS._replace(segment_bytes=SETTINGS.segment_bytes))
+    finish(cleaning, after_work=True)
+    assert contents(log) == AFTER_TWO_ROUNDS
+
+
+def test_segments_that_were_deleted_meanwhile_do_not_come_back(tmp_path: Path) -> None:
+    surroundings = Surroundings()
+    log = two_rounds(tmp_path, surroundings)
+    cleaning = begin(log)
+    assert cleaning.work()
+    log.delete_before(6)
+    with pytest.raises(CleaningAborted):
+        cleaning.swap()
+    surroundings.run_scheduled()
+    assert not any(name.endswith((".cleaned", ".swap", ".deleted")) for name in files_in(tmp_path))
+    assert [offset for offset, _, _ in contents(log)] == [6, 7, 8, 9, 10, 11]
+    clean(log)
+    assert contents(log) == AFTER_TWO_ROUNDS
+
+
+def test_files_of_a_log_that_is_gone_are_no_error(tmp_path: Path) -> None:
+    log = two_rounds(tmp_path / "log")
+    cleaning = begin(log)
+    (tmp_path / "log").rename(tmp_path / "gone")
+    log.abandon()
+    with pytest.raises(CleaningAborted):
+        cleaning.work()
+
+
+def test_appends_and_rolls_meanwhile_are_kept(tmp_path: Path) -> None:
+    log = two_rounds(tmp_path)
+    cleaning = begin(log)
+    assert cleaning.work()
+    fill(log, [pairs(("k0", "meanwhile"))])
+    cleaning.swap()
+    assert cleaning.work()
+    append(log, pairs(("k1", "late")))
+    cleaning.swap()
+    finish(cleaning, after_work=False)
+    assert contents(log) == [*AFTER_TWO_ROUNDS, (12, "k0", "meanwhile"), (13, "k1", "late")]
+    assert log.clean_offset == 12
+
+
+def test_a_thread_cleans_while_another_appends_reads_rolls_and_flushes(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS._replace(segment_bytes=2000))
+    known: dict[str, tuple[int, str]] = {}
+    cleaning, asked, answered = None, threading.Event(), threading.Event()
+    has_more, failures = False, list[BaseException]()
+
+    def work() -> None:
+        nonlocal has_more
+        while asked.wait() and cleaning is not None:
+            asked.clear()
+            try:
+                has_more = cleaning.work()
+            except BaseException as error:
+                failures.append(error)
+            answered.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    cleanings = 0
+    for index in range(3000):
+        key = f"k{index % 7}"
+        known[key] = (append(log, pairs((key, str(index)))), str(index))
+        if index % 50 == 0:
+            log.flush()
+            assert log.offset_for_timestamp(NOW_MS) is not None
+        if cleaning is None and len(log.segments) > 4:
+            cleaning = begin(log)
+            asked.set()
+        elif cleaning is not None and answered.is_set():
+            answered.clear()
+            assert not failures
+            if has_more:
+                cleaning.swap()
+                asked.set()
+            else:
+                cleaning.conclude()
+                cleanings += 1
+                cleaning = begin(log)
+                asked.set()
+    answered.wait()
+    cleaning = None
+    asked.set()
+    thread.join()
+    assert not failures
+    assert cleanings > 2
+    latest = {key: (offset, value) for offset, key, value in contents(log)}
+    assert latest == known
+    assert len(contents(log)) < 1000
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("segment", [0, 5])
+def test_a_damaged_log_is_left_as_it_is(tmp_path: Path, segment: int) -> None:
+    log = two_rounds(tmp_path)
+    path = tmp_path / f"{segment * 2:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    before = files_in(tmp_path)
+    with pytest.raises(Uncleanable, match=f"{path}: the batch at position 0, offset {2 * segment}, cannot be read"):
+        clean(log)
+    assert files_in(tmp_path) == before
+
+
+def test_records_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS)
+    data = pairs(("a", "1"), ("b", "2"), compression=4)
+    data[61] ^= 0xFF
+    seal(data, 0, len(data))
+    fill(log, [pairs(("a", "0")), data])
+    with pytest.raises(Uncleanable, match="position 0, offset 1, cannot be read"):
+        clean(log)
+
+
+def test_a_transaction_index_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    log = two_rounds(tmp_path)
+    (tmp_path / f"{2:020d}.txnindex").write_bytes(b"short")
+    with pytest.raises(Uncleanable, match=r"00000000000000000002\.txnindex cannot be read"):
+        clean(log)
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "sync", "open"])
+def test_a_disk_that_fails_at_the_work_leaves_the_log_as_it_is(tmp_path: Path, operation: str) -> None:
+    disk = FailingDisk()
+    log = two_rounds(tmp_path, Surroundings(disk))
+    before = files_in(tmp_path)
+    cleaning = begin(log)
+    disk.failing = {operation}
+    with pytest.raises(OSError, match="Input/output error"):
+        cleaning.work()
+    disk.failing = set()
+    assert files_in(tmp_path) == before
+    assert len(contents(log)) == 12
+    clean(log)
+    assert contents(log) == AFTER_TWO_ROUNDS
+
+
+def test_a_full_disk_leaves_the_log_as_it_is(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = two_rounds(tmp_path, Surroundings(disk))
+    before = files_in(tmp_path)
+    disk.room_bytes = 10
+    with pytest.raises(OSError, match="No space left"):
+        begin(log).work()
+    assert files_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("suffix", [".log.swap", ".index.swap", ".timeindex.swap"])
+def test_a_swap_that_cannot_begin_leaves_the_log_as_it_is(tmp_path: Path, suffix: str) -> None:
+    disk = FailingDisk()
+    log = two_rounds(tmp_path, Surroundings(disk))
+    before = files_in(tmp_path)
+    cleaning = begin(log)
+    assert cleaning.work()
+    disk.failing, disk.suffix = {"rename"}, suffix
+    with pytest.raises(KafkaError) as raised:
+        cleaning.swap()
+    assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.failing = set()
+    assert files_in(tmp_path) == before
+    clean(log)
+    assert contents(log) == AFTER_TWO_ROUNDS
+
+
+@pytest.mark.parametrize("suffix", [".log.deleted", ".log", ".index"])
+def test_a_swap_that_cannot_end_is_readable_and_completed_by_the_next_start(tmp_path: Path, suffix: str) -> None:
+    disk = FailingDisk()
+    log = two_rounds(tmp_path, Surroundings(disk))
+    cleaning = begin(log)
+    assert cleaning.work()
+    disk.failing, disk.suffix = {"rename"}, suffix
+    with pytest.raises(KafkaError) as raised:
+        cleaning.swap()
+    assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.failing = set()
+    expected = [(7, "k0", "w3"), (9, "k1", "w4"), (10, "k2", "v5"), (11, "k2", "w5")]
+    assert contents(log) == expected
+    append(log, pairs(("k9", "later")))
+    log.abandon()
+    assert contents(open_at(tmp_path, SETTINGS, clean=False)) == [*expected, (12, "k9", "later")]
+
+
+def test_what_was_not_on_the_disk_itself_is_before_older_values_go(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = two_rounds(tmp_path, Surroundings(disk))
+    log.recovery_point = 10
+    disk.failing, disk.suffix = {"sync"}, f"{10:020d}.log"
+    with pytest.raises(OSError, match="Input/output error"):
+        clean(log)
+    log.recovery_point = 12
+    clean(log)
+    assert contents(log) == AFTER_TWO_ROUNDS
+
+
+def test_the_rate_is_kept_and_a_cleaning_that_waits_can_be_cancelled(tmp_path: Path) -> None:
+    log = two_rounds(tmp_path)
+    now_ms, waits = 0.0, 0
+
+    def wait(seconds: float) -> None:
+        nonlocal now_ms, waits
+        now_ms += seconds * 1000
+        waits += 1
+        if waits == 40:
+            cleaning.cancel()
+
+    read_bytes = sum(segment.size_bytes for segment in log.segments)
+    cleaning = begin(log, throttle=Throttle(read_bytes / 10, lambda: now_ms, wait))
+    with pytest.raises(CleaningAborted):
+        while cleaning.work():
+            cleaning.swap()
+    assert 10_000 < now_ms <= 20_000  # reading all of it once takes ten seconds at this rate
+
+
+def test_a_log_with_nothing_closed_is_cleaned_of_nothing(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS)
+    append(log, pairs(("a", "1")))
+    cleaning = begin(log)
+    assert not cleaning.work()
+    cleaning.conclude()
+    assert log.clean_offset == 0
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+def test_an_aborted_transaction_vanishes_in_three_cleanings(tmp_path: Path) -> None:
+    """First its records, then, after its horizon, its marker; the index lists it as long as readers need it."""
+    log = open_at(tmp_path, SETTINGS._replace(delete_retention_ms=1000))
+    options = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    record = end_transaction_marker(committed=False, coordinator_epoch=1, timestamp=NOW_MS)
+    fill(
+        log,
+        [
+            pairs(("a", "committed")),
+            pairs(("a", "aborted"), base_sequence=0, **options),
+            build_batch([record], control=True, **options),  # type: ignore[arg-type]
+            pairs(("b", "1"), producer_id=7, producer_epoch=0, base_sequence=1),
+        ],
+    )
+    index = tmp_path / f"{2:020d}.txnindex"
+    transaction = AbortedTransaction(7, 1, 2, 1)
+    index.write_bytes(transactions_bytes([transaction]))
+    clean(log)
+    assert [(offset, key) for offset, key, _ in contents(log) if key in ("a", "b")] == [(0, "a"), (3, "b")]
+    assert [header.is_control for header in log_headers(log)] == [False, True, False]
+    (kept,) = tmp_path.glob("*.txnindex")
+    assert transactions_from_bytes(kept.read_bytes()) == [transaction]
+    fill(log, [pairs(("c", "1"))])
+    clean(log)
+    assert [header.delete_horizon_ms for header in log_headers(log)] == [None, NOW_MS + 1000, None, None]
+    assert not list(tmp_path.glob("*.txnindex"))
+    fill(log, [pairs(("d", "1"))])
+    clean(log, now_ms=NOW_MS + 1000)
+    assert contents(log) == [(0, "a", "committed"), (3, "b", "1"), (4, "c", "1"), (5, "d", "1")]
+
+
+def test_keys_of_a_topic_that_became_compacted_later_are_all_that_stays(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS._replace(cleanup_policy=frozenset({"delete"})))
+    fill(log, [pairs((None, "x"), ("a", "1")), pairs((None, "y"), (None, "z")), pairs(("b", "1"))])
+    log.update_settings(log.settings._replace(cleanup_policy=COMPACT))
+    cleaning = clean(log)
+    assert contents(log) == [(1, "a", "1"), (4, "b", "1")]
+    assert cleaning.rewriter is not None
+    assert cleaning.rewriter.counts.keyless_records == 3
+
+
+def test_memory_is_bounded_by_the_limits(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS)
+    fill(log, [pairs(*[(f"key-{index}", "v") for index in range(1000)])])
+    cleaning = clean(log, limits=LIMITS._replace(keys_bytes=2400))
+    assert cleaning.rewriter is not None
+    assert cleaning.rewriter.keys.size_bytes <= 2400
+    assert log.clean_offset == cleaning.rewriter.keys.capacity <= 90

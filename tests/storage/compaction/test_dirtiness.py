@@ -1,0 +1,132 @@
+"""How much of a log may be cleaned, and when it is enough: ages, ratios, what is stable, where the last one ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.storage.compaction.dirtiness import Dirtiness, dirtiness, is_due
+from minibroker.storage.log import Log
+from tests.storage.compaction.support import SETTINGS, clean, fill, pairs
+from tests.storage.support import NOW_MS, append, open_at
+
+LAG_MS = 1000
+
+
+def log_of(directory: Path, batches: int = 4, **settings: float) -> Log:
+    """A log of segments of one batch of ten records each, a second apart, the last one now, and an empty active one."""
+    log = open_at(directory, SETTINGS._replace(**settings))
+    fill(
+        log,
+        [
+            pairs(*[("k", str(index))] * 10, timestamp=NOW_MS - 1000 * (batches - 1 - index) - 9)
+            for index in range(batches)
+        ],
+    )
+    return log
+
+
+def dirt(clean_bytes: int, cleanable_bytes: int, *, is_overdue: bool = False) -> Dirtiness:
+    return Dirtiness(0, 0, clean_bytes, cleanable_bytes, is_overdue)
+
+
+def test_all_but_the_active_segment_is_cleanable(tmp_path: Path) -> None:
+    log = log_of(tmp_path)
+    append(log, pairs(("k", "active")))
+    size = sum(segment.size_bytes for segment in log.segments[:-1])
+    assert dirtiness(log, NOW_MS) == Dirtiness(0, 40, 0, size, False)
+
+
+def test_a_log_of_one_segment_has_nothing_to_clean(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS)
+    append(log, pairs(("k", "v")))
+    found = dirtiness(log, NOW_MS)
+    assert (found.end_offset, found.cleanable_bytes) == (0, 0)
+    assert not is_due(log, found)
+
+
+def test_what_was_cleaned_counts_as_clean(tmp_path: Path) -> None:
+    log = log_of(tmp_path)
+    clean(log)
+    assert log.clean_offset == 40
+    assert dirtiness(log, NOW_MS).cleanable_bytes == 0
+    fill(log, [pairs(("k", "more"))])
+    found = dirtiness(log, NOW_MS)
+    sizes = [segment.size_bytes for segment in log.segments]
+    assert (found.first_dirty_offset, found.end_offset) == (40, 41)
+    assert (found.clean_bytes, found.cleanable_bytes) == (sum(sizes[:-2]), sizes[-2])
+
+
+def test_nothing_above_the_last_stable_offset_or_the_high_watermark_is_cleaned(tmp_path: Path) -> None:
+    log = log_of(tmp_path)
+    log.last_stable_offset = 29
+    assert dirtiness(log, NOW_MS).end_offset == 20
+    log.last_stable_offset = 30
+    assert dirtiness(log, NOW_MS).end_offset == 30
+    log.high_watermark = 10
+    assert dirtiness(log, NOW_MS).end_offset == 10
+
+
+@pytest.mark.parametrize(("now_ms", "end_offset"), [(NOW_MS, 20), (NOW_MS + 999, 30), (NOW_MS + 1000, 40)])
+def test_segments_with_a_record_that_is_too_young_wait(tmp_path: Path, now_ms: int, end_offset: int) -> None:
+    log = log_of(tmp_path, min_compaction_lag_ms=1001 if now_ms == NOW_MS else 1000)
+    assert dirtiness(log, now_ms).end_offset == end_offset
+
+
+def test_a_segment_that_is_too_young_holds_back_the_older_ones_behind_it(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS._replace(min_compaction_lag_ms=LAG_MS))
+    fill(log, [pairs(("a", "old"), timestamp=NOW_MS - 5000), pairs(("a", "young")), pairs(("a", "o"), timestamp=1000)])
+    assert dirtiness(log, NOW_MS).end_offset == 1
+
+
+def test_the_age_of_records_without_a_time_is_that_of_the_file(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS._replace(min_compaction_lag_ms=LAG_MS))
+    fill(log, [pairs(("a", "1"), timestamp=-1)])
+    log.environment.disk.set_modified_ms(log.segments[0].path + ".log", NOW_MS - 500)
+    assert dirtiness(log, NOW_MS).end_offset == 0
+    assert dirtiness(log, NOW_MS + 500).end_offset == 1
+
+
+def test_a_log_is_overdue_when_a_dirty_segment_began_too_long_ago(tmp_path: Path) -> None:
+    log = log_of(tmp_path, max_compaction_lag_ms=3000)
+    assert not dirtiness(log, NOW_MS).is_overdue
+    assert dirtiness(log, NOW_MS + 1).is_overdue
+    clean(log)
+    assert not dirtiness(log, NOW_MS + 1).is_overdue
+
+
+def test_what_was_deleted_is_not_dirty(tmp_path: Path) -> None:
+    log = log_of(tmp_path)
+    log.delete_before(25)
+    found = dirtiness(log, NOW_MS)
+    assert found.first_dirty_offset == 25
+    assert found.cleanable_bytes == sum(segment.size_bytes for segment in log.segments[:-1])
+
+
+def test_a_log_is_due_when_more_than_the_share_is_dirty(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS._replace(min_cleanable_dirty_ratio=0.5))
+    assert not is_due(log, dirt(100, 100))
+    assert is_due(log, dirt(100, 101))
+    assert dirt(300, 100).ratio == 0.25
+
+
+def test_a_log_that_is_overdue_is_due_if_there_is_anything_to_clean(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS)
+    assert is_due(log, dirt(1000, 1, is_overdue=True))
+    assert not is_due(log, dirt(1000, 0, is_overdue=True))
+    assert dirt(0, 0).ratio == 0
+
+
+def test_with_a_share_of_one_only_the_age_counts(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS._replace(min_cleanable_dirty_ratio=1.0))
+    assert not is_due(log, dirt(0, 100))
+
+
+def test_a_compacted_log_ends_its_segments_in_time(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS._replace(max_compaction_lag_ms=LAG_MS))
+    append(log, pairs(("k", "1")))
+    append(log, pairs(("k", "2"), timestamp=NOW_MS + LAG_MS))
+    assert len(log.segments) == 1
+    append(log, pairs(("k", "3"), timestamp=NOW_MS + LAG_MS + 1))
+    assert len(log.segments) == 2

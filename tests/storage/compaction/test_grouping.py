@@ -1,0 +1,78 @@
+"""Which segments become one: as many as fit into the settings' sizes, in order, and none left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.storage.compaction.grouping import MAX_GROUP_SEGMENTS, IndexSizes, Source, grouped
+from minibroker.storage.files import Disk
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET
+from minibroker.storage.segment import Segment
+
+SETTINGS = LogSettings(segment_bytes=1000, segment_index_bytes=100)
+
+
+def sources(*sizes: int, offsets: int = 10) -> list[Source]:
+    """Segments of these sizes, each of `offsets` offsets."""
+    found = []
+    for index, size in enumerate(sizes):
+        base = index * offsets
+        segment = Segment(Disk(), str(Path("/nowhere")), base, SETTINGS, 0)
+        found.append(Source(segment, segment.path, base, base + offsets, size))
+    return found
+
+
+def none(source: Source) -> IndexSizes:
+    return IndexSizes(0, 0)
+
+
+def sizes(groups: list[list[Source]]) -> list[list[int]]:
+    return [[source.size_bytes for source in group] for group in groups]
+
+
+def test_segments_are_joined_up_to_the_size_of_one() -> None:
+    assert sizes(grouped(sources(400, 600, 1, 999, 500, 501), none, SETTINGS)) == [[400, 600], [1, 999], [500], [501]]
+
+
+def test_a_segment_that_is_too_large_alone_stays_alone() -> None:
+    assert sizes(grouped(sources(2000, 10, 2000), none, SETTINGS)) == [[2000], [10], [2000]]
+
+
+def test_empty_segments_vanish_in_their_neighbours() -> None:
+    assert sizes(grouped(sources(0, 0, 1000, 0), none, SETTINGS)) == [[0, 0, 1000, 0]]
+
+
+def test_neither_index_of_a_group_outgrows_its_size() -> None:
+    assert sizes(grouped(sources(1, 2, 3), lambda source: IndexSizes(50, 0), SETTINGS)) == [[1, 2], [3]]
+    assert sizes(grouped(sources(1, 2, 3), lambda source: IndexSizes(0, 51), SETTINGS)) == [[1], [2], [3]]
+
+
+def test_offsets_of_a_group_can_be_named_in_its_indexes() -> None:
+    half = MAX_RELATIVE_OFFSET // 2
+    assert sizes(grouped(sources(1, 2, 3, offsets=half), none, SETTINGS)) == [[1, 2], [3]]
+    assert sizes(grouped(sources(1, 0, 0, offsets=half), none, SETTINGS)) == [[1, 0, 0]]
+
+
+def test_a_group_is_small_enough_to_be_swapped_in_at_once() -> None:
+    groups = grouped(sources(*[1] * (2 * MAX_GROUP_SEGMENTS + 1)), none, SETTINGS)
+    assert [len(group) for group in groups] == [MAX_GROUP_SEGMENTS, MAX_GROUP_SEGMENTS, 1]
+
+
+def test_nothing_makes_no_group() -> None:
+    assert grouped([], none, SETTINGS) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 120)), max_size=30))
+def test_all_segments_are_in_one_group_in_order(given_sizes: list[tuple[int, int]]) -> None:
+    indexes = {index * 10: IndexSizes(size, size // 2) for index, (_, size) in enumerate(given_sizes)}
+    every = sources(*(size for size, _ in given_sizes))
+    groups = grouped(every, lambda source: indexes[source.base_offset], SETTINGS)
+    assert [source for group in groups for source in group] == every
+    for group in groups:
+        total = sum(source.size_bytes for source in group)
+        index_total = sum(indexes[source.base_offset].offsets_bytes for source in group)
+        assert len(group) == 1 or (total <= 1000 and index_total <= 100)

@@ -1,0 +1,72 @@
+"""The map of keys against a dict, when it is full, and the memory that it takes."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.storage.compaction.offset_map import ENTRY_BYTES, NOT_FOUND, OffsetMap
+
+MIB = 1 << 20
+
+
+def full_map(memory_bytes: int, load_factor: float = 0.9) -> tuple[OffsetMap, int]:
+    """A map that has no more room, and how many keys it took."""
+    keys = OffsetMap(memory_bytes, load_factor, 1 << 40)
+    for offset in range(1 << 20):
+        if not keys.put(b"%d" % offset, offset):
+            return keys, offset
+    raise AssertionError("it takes more than it has room for")
+
+
+@given(st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=3)), max_size=300))
+def test_it_knows_what_a_dict_knows(steps: list[tuple[bytes, bytes]]) -> None:
+    keys, known = OffsetMap(MIB, 0.9, len(steps)), dict[bytes, int]()
+    for offset, (key, other) in enumerate(steps):
+        assert keys.put(key, offset)
+        known[key] = offset
+        assert keys.get(key) == offset
+        assert keys.get(other) == known.get(other, NOT_FOUND)
+    assert keys.count == len(known)
+    assert keys.latest_offset == len(steps) - 1
+    assert {key: keys.get(key) for key in known} == known
+
+
+def test_it_knows_many_keys_when_nearly_full() -> None:
+    keys = OffsetMap(10_000 * ENTRY_BYTES, 0.98, 1 << 40)
+    for offset in range(keys.capacity):
+        assert keys.put(b"key-%d" % offset, 3 * offset)
+    assert all(keys.get(b"key-%d" % offset) == 3 * offset for offset in range(keys.capacity))
+    assert all(keys.get(b"other-%d" % offset) == NOT_FOUND for offset in range(1000))
+
+
+@pytest.mark.parametrize(("memory_bytes", "load_factor"), [(72, 0.9), (1000, 0.5), (100_000, 0.9), (100_000, 1.0)])
+def test_it_takes_no_more_than_its_share_of_the_memory(memory_bytes: int, load_factor: float) -> None:
+    keys, count = full_map(memory_bytes, load_factor)
+    assert count == keys.count == keys.capacity
+    assert 1 <= count <= memory_bytes / ENTRY_BYTES * load_factor
+    assert keys.size_bytes <= memory_bytes
+
+
+def test_a_full_one_takes_later_offsets_of_keys_it_has() -> None:
+    keys, count = full_map(1000)
+    assert keys.put(b"0", count + 5)
+    assert keys.get(b"0") == keys.latest_offset == count + 5
+    assert not keys.put(b"new", count + 6)
+    assert keys.get(b"new") == NOT_FOUND
+    assert keys.latest_offset == count + 5
+
+
+def test_memory_is_taken_for_no_more_keys_than_there_can_be() -> None:
+    keys = OffsetMap(128 * MIB, 0.9, 1000)
+    assert 1000 <= keys.capacity < 1050
+    assert keys.size_bytes < 30_000
+
+
+def test_an_entry_takes_no_more_than_it_says() -> None:
+    keys = OffsetMap(MIB, 0.9, 1 << 40)
+    taken = sum(sys.getsizeof(getattr(keys, name)) for name in keys.__slots__)
+    assert taken < keys.size_bytes + 1000 <= MIB + 1000

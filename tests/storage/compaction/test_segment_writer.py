@@ -1,0 +1,107 @@
+"""A cleaned segment in the making: its files, their names, what their indexes say, and what does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.protocol.records.batch import check_batch
+from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, discard_cleaned
+from minibroker.storage.files import Disk
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.segment import Segment
+from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes
+from tests.storage.support import NOW_MS, batch, files_in
+
+NAME = "00000000000000000100"
+SETTINGS = LogSettings(index_interval_bytes=200, segment_index_bytes=1000)
+
+
+def writer(directory: Path, settings: LogSettings = SETTINGS, buffer_bytes: int = 500) -> SegmentWriter:
+    return SegmentWriter(Disk(), str(directory / NAME), 100, settings, buffer_bytes)
+
+
+def add(to: SegmentWriter, count: int, base_offset: int = 100, step: int = 10) -> bytes:
+    """Add batches of two records; all their bytes."""
+    data = b""
+    for index in range(count):
+        made = batch(2, base_offset=base_offset + step * index, timestamp=NOW_MS + index)
+        to.add(check_batch(made), made)
+        data += made
+    return data
+
+
+def test_the_files_end_in_cleaned_and_hold_the_batches_in_order(tmp_path: Path) -> None:
+    to = writer(tmp_path)
+    data = add(to, 20)
+    to.finish([], NOW_MS)
+    files = files_in(tmp_path)
+    assert set(files) == {f"{NAME}{kind}.cleaned" for kind in (".log", ".index", ".timeindex")}
+    assert files[f"{NAME}.log.cleaned"] == data
+    assert to.size_bytes == len(data)
+
+
+def test_the_indexes_are_those_that_reading_the_batches_makes(tmp_path: Path) -> None:
+    to = writer(tmp_path)
+    data = add(to, 20)
+    to.finish([], NOW_MS)
+    made = files_in(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / f"{NAME}.log").write_bytes(data)
+    segment = Segment.open(Disk(), str(other), 100, SETTINGS, NOW_MS)
+    segment.load()
+    segment.finish()
+    assert {name.removesuffix(".cleaned"): content for name, content in made.items()} == files_in(other)
+
+
+def test_it_counts_as_modified_when_its_originals_were(tmp_path: Path) -> None:
+    to = writer(tmp_path)
+    to.finish([], NOW_MS - 5000)
+    assert Disk().modified_ms(str(tmp_path / f"{NAME}.log.cleaned")) == NOW_MS - 5000
+
+
+def test_aborted_transactions_get_an_index_of_their_own(tmp_path: Path) -> None:
+    to = writer(tmp_path)
+    transaction = AbortedTransaction(7, 100, 110, 105)
+    to.finish([transaction], NOW_MS)
+    assert files_in(tmp_path)[f"{NAME}.txnindex.cleaned"] == transactions_bytes([transaction])
+
+
+def test_what_an_earlier_attempt_has_left_is_gone(tmp_path: Path) -> None:
+    for kind in (".log", ".index", ".timeindex", ".txnindex"):
+        (tmp_path / f"{NAME}{kind}.cleaned").write_bytes(b"left" * 1000)
+    to = writer(tmp_path)
+    data = add(to, 1)
+    to.finish([], NOW_MS)
+    files = files_in(tmp_path)
+    assert files[f"{NAME}.log.cleaned"] == data
+    assert f"{NAME}.txnindex.cleaned" not in files
+
+
+def test_a_full_index_takes_no_more_entries_and_the_largest_time_is_still_known(tmp_path: Path) -> None:
+    settings = LogSettings(index_interval_bytes=0, segment_index_bytes=60)
+    to = writer(tmp_path, settings)
+    add(to, 50)
+    to.finish([], NOW_MS)
+    files = files_in(tmp_path)
+    assert len(files[f"{NAME}.index.cleaned"]) <= 60
+    assert len(files[f"{NAME}.timeindex.cleaned"]) <= 60
+    assert int.from_bytes(files[f"{NAME}.timeindex.cleaned"][-12:-4], "big") == NOW_MS + 49
+
+
+def test_offsets_that_no_index_can_name_do_not_fit(tmp_path: Path) -> None:
+    to = writer(tmp_path)
+    add(to, 1, base_offset=100 + 0x7FFFFFFE)
+    with pytest.raises(SegmentOverflow):
+        add(to, 1, base_offset=100 + 0x7FFFFFFF)
+
+
+def test_all_that_was_written_can_be_thrown_away(tmp_path: Path) -> None:
+    (tmp_path / f"{NAME}.log").write_bytes(b"original")
+    to = writer(tmp_path)
+    add(to, 10)
+    to.finish([AbortedTransaction(7, 100, 110, 105)], NOW_MS)
+    discard_cleaned(Disk(), to.path)
+    assert files_in(tmp_path) == {f"{NAME}.log": b"original"}

@@ -1,0 +1,54 @@
+"""How long the cleaner has to wait, on a clock that only the test moves."""
+
+from __future__ import annotations
+
+import sys
+
+from minibroker.storage.compaction.throttle import Throttle
+
+
+class Time:
+    """A clock in ms; who waits moves it."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1000.0
+
+    def monotonic_ms(self) -> float:
+        return self.now_ms
+
+    def wait(self, seconds: float) -> None:
+        self.now_ms += seconds * 1000
+
+
+def test_what_was_taken_is_paid_for_in_time() -> None:
+    time = Time()
+    throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
+    assert throttle.took(500) == 1500
+    assert throttle.took(250) == 1750
+
+
+def test_a_pause_is_no_credit_for_later() -> None:
+    time = Time()
+    throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
+    throttle.took(10)
+    time.now_ms = 50_000
+    assert throttle.took(1000) == 51_000
+
+
+def test_the_rate_can_be_changed() -> None:
+    time = Time()
+    throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
+    assert throttle.took(1000) == 2000
+    throttle.bytes_per_second = 10_000.0
+    assert throttle.took(1000) == 2100
+
+
+def test_without_a_limit_nothing_is_waited_for() -> None:
+    time = Time()
+    throttle = Throttle(sys.float_info.max, time.monotonic_ms, time.wait)
+    assert throttle.took(1 << 40) == 1000
+
+
+def test_a_rate_of_nothing_is_as_slow_as_can_be_told() -> None:
+    time = Time()
+    assert Throttle(0.0, time.monotonic_ms, time.wait).took(3) == 4000
