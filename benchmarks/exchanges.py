@@ -73,7 +73,7 @@ def _ping_pong(
         placed = on_one_core(target.server.pid) if one_core else nullcontext()
         with wire.topic(target.server) as topic, placed:
             request = wire.produce_request(topic, wire.batch([b"x" * 100]))
-            ran = _run(target.server, request, wire.produce_error_at(topic), seconds, connections, depth)
+            ran = run(target.server, request, wire.produce_error_at(topic), seconds, connections, depth)
         count = ran["requests"]
         return {
             "rate": count / ran["seconds"],
@@ -90,7 +90,7 @@ def _receive(name: str, values: list[bytes], seconds: float, targets: dict[str, 
     def measure(target: Target) -> Sample:
         with wire.topic(target.server) as topic:
             request = wire.produce_request(topic, wire.batch(values))
-            ran = _run(target.server, request, wire.produce_error_at(topic), seconds, limit=RECEIVE_LIMIT)
+            ran = run(target.server, request, wire.produce_error_at(topic), seconds, limit=RECEIVE_LIMIT)
         return _volume(ran, ran["sent_bytes"])
 
     return Case(name, measure, targets)
@@ -118,7 +118,7 @@ def _fetch_from(server: Server, region: int, batch: int, seconds: float) -> Samp
         with wire.Client(server) as client:
             for _ in range(max(1, region // batch) + 1):
                 client.produce(topic, wire.batch([bytes(batch)]))
-        ran = _run(server, wire.fetch_request(topic, region), wire.fetch_error_at(topic), seconds)
+        ran = run(server, wire.fetch_request(topic, region), wire.fetch_error_at(topic), seconds)
     if ran["received_bytes"] < ran["requests"] * region / 2:
         raise programs.Failed(
             f"the server answered with {ran['received_bytes'] / ran['requests']:.0f} of {region} bytes"
@@ -135,9 +135,10 @@ def _volume(ran: dict[str, Any], size_bytes: int) -> Sample:
     }
 
 
-def _run(
+def run(
     server: Server, request: bytes, error_at: int, seconds: float, connections: int = 1, depth: int = 1, limit: int = 0
 ) -> dict[str, Any]:
+    """What `clients/exchange.c` says of a run, and the server's CPU time in it. Raises Unavailable, Failed."""
     program = programs.exchange()
     before = cpu_seconds(server.pid)
     words = [server.host, server.port, connections, depth, seconds, limit, error_at]

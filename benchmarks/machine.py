@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
+FORGET_PEAK = "5"  # what proc(5) has for "reset the peak resident set size"
 CPUCLOCK_SCHED = 2  # the kernel's number for "user and system time of a process", in the low bits of a clock id
 
 
@@ -33,6 +34,19 @@ def resident_kib(pid: int) -> int:
     match = re.search(r"^Rss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
     if match is None:
         raise OSError(f"/proc/{pid}/smaps_rollup has no line Rss")
+    return int(match[1])
+
+
+def forget_peak(pid: int) -> None:
+    """Have `peak_kib` begin anew."""
+    Path(f"/proc/{pid}/clear_refs").write_text(FORGET_PEAK)
+
+
+def peak_kib(pid: int) -> int:
+    """The most resident memory that `pid` has had, in KiB."""
+    match = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    if match is None:
+        raise OSError(f"/proc/{pid}/status has no line VmHWM")
     return int(match[1])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import log10
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -35,11 +36,15 @@ class Column(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One row: `measure` takes one sample; `targets` says what minibroker should reach, by column."""
+    """One row: `measure` takes one sample; `targets` says what minibroker should reach, by column.
+
+    Rows with a `size`, the smallest first, show how costs grow with it.
+    """
 
     name: str
     measure: Measure
     targets: Mapping[str, float] = {}
+    size: int | None = None
 
 
 class Section(NamedTuple):
@@ -59,14 +64,24 @@ class Results:
     left_out: dict[tuple[str, str, str], str] = field(default_factory=dict)  # the reason
     failed: dict[tuple[str, str, str], str] = field(default_factory=dict)
 
+    def values(self, section: Section, case: Case, server: str, column: Column) -> list[float]:
+        """One figure of all samples of a row."""
+        samples = self.samples.get((section.name, case.name, server), [])
+        return [sample[column.key] for sample in samples if column.key in sample]
+
 
 class Figure(NamedTuple):
-    """One figure of a row over all its samples, and what it should be (None: nothing was said)."""
+    """One figure of a row over all its samples, and what it should be (None: nothing was said).
+
+    `per_tenfold` is by what it is multiplied from the row before to this one, if that were ten times as large: 1 does
+    not grow, 10 grows as the size does. None where there are no sizes, or no row before.
+    """
 
     column: Column
     median: float
     best: float
     target: float | None
+    per_tenfold: float | None = None
 
     @property
     def reached(self) -> bool:
@@ -78,14 +93,26 @@ class Figure(NamedTuple):
         return self.median <= self.target * WITHIN
 
 
-def figures(section: Section, case: Case, server: str, samples: Sequence[Sample]) -> list[Figure | None]:
+def figures(section: Section, case: Case, server: str, results: Results) -> list[Figure | None]:
     """A figure for every column of the section; None where the case does not measure it."""
     found: list[Figure | None] = []
     for column in section.columns:
-        values = [sample[column.key] for sample in samples if column.key in sample]
+        values = results.values(section, case, server, column)
         target = case.targets.get(column.key) if server == "minibroker" else None
-        found.append(Figure(column, median(values), column.best(values), target) if values else None)
+        grown = _per_tenfold(section, case, server, column, results)
+        found.append(Figure(column, median(values), column.best(values), target, grown) if values else None)
     return found
+
+
+def _per_tenfold(section: Section, case: Case, server: str, column: Column, results: Results) -> float | None:
+    index = section.cases.index(case)
+    before = section.cases[index - 1]
+    if index == 0 or case.size is None or before.size is None:
+        return None
+    smaller, larger = (results.values(section, each, server, column) for each in (before, case))
+    if not smaller or not larger or median(smaller) <= 0 or median(larger) <= 0:
+        return None
+    return float((median(larger) / median(smaller)) ** (1 / log10(case.size / before.size)))
 
 
 def quantity(value: float) -> str:
@@ -133,18 +160,25 @@ def _table(section: Section, results: Results) -> Table:
     for case in section.cases:
         for (name, case_name, server), samples in results.samples.items():
             if (name, case_name) == (section.name, case.name):
-                row = figures(section, case, server, samples)
+                row = figures(section, case, server, results)
                 table.add_row(case.name, server, *_cells(row, targeted, len(samples)))
     return table
 
 
 def _cells(row: Sequence[Figure | None], targeted: Sequence[bool], count: int) -> list[str]:
-    """Median (best), green or red where there is a target, which follows in a cell of its own."""
+    """Median (best), green or red where there is a target, which follows in a cell of its own.
+
+    Where costs grow, the growth stands in place of the best.
+    """
     cells = []
     for figure, has_target in zip(row, targeted, strict=True):
         text = target = ""
         if figure is not None:
-            text = quantity(figure.median) + (f" ({quantity(figure.best)})" if count > 1 else "")
+            text = quantity(figure.median)
+            if figure.per_tenfold is not None:
+                text += f" (x {figure.per_tenfold:.2g})"
+            elif count > 1:
+                text += f" ({quantity(figure.best)})"
             if figure.target is not None:
                 text = f"[{'green' if figure.reached else 'red'}]{text}[/]"
                 target = quantity(figure.target)
@@ -163,8 +197,9 @@ def as_json(sections: Sequence[Section], results: Results, machine: Machine) -> 
                 "median": figure.median,
                 "best": figure.best,
                 "target": figure.target,
+                "per_tenfold": figure.per_tenfold,
             }
-            for figure in figures(*cases[name, case_name], server, samples)
+            for figure in figures(*cases[name, case_name], server, results)
             if figure is not None
         }
         rows.append({"section": name, "case": case_name, "server": server, "figures": measured, "samples": samples})

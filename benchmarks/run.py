@@ -17,9 +17,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 import clients
+import crowds
+import durability
 import exchanges
+import growth
 import machine
 import programs
+import restarts
 import servers
 import startup
 from report import Case, Results, Section, as_json, print_tables
@@ -33,7 +37,16 @@ QUICK_SECONDS, QUICK_REPETITIONS = 0.3, 1
 def all_sections(seconds: float) -> list[Section]:
     """In the order in which they run; memory comes last, because it shows what the others left behind."""
     start, memory = startup.sections()
-    return [start, *exchanges.sections(seconds), *clients.sections(seconds), memory]
+    return [
+        start,
+        *exchanges.sections(seconds),
+        *clients.sections(seconds),
+        *crowds.sections(seconds),
+        *durability.sections(seconds),
+        *restarts.sections(),
+        *growth.sections(),
+        memory,
+    ]
 
 
 def start_targets(stack: ExitStack, against: Sequence[str], bootstrap: str | None, pid: int | None) -> list[Target]:
@@ -81,6 +94,11 @@ def sample(section: Section, case: Case, target: Target, results: Results) -> No
         results.samples.setdefault(key, []).append(taken)
 
 
+def is_named(section: str, word: str) -> bool:
+    """Whether the word means this section: "growth" means all whose names begin with it."""
+    return section == word or section.startswith(f"{word}-")
+
+
 @click.command()
 @click.option("--only", multiple=True, metavar="NAME", help="Run only this section; may be given several times.")
 @click.option("--quick", is_flag=True, help="One short repetition of everything: below two minutes.")
@@ -99,10 +117,10 @@ def main(
     """Measure a broker side by side with its targets. Exits with 1 when a row failed, never for a slow one."""
     sections = all_sections(QUICK_SECONDS if quick else FULL_SECONDS)
     names = [section.name for section in sections]
-    unknown = set(only) - set(names)
+    unknown = [word for word in only if not any(is_named(name, word) for name in names)]
     if unknown:
-        raise click.BadParameter(f"{', '.join(sorted(unknown))}: the sections are {', '.join(names)}")
-    sections = [section for section in sections if not only or section.name in only]
+        raise click.BadParameter(f"{', '.join(unknown)}: the sections are {', '.join(names)}")
+    sections = [section for section in sections if not only or any(is_named(section.name, word) for word in only)]
     load_before = machine.load_average()
     with ExitStack() as stack:
         stack.callback(lambda: shutil.rmtree(programs.build_directory()))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ import programs
 
 # Deleted topics give their memory (page cache) back at once: the next row shall not have to find new one.
 SETTINGS = ["log.segment.delete.delay.ms=0"]
+MINIBROKER = ("-m", "minibroker")
 ADDRESS = re.compile(r"([\w.-]+):(\d+)\s*$|//([\w.-]+):(\d+)")
 
 
@@ -46,16 +48,34 @@ class NotListening(Exception):
 
 
 @contextmanager
-def minibroker(entry: Sequence[str] = ("-m", "minibroker")) -> Iterator[Server]:
+def minibroker(entry: Sequence[str] = MINIBROKER) -> Iterator[Server]:
     """A broker process of this checkout on a free port, with a data directory of its own.
 
     `entry` is what Python runs in place of `-m minibroker`.
     """
+    with data_directory() as folder, minibroker_on(folder, entry) as server:
+        yield server
+
+
+@contextmanager
+def data_directory() -> Iterator[str]:
+    """A directory that is gone afterwards."""
     with TemporaryDirectory(prefix="minibroker-benchmark-data-") as folder:
-        settings = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={folder}", *SETTINGS]
-        words = [word for setting in settings for word in ("--set", setting)]
-        with _process([sys.executable, *entry, "serve", *words]) as server:
-            yield server
+        yield folder
+
+
+@contextmanager
+def minibroker_on(folder: str, entry: Sequence[str] = MINIBROKER) -> Iterator[Server]:
+    """The same with its data in `folder`, where another one may have left some."""
+    settings = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={folder}", *SETTINGS]
+    words = [word for setting in settings for word in ("--set", setting)]
+    with _process([sys.executable, *entry, "serve", *words]) as server:
+        yield server
+
+
+def kill(server: Server) -> None:
+    """End the process as a crash does: it writes down nothing more."""
+    os.kill(server.pid, signal.SIGKILL)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import itertools
 import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Self, TypeVar
 
@@ -18,6 +18,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.messages.log_offsets import ListOffsetsRequest, ListOffsetsResponse
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.protocol.messages.topics import (
@@ -36,9 +37,13 @@ FETCH_VERSION = 12
 CREATE_TOPICS_VERSION = 5
 DELETE_TOPICS_VERSION = 4
 METADATA_VERSION = 9
+LIST_OFFSETS_VERSION = 6
 API_VERSIONS_VERSION = 0
 TIMEOUT_MS = 30_000
 SENTINEL = 0x7E7D  # an error code that no server sends, found again in an answer that we encode
+
+AT_ONCE = 64  # requests that are on their way together: some for every turn of a server, and no full socket
+NO_CONFIGS: Mapping[str, str] = {}
 
 Answer = TypeVar("Answer", bound=Message)
 _topic_numbers = itertools.count(1)
@@ -57,9 +62,11 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def create_topic(self, name: str) -> None:
-        """A topic of one partition. Raises Failed."""
-        asked = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] = NO_CONFIGS) -> None:
+        """Raises Failed."""
+        topic = CreateTopicsRequest.CreatableTopic
+        overrides = [topic.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+        asked = topic(name=name, num_partitions=partitions, replication_factor=1, configs=overrides)
         request = CreateTopicsRequest(topics=[asked], timeout_ms=TIMEOUT_MS)
         answer = self._ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
         _check(answer.topics[0].error_code)
@@ -75,11 +82,32 @@ class Client:
         give_up_at = time.monotonic() + TIMEOUT_MS / 1000
         while True:
             (topic,) = self._ask(request, METADATA_VERSION, MetadataResponse).topics
-            if not topic.error_code and topic.partitions and not topic.partitions[0].error_code:
+            if not topic.error_code and topic.partitions and not any(each.error_code for each in topic.partitions):
                 return
             if time.monotonic() > give_up_at:
                 _check(topic.error_code or topic.partitions[0].error_code)
             time.sleep(0.01)
+
+    def exchange(self, frames: Sequence[bytes], error_at: int | None) -> None:
+        """Send requests of one kind, some at a time, and read the answers.
+
+        Raises Failed if one has an error code at `error_at`, see `produce_error_at`; None: it has no such place.
+        """
+        for start in range(0, len(frames), AT_ONCE):
+            some = frames[start : start + AT_ONCE]
+            self._socket.sendall(b"".join(some))
+            for _ in some:
+                body = self._receive()
+                if error_at is not None:
+                    _check(int.from_bytes(body[error_at - 4 : error_at - 2], "big", signed=True))
+
+    def begin(self, frame: bytes) -> None:
+        """Send a request whose answer is left to `take`."""
+        self._socket.sendall(frame)
+
+    def take(self, most_bytes: int) -> int:
+        """Read some of what has come; how much it was, 0 at the end."""
+        return len(self._socket.recv(most_bytes))
 
     def produce(self, topic: str, batch: bytes) -> None:
         """Append one batch to partition 0 with acks=all. Raises Failed."""
@@ -116,38 +144,56 @@ class Client:
 
 
 @contextmanager
-def topic(server: Server) -> Iterator[str]:
-    """A new topic of one partition, deleted afterwards: kfake holds everything in memory."""
+def topic(server: Server, partitions: int = 1, configs: Mapping[str, str] = NO_CONFIGS) -> Iterator[str]:
+    """A new topic, deleted afterwards: kfake holds everything in memory."""
     name = f"benchmark-{os.getpid()}-{next(_topic_numbers)}"
     with Client(server) as client:
-        client.create_topic(name)
+        client.create_topic(name, partitions, configs)
         client.wait_for_leader(name)
     yield name
     with Client(server) as client:
         client.delete_topic(name)
 
 
-def batch(values: Sequence[bytes]) -> bytes:
-    """An uncompressed batch of records without keys, stamped with the present."""
-    now_ms = int(time.time() * 1000)
-    return bytes(build_batch([Record(timestamp=now_ms, value=value) for value in values]))
+def now_ms() -> int:
+    """The present, as timestamps have it."""
+    return int(time.time() * 1000)
 
 
-def produce_request(topic: str, batch: bytes) -> bytes:
-    """A frame that appends `batch` to partition 0 with acks=all."""
+def batch(values: Sequence[bytes], timestamp_ms: int | None = None) -> bytes:
+    """An uncompressed batch of records without keys, stamped with the present if no other time is given."""
+    stamp = now_ms() if timestamp_ms is None else timestamp_ms
+    return bytes(build_batch([Record(timestamp=stamp, value=value) for value in values]))
+
+
+def produce_request(topic: str, batch: bytes, partition: int = 0) -> bytes:
+    """A frame that appends `batch` with acks=all."""
     data = ProduceRequest.TopicProduceData
-    partition = data.PartitionProduceData(index=0, records=memoryview(batch))
-    topics = [data(name=topic, partition_data=[partition])]
+    written = data.PartitionProduceData(index=partition, records=memoryview(batch))
+    topics = [data(name=topic, partition_data=[written])]
     return _frame(ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=topics), PRODUCE_VERSION)
 
 
-def fetch_request(topic: str, max_bytes: int) -> bytes:
-    """A frame that fetches partition 0 from its start, without a session."""
+def fetch_request(topic: str, max_bytes: int, offset: int = 0, partition: int = 0) -> bytes:
+    """A frame that fetches from `offset` on, without a session."""
     fetched = FetchRequest.FetchTopic
-    partition = fetched.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=max_bytes)
-    topics = [fetched(topic=topic, partitions=[partition])]
+    wanted = fetched.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+    topics = [fetched(topic=topic, partitions=[wanted])]
     request = FetchRequest(max_wait_ms=1000, min_bytes=1, max_bytes=max_bytes, session_epoch=-1, topics=topics)
     return _frame(request, FETCH_VERSION)
+
+
+def list_offsets_request(topic: str, timestamp_ms: int) -> bytes:
+    """A frame that asks for the first offset at or after a time in partition 0."""
+    asked = ListOffsetsRequest.ListOffsetsTopic
+    partition = asked.ListOffsetsPartition(partition_index=0, timestamp=timestamp_ms)
+    request = ListOffsetsRequest(replica_id=-1, topics=[asked(name=topic, partitions=[partition])])
+    return _frame(request, LIST_OFFSETS_VERSION)
+
+
+def metadata_request(topic: str) -> bytes:
+    """A frame that asks for a topic with all its partitions."""
+    return _frame(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), METADATA_VERSION)
 
 
 def produce_error_at(topic: str) -> int:
@@ -163,6 +209,14 @@ def fetch_error_at(topic: str) -> int:
     responses = FetchResponse.FetchableTopicResponse
     partition = responses.PartitionData(partition_index=0, error_code=SENTINEL)
     return _sentinel_at(FetchResponse(responses=[responses(topic=topic, partitions=[partition])]), FETCH_VERSION)
+
+
+def list_offsets_error_at(topic: str) -> int:
+    """Where the partition's error code stands in the frame that answers a request for offsets."""
+    responses = ListOffsetsResponse.ListOffsetsTopicResponse
+    partition = responses.ListOffsetsPartitionResponse(partition_index=0, error_code=SENTINEL)
+    answer = ListOffsetsResponse(topics=[responses(name=topic, partitions=[partition])])
+    return _sentinel_at(answer, LIST_OFFSETS_VERSION)
 
 
 def _sentinel_at(answer: Message, version: int) -> int:
