@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, BatchHeader, assign
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.flushing import Flush, Flusher, Waiter, attempt
@@ -25,6 +24,7 @@ from minibroker.storage.removal import unlink_later
 from minibroker.storage.retention import Extent, expired
 from minibroker.storage.scanning import spans
 from minibroker.storage.segment import Region, Segment, TimestampOffset
+from minibroker.storage.segments import Segments
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,6 @@ class Log:
         "_environment",
         "_disk",
         "_segments",
-        "_base_offsets",
         "_active",
         "_snapshots",
         "_flusher",
@@ -100,9 +99,8 @@ class Log:
         self.epochs = contents.epochs
         self._environment = environment
         self._disk = environment.disk
-        self._segments = contents.segments
-        self._base_offsets = [segment.base_offset for segment in self._segments]
-        self._activate(self._segments[-1])
+        self._segments = Segments(contents.segments)
+        self._activate(contents.segments[-1])
         self._snapshots = contents.snapshots
         self._epoch_file = LeaderEpochFile(self.epochs, self._disk, directory)
         self._flusher = Flusher(self, environment.run_aside)
@@ -120,7 +118,7 @@ class Log:
     @property
     def size_bytes(self) -> int:
         """The size of all segments' batches."""
-        return sum(segment.size_bytes for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def leader_epoch(self) -> int:
@@ -140,7 +138,7 @@ class Log:
     @property
     def segments(self) -> Sequence[Segment]:
         """The segments, oldest first; the last one is the one being appended to."""
-        return self._segments
+        return self._segments.all
 
     def append(self, records: memoryview | bytearray, batches: Sequence[BatchHeader], leader_epoch: int) -> int:
         """Give the batches in `records` their offsets, in place, and write them; the first offset.
@@ -196,30 +194,19 @@ class Log:
         try:
             if limit == end_offset and offset >= self._active.base_offset:
                 return self._active.read(offset, max_bytes, (self._active.size_bytes, end_offset), minimum_one)
-            return self._read_from(self._index_of(offset), offset, max_bytes, limit, minimum_one)
-        except OSError as error:
-            raise self._failure("read", error) from error
+            return self._segments.read(offset, max_bytes, (limit, end_offset), minimum_one)
+        except (OSError, CorruptBatch) as error:
+            raise self._failure(f"read offset {offset}", error) from error
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp`, in ms since 1970."""
-        with self._disk_work("read"):
-            for segment in self._segments:
-                segment.load()
-                if segment.indexes.max_timestamp >= timestamp:
-                    found = segment.find_timestamp(timestamp, self.log_start_offset)
-                    if found:
-                        return found
-        return None
+        with self._disk_work(f"find timestamp {timestamp}"):
+            return self._segments.first_at(timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp of all (KIP-734); None if no record has one."""
-        with self._disk_work("read"):
-            for segment in self._segments:
-                segment.load()
-            segment = max(self._segments, key=lambda segment: segment.indexes.max_timestamp)
-            if segment.indexes.max_timestamp < 0:
-                return None
-            return segment.find_timestamp(segment.indexes.max_timestamp, self.log_start_offset)
+        with self._disk_work("find the largest timestamp"):
+            return self._segments.first_of_largest_timestamp(self.log_start_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch at or below `epoch`, where it ends), or (-1, -1) if that is not known (KIP-101)."""
@@ -255,7 +242,7 @@ class Log:
             self._trim()
             renamed = [*self._snapshots.unsynced_paths(), *self._epoch_file.unsynced_paths()]
             files = [self._disk.open(path) for path in renamed]
-            for segment in self._segments[self._index_of(self.recovery_point) :]:
+            for segment in self._segments.since(self.recovery_point):
                 files += segment.files_to_sync(indexes=whole or segment is not self._active)
         directories = []
         if renamed or not self._directory_synced:
@@ -291,6 +278,10 @@ class Log:
                 self._synced_to = flush.end_offset
         return None
 
+    def sync_failed(self, error: Exception) -> KafkaError:
+        """Go offline, as somebody else's sync of a segment has failed; what to tell whoever asks."""
+        return self._go_offline("flush", error)
+
     def _go_offline(self, what: str, error: Exception) -> KafkaError:
         failure = self._failure(what, error)
         self.offline = f"{self.topic}-{self.partition} is offline until the next start: it could not {what}: {error}"
@@ -303,9 +294,9 @@ class Log:
         with self._disk_work("close"):
             self._check_online()
             self._trim()
-            for segment in self._segments:
+            for segment in self._segments.all:
                 segment.finish()
-            self._snapshots.take(self.producers, self._base_offsets[0])
+            self._snapshots.take(self.producers, self._segments.base_offsets[0])
         self.flush()
         self.abandon()
 
@@ -313,14 +304,14 @@ class Log:
         """Let go of the files and leave them as they are."""
         self.cuts += 1
         self._closed = True
-        for segment in self._segments:
+        for segment in self._segments.all:
             segment.close()
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains `offset` and all after it."""
         if offset < self.log_end_offset:
             try:
-                self._truncate(max(offset, self._base_offsets[0]))
+                self._truncate(max(offset, self._segments.base_offsets[0]))
             except OSError as error:  # half of it may be done
                 raise self._go_offline("truncate", error) from error
 
@@ -339,21 +330,21 @@ class Log:
         """Remove the segments whose time is over, as `retention.py` has it; how many. The log start offset follows."""
         with self._disk_work("delete old segments"):
             extent = Extent(self.log_start_offset, self.high_watermark, self.log_end_offset)
-            reasons = expired(self._segments, extent, self.settings, self._environment.now_ms())
-            for segment, reason in zip(self._segments, reasons, strict=False):
+            reasons = expired(self.segments, extent, self.settings, self._environment.now_ms())
+            for segment, reason in zip(self.segments, reasons, strict=False):
                 logger.info("%s: the segment is deleted, as %s", segment.path, reason.value)
             if reasons:
-                if len(reasons) == len(self._segments):
+                if len(reasons) == len(self.segments):
                     self._trim()
                     self._roll()
-                self._begin_at(max(self.log_start_offset, self._base_offsets[len(reasons)]))
+                self._begin_at(max(self.log_start_offset, self._segments.base_offsets[len(reasons)]))
         return len(reasons)
 
     def _begin_at(self, offset: int) -> None:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
-        self._remove_segments(self._segments[: self._index_of(offset)])
-        self._snapshots.remove_before(self._base_offsets[0])
+        self._remove_segments(self._segments.before(offset))
+        self._snapshots.remove_before(self._segments.base_offsets[0])
         self._epoch_file.write()
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
@@ -362,25 +353,24 @@ class Log:
         The files of `new` are whole, on the disk itself, and end in `.cleaned`. From when they all end in `.swap`, a
         start completes what is left to do. Raises `ValueError` if the log no longer has the old ones.
         """
-        index = self._segments.index(old[0])
-        if self._segments[index : index + len(old)] != list(old) or self._active in old:
-            raise ValueError(f"{self} has no longer the segments that are to be replaced")
+        if self._active in old:
+            raise ValueError(f"{self} is still written to in one of the segments that are to be replaced")
+        place = self._segments.place_of(old)
         with self._disk_work("replace segments"):
             new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
-            self._segments[index : index + len(old)] = [new]
-            self._base_offsets[index : index + len(old)] = [new.base_offset]
+            self._segments.replace(place, new)
             for segment in old:
                 unlink_later(self._environment, segment.mark_deleted(), self.settings.file_delete_delay_ms)
                 segment.close()
             new.change_suffix(SWAP_SUFFIX, "")
             new.close()
-            self._snapshots.remove_strays(self._base_offsets)
+            self._snapshots.remove_strays(self._segments.base_offsets)
 
     def update_settings(self, settings: LogSettings) -> None:
         """Run under other settings from now on."""
         self.flush_at += settings.flush_messages - self.settings.flush_messages
         self.settings = settings
-        for segment in self._segments:
+        for segment in self.segments:
             segment.update_settings(settings)
 
     def _make_room(self, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
@@ -406,12 +396,11 @@ class Log:
     def _roll(self) -> None:
         """Begin another segment; the one that ends is brought to the disk itself, as in Kafka."""
         self._active.finish()
-        self._snapshots.take(self.producers, self._base_offsets[0])
+        self._snapshots.take(self.producers, self._segments.base_offsets[0])
         base_offset = self.log_end_offset
         self._directory_synced = False
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
-        self._segments.append(segment)
-        self._base_offsets.append(base_offset)
+        self._segments.add(segment)
         self._activate(segment)
         # Until its indexes are on the disk itself, a start after a crash has to read the old segment.
         self.recovery_point = min(self.recovery_point, base_offset - 1)
@@ -424,31 +413,14 @@ class Log:
         jitter_ms = min(self.settings.segment_jitter_ms, self.settings.max_segment_ms)
         segment.jitter_ms = self._environment.random.randrange(jitter_ms) if jitter_ms else 0
 
-    def _read_from(self, index: int, offset: int, max_bytes: int, limit: int, minimum_one: bool) -> Region | None:
-        """Read from the segment at `index`, or the next: compaction may have left one without `offset` or any after."""
-        ends = [*self._base_offsets[index + 1 :], self.log_end_offset]
-        for segment, end_offset in zip(self._segments[index:], ends, strict=True):
-            end = segment.size_bytes, end_offset
-            if limit < end_offset:
-                end = segment.position_of(limit), limit
-            region = segment.read(offset, max_bytes, end, minimum_one)
-            if region or limit <= end_offset or segment.position_of(offset) < segment.size_bytes:
-                return region
-            offset = end_offset
-        return None
-
-    def _index_of(self, offset: int) -> int:
-        """The index of the segment that `offset` belongs to."""
-        return max(bisect_right(self._base_offsets, offset) - 1, 0)
-
     def _truncate(self, offset: int) -> None:
         self._trim()
-        segment = self._segments[self._index_of(offset)]
+        segment, *_ = self._segments.since(offset)
         position = segment.position_of(offset)
         for _, _, base_offset, _ in spans(segment.file, position, segment.size_bytes):
             offset = min(offset, base_offset)  # a batch is removed whole
             break
-        later = self._segments[self._index_of(offset) + 1 :]
+        _, *later = self._segments.since(offset)
         self._remove_segments(later[::-1])  # the last one first: a crash between must leave no hole
         segment.truncate(position, offset)
         self._active = segment
@@ -461,15 +433,14 @@ class Log:
         self.epochs.truncate_from_end(offset)
         self._epoch_file.write()
         self._snapshots.remove_after(offset)
-        self._snapshots.load(self.producers, self._base_offsets[0], offset)
-        replay(self.producers, self._segments, offset)
+        self._snapshots.load(self.producers, self._segments.base_offsets[0], offset)
+        replay(self.producers, self.segments, offset)
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
         """Take segments off the log, in this order, and have their files removed after `file.delete.delay.ms`."""
         for segment in list(segments):
             paths = segment.mark_deleted()
-            index = self._segments.index(segment)
-            del self._segments[index], self._base_offsets[index]
+            self._segments.remove(segment)
             segment.close()
             unlink_later(self._environment, paths, self.settings.file_delete_delay_ms)
 
@@ -489,12 +460,14 @@ class Log:
 
     @contextmanager
     def _disk_work(self, what: str) -> Iterator[None]:
-        """Let an `OSError` inside be a `KafkaError`; where speed matters, the same is written out."""
+        """Let what the disk fails with be told, and be a `KafkaError`; where speed matters, the same is written out."""
         try:
             yield
-        except OSError as error:
+        except (OSError, CorruptBatch) as error:
             raise self._failure(what, error) from error
 
     def _failure(self, what: str, error: Exception) -> KafkaError:
-        logger.error("%s-%d: cannot %s: %s", self.topic, self.partition, what, error)
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition}: cannot {what}: {error}")
+        code = error.code if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
+        reason = error.message if isinstance(error, CorruptBatch) else error
+        logger.error("%s-%d: cannot %s: %s", self.topic, self.partition, what, reason)
+        return KafkaError(code, f"{self.topic}-{self.partition}: cannot {what}: {reason}")

@@ -1,0 +1,101 @@
+"""The segments of one log in their order: which one an offset belongs to, and reading and finding across them.
+
+What one segment holds is its own business; when segments come and go is decided by the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from minibroker.storage.segment import Region, Segment, TimestampOffset
+
+
+class Segments:
+    """At least one segment; `all` has them oldest first, the last one is the one being appended to.
+
+    `base_offsets` are theirs. Methods that read raise `OSError`, `CorruptBatch`.
+    """
+
+    __slots__ = ("all", "base_offsets")
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self.all = segments
+        self.base_offsets = [segment.base_offset for segment in segments]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all their batches."""
+        return sum(segment.size_bytes for segment in self.all)
+
+    def index_of(self, offset: int) -> int:
+        """The index of the segment that `offset` belongs to, the first one for what lies before all."""
+        return max(bisect_right(self.base_offsets, offset) - 1, 0)
+
+    def before(self, offset: int) -> list[Segment]:
+        """Those that lie wholly before `offset`."""
+        return self.all[: self.index_of(offset)]
+
+    def since(self, offset: int) -> list[Segment]:
+        """The one that `offset` belongs to, and all after it."""
+        return self.all[self.index_of(offset) :]
+
+    def add(self, segment: Segment) -> None:
+        """Put one at the end."""
+        self.all.append(segment)
+        self.base_offsets.append(segment.base_offset)
+
+    def remove(self, segment: Segment) -> None:
+        """Take one out."""
+        index = self.all.index(segment)
+        del self.all[index], self.base_offsets[index]
+
+    def place_of(self, neighbours: Sequence[Segment]) -> slice:
+        """Where these stand, one after the other. Raises `ValueError` if they do not, or no longer."""
+        index = self.all.index(neighbours[0])
+        place = slice(index, index + len(neighbours))
+        if self.all[place] != list(neighbours):
+            raise ValueError(f"there are not, or no longer, such segments from {neighbours[0].path} on")
+        return place
+
+    def replace(self, place: slice, new: Segment) -> None:
+        """Put one in the place of others."""
+        self.all[place] = [new]
+        self.base_offsets[place] = [new.base_offset]
+
+    def read(self, offset: int, max_bytes: int, limits: tuple[int, int], minimum_one: bool) -> Region | None:
+        """As `Segment.read`, of the segment that has `offset`, or the next: compaction may have left one without.
+
+        `limits` are the offset up to which is read, and the one at which the last segment ends.
+        """
+        limit, log_end_offset = limits
+        index = self.index_of(offset)
+        ends = [*self.base_offsets[index + 1 :], log_end_offset]
+        for segment, end_offset in zip(self.all[index:], ends, strict=True):
+            end = segment.size_bytes, end_offset
+            if limit < end_offset:
+                end = segment.position_of(limit), limit
+            region = segment.read(offset, max_bytes, end, minimum_one)
+            if region or limit <= end_offset or segment.position_of(offset) < segment.size_bytes:
+                return region
+            offset = end_offset
+        return None
+
+    def first_at(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
+        """The first record at or after `start_offset` whose timestamp is at least `timestamp`."""
+        for segment in self.all:
+            segment.load()
+            if segment.indexes.max_timestamp >= timestamp:
+                found = segment.find_timestamp(timestamp, start_offset)
+                if found:
+                    return found
+        return None
+
+    def first_of_largest_timestamp(self, start_offset: int) -> TimestampOffset | None:
+        """The first record with the largest timestamp of all; None if no record has one."""
+        for segment in self.all:
+            segment.load()
+        segment = max(self.all, key=lambda segment: segment.indexes.max_timestamp)
+        if segment.indexes.max_timestamp < 0:
+            return None
+        return segment.find_timestamp(segment.indexes.max_timestamp, start_offset)

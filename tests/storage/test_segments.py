@@ -1,0 +1,54 @@
+"""The order of segments: who an offset belongs to, and neighbours that are exchanged.
+
+Reading and finding across segments is tested on whole logs, in `test_log.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.storage.files import Disk
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.segment import Segment
+from minibroker.storage.segments import Segments
+
+
+def segment(directory: Path, base_offset: int) -> Segment:
+    return Segment.create(Disk(), str(directory), base_offset, LogSettings(), 0)
+
+
+@pytest.fixture
+def segments(tmp_path: Path) -> Segments:
+    """At 10, 20 and 30."""
+    return Segments([segment(tmp_path, base_offset) for base_offset in (10, 20, 30)])
+
+
+@pytest.mark.parametrize(("offset", "index"), [(0, 0), (10, 0), (19, 0), (20, 1), (30, 2), (99, 2)])
+def test_an_offset_belongs_to_the_last_segment_that_begins_at_or_before_it(
+    segments: Segments, offset: int, index: int
+) -> None:
+    assert segments.index_of(offset) == index
+    assert segments.before(offset) == segments.all[:index]
+    assert segments.since(offset) == segments.all[index:]
+
+
+def test_one_more_comes_at_the_end_and_any_can_go(segments: Segments, tmp_path: Path) -> None:
+    segments.add(segment(tmp_path, 40))
+    segments.remove(segments.all[1])
+    assert segments.base_offsets == [each.base_offset for each in segments.all] == [10, 30, 40]
+
+
+def test_neighbours_are_exchanged_for_one(segments: Segments, tmp_path: Path) -> None:
+    new = segment(tmp_path, 15)
+    segments.replace(segments.place_of(segments.all[:2]), new)
+    assert segments.base_offsets == [15, 30]
+    assert segments.all[0] is new
+
+
+def test_what_are_no_neighbours_have_no_place(segments: Segments, tmp_path: Path) -> None:
+    first, second, third = segments.all
+    for group in ([first, third], [second, first], [third, segment(tmp_path, 40)], [segment(tmp_path, 5)]):
+        with pytest.raises(ValueError):
+            segments.place_of(group)
