@@ -149,7 +149,7 @@ class MemoryFile(File):
         if allowed:
             self._node.apply(Change(position, whole[:allowed]))
             self._node.modified_ms = self._disk.now_ms()
-        if allowed < len(whole) or self._disk.isis_dead:
+        if allowed < len(whole) or self._disk.is_dead:
             self._disk.stop_short(self.path)
 
     def truncate(self, size: int) -> None:
