@@ -25,6 +25,7 @@ from minibroker.storage.retention import Extent, expired
 from minibroker.storage.scanning import spans
 from minibroker.storage.segment import Region, Segment, TimestampOffset
 from minibroker.storage.segments import Segments
+from minibroker.storage.transaction_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class Log:
         "_segments",
         "_active",
         "_snapshots",
+        "_aborted",
         "_flusher",
         "_torn",
         "_closed",
@@ -102,6 +104,7 @@ class Log:
         self._segments = Segments(contents.segments)
         self._activate(contents.segments[-1])
         self._snapshots = contents.snapshots
+        self._aborted = contents.aborted
         self._epoch_file = LeaderEpochFile(self.epochs, self._disk, directory)
         self._flusher = Flusher(self, environment.run_aside)
         self.flush_at = self.recovery_point + settings.flush_messages
@@ -211,6 +214,10 @@ class Log:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch at or below `epoch`, where it ends), or (-1, -1) if that is not known (KIP-101)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
+        """The aborted transactions that may have records from `start_offset` on and below `end_offset`."""
+        return self._aborted.between(start_offset, end_offset)
 
     def roll(self) -> None:
         """Begin another segment, unless the present one is still empty."""
@@ -432,6 +439,7 @@ class Log:
         self.log_end_offset = self.high_watermark = self.last_stable_offset = offset
         self.epochs.truncate_from_end(offset)
         self._epoch_file.write()
+        self._aborted.truncate(segment.path, offset)
         self._snapshots.remove_after(offset)
         self._snapshots.load(self.producers, self._segments.base_offsets[0], offset)
         replay(self.producers, self.segments, offset)

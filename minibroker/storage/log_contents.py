@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from minibroker.storage.aborted_transactions import AbortedTransactions
 from minibroker.storage.leader_epochs import LeaderEpochs
 from minibroker.storage.producer_snapshots import ProducerSnapshots
 from minibroker.storage.producer_state import ProducerStates
@@ -23,6 +24,7 @@ class LogContents(NamedTuple):
     epochs: LeaderEpochs
     producers: ProducerStates
     snapshots: ProducerSnapshots
+    aborted: AbortedTransactions
     log_start_offset: int
     log_end_offset: int
     recovery_point: int

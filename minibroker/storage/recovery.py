@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
+from minibroker.storage.aborted_transactions import AbortedTransactions
 from minibroker.storage.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
@@ -23,7 +24,13 @@ from minibroker.storage.leftovers import settle
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_contents import LogContents
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.names import LOG_SUFFIX, SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, offsets_with
+from minibroker.storage.names import (
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offsets_with,
+)
 from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored, replay
 from minibroker.storage.producer_state import ProducerStates
 from minibroker.storage.scanning import OldMessageFormat, headers, misplaced, sound_batches
@@ -111,11 +118,20 @@ class _Opening:
             self.epochs,
             self.states,
             self.snapshots,
+            self._aborted_transactions(end_offset),
             start_offset,
             end_offset,
             recovery_point,
             known.clean,
         )
+
+    def _aborted_transactions(self, end_offset: int) -> AbortedTransactions:
+        """Those that the files name, as far as the log still has their markers."""
+        indexed = set(offsets_with(self.names, TRANSACTION_INDEX_SUFFIX))
+        paths = [segment.path for segment in self.segments if segment.base_offset in indexed]
+        aborted = AbortedTransactions.read(self.disk, paths)
+        aborted.truncate(self.segments[-1].path, end_offset)
+        return aborted
 
     def _read_epochs(self) -> None:
         """The checkpoint is not synced with each change: if it is no good, the batches know the epochs too."""

@@ -211,6 +211,11 @@ class Reading:
             return answer, 0
         if region.next_offset < limit and fetched.fetch_offset < log.segments[-1].base_offset:
             self.urgent = True  # a read ends with its segment, but what follows is there already: do not wait for it
+        if committed:
+            answer.aborted_transactions = [
+                PartitionAnswer.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+                for one in log.aborted_transactions(fetched.fetch_offset, region.next_offset)
+            ]
         answer.records = region
         return answer, region.size_bytes
 

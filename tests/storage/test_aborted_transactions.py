@@ -1,0 +1,70 @@
+"""Aborted transactions: which of them a range of offsets concerns, and what is left of them when a log is cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.storage.aborted_transactions import AbortedTransactions
+from minibroker.storage.files import Disk
+from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes
+
+# Three producers' transactions that overlap: (producer id, first offset, last offset, last stable offset)
+FIRST = AbortedTransaction(1, 10, 20, 5)
+SECOND = AbortedTransaction(2, 5, 30, 31)
+THIRD = AbortedTransaction(1, 40, 45, 46)
+ALL = [FIRST, SECOND, THIRD]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "found"),
+    [
+        (0, 100, ALL),
+        (0, 5, []),
+        (0, 6, [SECOND]),
+        (0, 11, [FIRST, SECOND]),
+        (20, 21, [FIRST, SECOND]),
+        (21, 22, [SECOND]),
+        (31, 40, []),
+        (31, 41, [THIRD]),
+        (45, 46, [THIRD]),
+        (46, 99, []),
+    ],
+)
+def test_a_range_of_offsets_has_those_with_records_in_it(start: int, end: int, found: list[AbortedTransaction]) -> None:
+    assert list(AbortedTransactions(Disk(), ALL).between(start, end)) == found
+
+
+def test_the_files_of_all_segments_are_read(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
+    for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
+        Path(f"{path}.txnindex").write_bytes(transactions_bytes(transactions))
+    assert list(AbortedTransactions.read(Disk(), paths).between(0, 100)) == ALL
+
+
+def test_a_file_that_is_no_good_is_passed_over_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = str(tmp_path / f"{0:020d}")
+    Path(f"{path}.txnindex").write_bytes(b"nonsense")
+    assert list(AbortedTransactions.read(Disk(), [path]).between(0, 100)) == []
+    assert f"{path}.txnindex is of no use" in caplog.text
+
+
+@pytest.mark.parametrize(("end", "left"), [(46, ALL), (45, ALL[:2]), (31, ALL[:2]), (30, ALL[:1]), (20, []), (0, [])])
+def test_what_is_cut_off_was_not_aborted(tmp_path: Path, end: int, left: list[AbortedTransaction]) -> None:
+    path = str(tmp_path / f"{0:020d}")
+    file = Path(f"{path}.txnindex")
+    file.write_bytes(transactions_bytes(ALL))
+    transactions = AbortedTransactions.read(Disk(), [path])
+    transactions.truncate(path, end)
+    assert list(transactions.between(0, 100)) == left
+    assert (file.read_bytes() if file.exists() else b"") == transactions_bytes(left)
+
+
+def test_a_cut_leaves_a_segment_its_own(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
+    for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
+        Path(f"{path}.txnindex").write_bytes(transactions_bytes(transactions))
+    AbortedTransactions.read(Disk(), paths).truncate(paths[1], 40)
+    assert Path(f"{paths[0]}.txnindex").read_bytes() == transactions_bytes([FIRST])
+    assert Path(f"{paths[1]}.txnindex").read_bytes() == transactions_bytes([SECOND])
