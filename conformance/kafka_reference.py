@@ -1,6 +1,7 @@
 """Apache Kafka 4.3 as a process, from the jars of Maven Central, so that the same tests can be asked of it.
 
-One combined broker and controller in a directory of the caller's; what the tests ask of it lives in the tests.
+One combined broker and controller in a directory of the caller's, which may have been used before; what the tests ask
+of it lives in the tests.
 """
 
 from __future__ import annotations
@@ -39,10 +40,18 @@ CONTROL_PROPERTIES = {
 
 
 class KafkaProcess:
-    """A broker with a fixed address and directory; it can be killed and started again. Not started by its making."""
+    """A broker with a fixed address and directory; it can be killed and started again. Not started by its making.
 
-    def __init__(self, directory: Path, properties: Mapping[str, str]) -> None:
+    `logs` is the data directory, formatted unless it is already; with `dynamic`, the voters of the controllers' quorum
+    are then in the metadata log (kraft.version=1), not in the properties.
+    """
+
+    def __init__(
+        self, directory: Path, properties: Mapping[str, str], *, logs: Path | None = None, dynamic: bool = False
+    ) -> None:
         self._directory = directory
+        self._logs = logs or directory / "logs"
+        self._dynamic = dynamic
         self._port, controller_port = free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap_servers = f"127.0.0.1:{self._port}"
@@ -96,19 +105,26 @@ class KafkaProcess:
         return self._directory / "server.log"
 
     def _write_properties(self, controller_port: int, properties: Mapping[str, str]) -> None:
+        controller = f"127.0.0.1:{controller_port}"
         settings = {
             **CONTROL_PROPERTIES,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:{controller_port}",
-            "controller.quorum.voters": f"0@127.0.0.1:{controller_port}",
-            "log.dirs": str(self._directory / "logs"),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://{controller}",
+            "log.dirs": str(self._logs),
             **properties,
         }
+        if self._dynamic:
+            settings["controller.quorum.bootstrap.servers"] = controller
+        else:
+            settings["controller.quorum.voters"] = f"{settings['node.id']}@{controller}"
         self._directory.mkdir(parents=True, exist_ok=True)
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def _format(self) -> None:
         command = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._properties)]
-        subprocess.run(self._java(*command), check=True, stdout=subprocess.DEVNULL)
+        if self._dynamic:
+            command.append("--standalone")
+        if not (self._logs / "meta.properties").exists():
+            subprocess.run(self._java(*command), check=True, stdout=subprocess.DEVNULL)
 
     def _java(self, *arguments: str) -> list[str]:
         jars = builds.apache_kafka()
@@ -134,9 +150,11 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def running_kafka(tmp_path: Path, properties: Mapping[str, str] | None = None) -> Iterator[KafkaProcess]:
+def running_kafka(
+    tmp_path: Path, properties: Mapping[str, str] | None = None, *, logs: Path | None = None
+) -> Iterator[KafkaProcess]:
     """A started Apache Kafka in `tmp_path`; properties are server properties by Kafka's names. Killed at the end."""
-    broker = KafkaProcess(tmp_path, properties or {})
+    broker = KafkaProcess(tmp_path, properties or {}, logs=logs)
     broker.start()
     try:
         yield broker

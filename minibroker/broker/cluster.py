@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("minibroker.cluster")
 
 BASE64_DASH = 62
+METADATA_SETTINGS = LogSettings(retention_ms=-1)  # without snapshots of ours, nothing of it may ever go
 METADATA_TOPIC_ID = bytes(15) + b"\x01"  # the same in every cluster
 
 
@@ -73,6 +74,7 @@ class Cluster:
     """All state of the process. `commit` is the only way to change the image; `commits` counts how often it was."""
 
     def __init__(self, settings: Settings, clock: Clock, logs: LogDirectories, source: random.Random) -> None:
+        """Raises MetadataError for directories with logs that no metadata knows, LogDirectoryError, KafkaError."""
         self.static_settings = settings
         self.settings = settings
         self.clock = clock
@@ -82,7 +84,12 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self.image = Image()
         self.controller = Controller(self)
-        storage = self._open_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, LogSettings())
+        if not logs.holds(METADATA_TOPIC, 0) and logs.found():
+            raise MetadataError(
+                f"{', '.join(directory.path for directory in logs.directories)} hold {len(logs.found())} logs, but no "
+                f"{METADATA_TOPIC}-0, which says what they are: if it is elsewhere, name its directory in log.dirs too"
+            )
+        storage = self._open_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_SETTINGS)
         self.metadata_log = MetadataLog(storage, logs.disk)
         self.commits = 0
         self.unflushed: list[tuple[Log, Any]] = []  # what the request being handled must not be answered before

@@ -144,6 +144,15 @@ def test_an_address_is_told_as_clients_take_it() -> None:
     assert str(Endpoint("::1", 9092)) == "[::1]:9092"
 
 
+def test_logs_without_metadata_are_refused_and_not_touched(harness: Harness) -> None:
+    harness.create_topic("t", 2)
+    harness.stop()
+    shutil.rmtree(harness.directory / "data" / "__cluster_metadata-0")
+    with pytest.raises(MetadataError, match="data hold 2 logs, but no __cluster_metadata-0, which says what they are"):
+        harness.start()
+    assert directories(harness) == ["t-0", "t-1"]
+
+
 # --- strays -------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,113 @@
+"""The directories that the tests start from: written by Apache Kafka, and by minibroker, stopped in order and killed.
+
+Each is made once, and tests that write get a copy.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from conformance.kafka_files.contents import Topic, contents
+from conformance.kafka_files.scenario import wait_until, write, write_metadata, write_more
+from conformance.kafka_reference import KafkaProcess, running_kafka
+from tests.running import RunningBroker, running_broker
+
+METADATA = "__cluster_metadata-0"
+START_OFFSETS = "log-start-offset-checkpoint"
+KEEP = {"log.retention.ms": "-1"}  # the records say that they are years old
+# Snapshots of the metadata every 2 s at least, a log of it that rolls, log start offsets that outlive a kill, and ACLs
+# that stop nobody.
+KAFKA_PROPERTIES = {
+    **KEEP,
+    "metadata.log.max.snapshot.interval.ms": "2000",
+    "metadata.log.max.record.bytes.between.snapshots": "20000",
+    "internal.metadata.log.segment.bytes": "20000",
+    "log.flush.start.offset.checkpoint.interval.ms": "500",
+    "log.initial.task.delay.ms": "500",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+OUR_SETTINGS = ("node.id=0", *(f"{name}={value}" for name, value in KEEP.items()))
+
+
+class Written(NamedTuple):
+    """A directory as a broker has left it, and what clients saw in it before."""
+
+    path: Path
+    contents: dict[str, Topic]
+
+
+class Brokers(NamedTuple):
+    """Starts a broker on a data directory, in a new directory for the rest."""
+
+    kafka: Callable[[Path], AbstractContextManager[KafkaProcess]]
+    minibroker: Callable[[Path], AbstractContextManager[RunningBroker]]
+
+
+def copied(source: Path, target: Path) -> Path:
+    """A copy of a directory. Kafka's indexes are mostly holes while it runs, and so are their copies."""
+    subprocess.run(["cp", "--archive", "--sparse=always", str(source), str(target)], check=True)
+    return target
+
+
+def complaints(broker: RunningBroker) -> list[str]:
+    """What our broker has logged, but for settings of these tests that it knows and does not follow yet."""
+    return [line for line in broker.log.splitlines() if not line.endswith("has no effect here yet")]
+
+
+@pytest.fixture(scope="session")
+def kafka_written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Written]:
+    """By "killed" and "stopped" what Apache Kafka has written."""
+    directory = tmp_path_factory.mktemp("kafka")
+    with running_kafka(directory, KAFKA_PROPERTIES) as kafka:
+        write(kafka.bootstrap_servers)
+        write_more(kafka.bootstrap_servers)
+        write_metadata(kafka.bootstrap_servers)
+        logs = directory / "logs"
+        wait_until(lambda: len(list((logs / METADATA).glob("*.checkpoint"))) > 1, "snapshots of the metadata")
+        wait_until(lambda: "shortened 0 255" in (logs / START_OFFSETS).read_text(), "the start of a shortened log")
+        kafka.kill()
+        killed = copied(logs, directory / "killed")
+        kafka.start()
+        seen = contents(kafka.bootstrap_servers)
+        kafka.stop()
+        return {"killed": Written(killed, seen), "stopped": Written(logs, seen)}
+
+
+STARTS = 4  # of our own broker on the directory that it was stopped in
+
+
+@pytest.fixture(scope="session")
+def our_written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Written]:
+    """By "killed" and "stopped" what minibroker has written, which was killed and started again before."""
+    directory = tmp_path_factory.mktemp("minibroker")
+    with running_broker(directory, *OUR_SETTINGS) as broker:
+        write(broker.bootstrap_servers)
+        broker.kill()
+        broker.start()
+        broker.restart()
+        seen = contents(broker.bootstrap_servers)
+        broker.kill()
+        killed = copied(directory / "data", directory / "killed")
+        broker.start()
+        assert broker.stop() == 0
+        return {"killed": Written(killed, seen), "stopped": Written(directory / "data", seen)}
+
+
+@pytest.fixture
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """Starts Apache Kafka, or minibroker as the same node, on a data directory."""
+
+    def kafka(logs: Path) -> AbstractContextManager[KafkaProcess]:
+        return running_kafka(tmp_path_factory.mktemp("kafka"), KAFKA_PROPERTIES, logs=logs)
+
+    def minibroker(logs: Path) -> AbstractContextManager[RunningBroker]:
+        return running_broker(tmp_path_factory.mktemp("minibroker"), *OUR_SETTINGS, f"log.dirs={logs}")
+
+    yield Brokers(kafka, minibroker)

@@ -1,0 +1,134 @@
+"""Apache Kafka's DumpLogSegments reads every file that a broker process of ours has written, and finds the same in it.
+
+The broker was written to by real clients, killed, and started again; the tool is asked in each of its ways.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.kafka_files.conftest import METADATA, STARTS, Written
+from conformance.kafka_files.dumping import Dump, dump, fields
+from conformance.kafka_files.scenario import TOPICS
+
+SUFFIXES = (".log", ".index", ".timeindex", ".snapshot")
+RECORD = re.compile(r"\| offset: .* payload: (.*)")
+
+
+def partition_files(directory: Path, *suffixes: str) -> list[Path]:
+    """The files of all partitions but that of the metadata, as far as there is something in them."""
+    return [
+        path
+        for suffix in suffixes
+        for path in directory.glob(f"*/*{suffix}")
+        if path.parent.name != METADATA and path.stat().st_size
+    ]
+
+
+@pytest.fixture(scope="module")
+def stopped(our_written: dict[str, Written]) -> Path:
+    return our_written["stopped"].path
+
+
+@pytest.fixture(scope="module")
+def whole(stopped: Path) -> Dump:
+    """All that the tool says of the partitions of the broker that was stopped."""
+    return dump(partition_files(stopped, *SUFFIXES), "--print-data-log")
+
+
+@pytest.fixture(scope="module")
+def lines_of(whole: Dump) -> Callable[[str, str], list[str]]:
+    """The lines about all files of a partition with a suffix."""
+
+    def lines(partition: str, suffix: str) -> list[str]:
+        files = sorted(file for file in whole.lines if file.parent.name == partition and file.suffix == suffix)
+        return [line for file in files for line in whole.lines[file]]
+
+    return lines
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_every_batch_is_valid_and_every_record_is_there(how: str, our_written: dict[str, Written]) -> None:
+    path, seen = our_written[how]
+    dumped = dump(partition_files(path, *SUFFIXES), "--deep-iteration")
+    assert dumped.complaints == ""
+    offsets = {f"{name}-{index}": [] for name, topic in seen.items() for index in range(len(topic.partitions))}
+    for file in sorted(file for file in dumped.lines if file.suffix == ".log"):
+        lines = dumped.lines[file]
+        assert all(fields(line)["isvalid"] == "true" for line in lines if line.startswith("baseOffset"))
+        offsets[file.parent.name] += [int(fields(line)["offset"]) for line in lines if line.startswith("| offset")]
+    assert offsets == {
+        f"{name}-{index}": [record.offset for record in partition.records]
+        for name, topic in seen.items()
+        for index, partition in enumerate(topic.partitions)
+    }
+
+
+def test_every_codec_and_kind_of_producer_is_among_what_is_dumped(whole: Dump) -> None:
+    batches = [fields(line) for lines in whole.lines.values() for line in lines if line.startswith("baseOffset")]
+    codecs = Counter(batch["compresscodec"] for batch in batches)
+    assert set(codecs) == {"none", "gzip", "snappy", "lz4", "zstd"}
+    assert {batch["producerId"] == "-1" for batch in batches} == {True, False}
+
+
+@pytest.mark.parametrize("name", ["keyed", "stamped"])  # whose keys and values are text
+def test_keys_and_values_are_those_that_clients_read(
+    name: str, our_written: dict[str, Written], lines_of: Callable[[str, str], list[str]]
+) -> None:
+    (partition,) = our_written["stopped"].contents[name].partitions
+    lines = (line for line in lines_of(f"{name}-0", ".log") if line.startswith("| offset"))
+    assert [line.split(" headerKeys: [] ", 1)[1] for line in lines] == [
+        " ".join(
+            f"{what}: {data.decode()}"
+            for what, data in (("key", record.key), ("payload", record.value))
+            if data is not None
+        )
+        for record in partition.records
+    ]
+
+
+def test_the_indexes_are_sound_and_agree_with_the_log(
+    stopped: Path, whole: Dump, lines_of: Callable[[str, str], list[str]]
+) -> None:
+    files = partition_files(stopped, ".index", ".timeindex")
+    checked = dump(files, "--index-sanity-check")
+    assert {len(lines) for lines in checked.lines.values()} == {1}
+    assert all("passed sanity check" in line for lines in checked.lines.values() for line in lines)
+    verified = dump(files, "--verify-index-only")
+    assert [line for lines in verified.lines.values() for line in lines] == []
+    assert (whole.complaints, checked.complaints, verified.complaints) == ("", "", "")
+    assert len(lines_of("segments-0", ".index")) > 20
+    assert len(lines_of("segments-0", ".timeindex")) > 20
+
+
+def test_the_snapshots_name_the_idempotent_producers(whole: Dump) -> None:
+    newest = max(file for file in whole.lines if file.parent.name == "plain-0" and file.suffix == ".snapshot")
+    producers = [fields(line) for line in whole.lines[newest]]
+    assert len({producer["producerId"] for producer in producers}) == 5  # one a codec
+    assert all(int(producer["lastSequence"]) > 0 for producer in producers)
+
+
+def test_the_metadata_says_what_was_done(stopped: Path) -> None:
+    dumped = dump((stopped / METADATA).glob("*.log"), "--cluster-metadata-decoder")
+    assert dumped.complaints == ""
+    (lines,) = dumped.lines.values()
+    records: list[dict[str, Any]] = [json.loads(match[1]) for match in map(RECORD.match, lines) if match]
+    kinds = Counter(record["type"] for record in records)
+    assert kinds["TOPIC_RECORD"] == len(TOPICS) + 1  # one of them twice
+    assert kinds["REMOVE_TOPIC_RECORD"] == 1
+    assert kinds["REGISTER_BROKER_RECORD"] == len([line for line in lines if "LeaderChange" in line]) == STARTS
+    assert not [line for line in lines if "isvalid: false" in line or "could not be decoded" in line.lower()]
+    configs = {record["data"]["name"] for record in records if record["type"] == "CONFIG_RECORD"}
+    assert {"internal.segment.bytes", "cleanup.policy", "max.message.bytes"} <= configs
+
+
+def test_the_metadata_of_what_was_killed_is_read_too(our_written: dict[str, Written]) -> None:
+    dumped = dump((our_written["killed"].path / METADATA).glob("*.log"), "--cluster-metadata-decoder")
+    assert dumped.complaints == ""

@@ -1,0 +1,83 @@
+"""minibroker serves a directory that Apache Kafka 4.3 wrote, appends to it, and what both wrote is there afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.kafka_files.conftest import METADATA, Brokers, Written, complaints, copied
+from conformance.kafka_files.contents import Record, Topic, contents
+from conformance.kafka_files.dumping import dump
+from conformance.kafka_files.scenario import append
+from conformance.spec import CODECS
+
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
+
+
+@pytest.fixture(params=["stopped", "killed"])
+def written(request: pytest.FixtureRequest, kafka_written: dict[str, Written], tmp_path: Path) -> Written:
+    """A copy of what Kafka has written, and has been left in one of two ways."""
+    found = kafka_written[request.param]
+    return Written(copied(found.path, tmp_path / "logs"), found.contents)
+
+
+def all_records(found: dict[str, Topic]) -> dict[tuple[str, int], tuple[Record, ...]]:
+    return {
+        (name, index): partition.records
+        for name, topic in found.items()
+        for index, partition in enumerate(topic.partitions)
+    }
+
+
+def test_kafka_has_written_what_the_tests_are_about(kafka_written: dict[str, Written]) -> None:
+    path, found = kafka_written["stopped"]
+    assert {"__consumer_offsets", "__transaction_state", "transactional", "gone"} <= set(found)
+    assert found["shortened"].partitions[0].start_offset == 255
+    assert found["gone"].partitions[0].end_offset == 0
+    assert len(list((path / "segments-0").glob("*.log"))) > 2
+    assert len(list((path / METADATA).glob("*.log"))) > 1
+    assert len(list((path / METADATA).glob("*.checkpoint"))) > 1
+    assert len(list((path / "transactional-0").glob("*.txnindex"))) == 1
+    assert all(len(partition.records) > len(partition.committed) > 0 for partition in found["transactional"].partitions)
+
+
+def test_a_directory_of_kafka_s_is_served_with_all_that_was_in_it(written: Written, brokers: Brokers) -> None:
+    with brokers.minibroker(written.path) as broker:
+        assert contents(broker.bootstrap_servers) == written.contents
+        assert broker.stop() == 0
+        assert complaints(broker) == []
+
+
+def test_what_is_appended_to_a_directory_of_kafka_s_stays_with_what_was_there(
+    written: Written, brokers: Brokers
+) -> None:
+    with brokers.minibroker(written.path) as broker:
+        for codec in CODECS:
+            append(broker.bootstrap_servers, codec, idempotent=True)
+        longer = contents(broker.bootstrap_servers)
+        broker.restart()
+        assert contents(broker.bootstrap_servers) == longer
+        broker.kill()
+        broker.start()
+        assert contents(broker.bootstrap_servers) == longer
+    before, after = all_records(written.contents), all_records(longer)
+    grown = {key: records for key, records in after.items() if records != before[key]}
+    assert {topic for topic, _ in grown} == {"plain", "segments", "keyed", "stamped", "gone"}
+    for key, records in grown.items():
+        count = len(before[key])
+        assert records[:count] == before[key]
+        old_epoch = max((record.leader_epoch for record in before[key]), default=-1)
+        assert {record.leader_epoch > old_epoch for record in records[count:]} == {True}
+
+
+def test_kafka_s_tool_has_nothing_against_what_both_have_written(written: Written, brokers: Brokers) -> None:
+    with brokers.minibroker(written.path) as broker:
+        append(broker.bootstrap_servers, "zstd", idempotent=True)
+        assert broker.stop() == 0
+    files = [path for path in written.path.glob("*/*") if path.suffix in SUFFIXES]
+    metadata = [path for path in files if path.parent.name == METADATA]
+    partitions = [path for path in files if path.parent.name != METADATA]
+    for dumped in (dump(partitions, "--deep-iteration"), dump(metadata, "--cluster-metadata-decoder")):
+        assert dumped.complaints == ""
+        assert not [line for lines in dumped.lines.values() for line in lines if "isvalid: false" in line]

@@ -1,0 +1,45 @@
+"""The versions in which metadata records are written are those of Apache Kafka's MetadataVersion, at every level."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from conformance.builds import apache_kafka
+from minibroker.broker.features import METADATA_VERSION, METADATA_VERSION_LEVEL, SUPPORTED
+from minibroker.broker.metadata_log import written_version
+from minibroker.protocol.messages.metadata_records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+
+SCRIPT = """\
+import org.apache.kafka.server.common.MetadataVersion;
+System.out.println("latest " + MetadataVersion.latestProduction().featureLevel());
+for (MetadataVersion version : MetadataVersion.values()) {
+    System.out.println("level " + version.featureLevel() + " " + version.registerBrokerRecordVersion()
+        + " " + version.partitionRecordVersion() + " " + version.partitionChangeRecordVersion());
+}
+/exit
+"""
+
+
+def test_levels_and_record_versions_are_kafka_s(tmp_path: Path) -> None:
+    script = tmp_path / "versions.jsh"
+    script.write_text(SCRIPT)
+    command = ["jshell", "-s", "--class-path", f"{apache_kafka()}/*", str(script)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert f"latest {METADATA_VERSION_LEVEL}" in lines
+    levels = [tuple(map(int, line.split()[1:])) for line in lines if line.startswith("level ")]
+    known = [level for level in levels if level[0] in SUPPORTED[METADATA_VERSION]]
+    assert [level for level, *_ in known] == list(SUPPORTED[METADATA_VERSION])
+    assert known == [
+        (
+            level,
+            written_version(RegisterBrokerRecord, level),
+            written_version(PartitionRecord, level),
+            written_version(PartitionChangeRecord, level),
+        )
+        for level in SUPPORTED[METADATA_VERSION]
+    ]

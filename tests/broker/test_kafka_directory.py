@@ -1,0 +1,158 @@
+"""A data directory that Apache Kafka 4.3 wrote (`data/kafka-4.3.zip`) is served as Kafka itself served it.
+
+Kafka stopped in order: topics of all codecs and a deleted one, transactions, deleted records, credentials and ACLs. Its
+metadata log begins behind a snapshot. What clients saw is in `data/kafka-4.3.json`; `conformance/kafka_files/golden.py`
+makes both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.record import records_of
+from minibroker.storage.log import Log
+from tests.broker.harness import Harness
+
+READ_COMMITTED = 1
+DATA = Path(__file__).parent / "data"
+EXPECTED: dict[str, Any] = json.loads((DATA / "kafka-4.3.json").read_text())
+
+
+def digest(records: Iterable[tuple[Any, ...]]) -> str:
+    """A digest of records as (offset, leader epoch, timestamp, key, value, headers)."""
+    sha = hashlib.sha256()
+    for record in records:
+        sha.update(repr(record).encode())
+    return sha.hexdigest()
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[Harness]:
+    """The broker on a copy of the directory."""
+    with zipfile.ZipFile(DATA / "kafka-4.3.zip") as archive:
+        archive.extractall(tmp_path)
+    with Harness(tmp_path) as harness:
+        yield harness
+
+
+def records_in(log: Log) -> Iterator[tuple[Any, ...]]:
+    offset = log.log_start_offset
+    while (region := log.read(offset, 1 << 20)) is not None:
+        data = region.read()
+        for position, header in batches(data):
+            if not header.is_control:
+                for record in records_of(data[position : position + header.size_bytes]):
+                    if record.offset >= log.log_start_offset:
+                        headers = tuple(tuple(header) for header in record.headers)
+                        epoch = header.partition_leader_epoch
+                        yield (record.offset, epoch, record.timestamp, record.key, record.value, headers)
+        offset = region.next_offset
+
+
+def described(harness: Harness) -> dict[str, Any]:
+    """What the file beside the directory says, as this broker has it."""
+    found = {}
+    for name, topic in harness.cluster.image.topics.items():
+        partitions = []
+        for partition in topic.partitions:
+            all_records = list(records_in(partition.log))
+            partitions.append(
+                {
+                    "start_offset": partition.log.log_start_offset,
+                    "end_offset": partition.log.log_end_offset,
+                    "records": len(all_records),
+                    "digest": digest(all_records),
+                }
+            )
+        # librdkafka, which was asked, prints ids in base64 with + and / where Kafka has - and _
+        topic_id = b64encode(topic.topic_id).decode().rstrip("=")
+        found[name] = {"topic_id": topic_id, "configs": topic.overrides, "partitions": partitions}
+    return found
+
+
+def fetched(harness: Harness, topic_id: bytes, isolation_level: int) -> Any:
+    """What a fetch of the first partition from its start answers."""
+    partition = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[partition])
+    request = FetchRequest(max_bytes=1 << 20, isolation_level=isolation_level, topics=[topic])
+    return harness.request(request).responses[0].partitions[0]
+
+
+def test_all_topics_are_there_with_ids_configs_offsets_and_records(kafka: Harness) -> None:
+    assert described(kafka) == EXPECTED
+
+
+def test_epochs_go_on_where_those_of_kafka_ended(kafka: Harness) -> None:
+    assert kafka.cluster.metadata_log.leader_epoch == 2
+    for topic in kafka.cluster.image.topics.values():
+        for partition in topic.partitions:
+            # created in epoch 0, left without a leader by the controlled shutdown, and led by us
+            assert (partition.leader_id, partition.leader_epoch, partition.isr) == (1, 2, [1])
+            assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
+
+
+def test_what_is_only_in_the_snapshot_is_known(kafka: Harness) -> None:
+    log = kafka.cluster.metadata_log.storage
+    assert log.log_start_offset > 0
+    image = kafka.cluster.image
+    assert image.features["metadata.version"] == 30
+    assert image.features["transaction.version"] == 2
+    assert image.config(4, "") == {"min.insync.replicas": "1"}
+    assert image.next_producer_id >= 1000
+    assert not image.brokers[1].fenced
+
+
+def test_credentials_and_acls_stay_in_the_metadata(kafka: Harness) -> None:
+    kafka.restart()
+    seen: list[Message] = []
+    kafka.cluster.metadata_log.replay(seen.append)
+    kinds = {type(record) for record in seen}
+    assert {records.UserScramCredentialRecord, records.AccessControlEntryRecord} <= kinds
+
+
+def test_readers_of_committed_records_are_told_what_was_aborted(kafka: Harness) -> None:
+    answer = fetched(kafka, kafka.cluster.image.topics["transactional"].topic_id, READ_COMMITTED)
+    # Every third of nine transactions was aborted; each has 15 records and a marker in this partition.
+    assert [one.first_offset for one in answer.aborted_transactions] == [0, 48, 96]
+    assert {one.producer_id for one in answer.aborted_transactions} <= set(
+        dict(kafka.partition("transactional").log.producers.entries())
+    )
+    assert fetched(kafka, kafka.cluster.image.topics["plain"].topic_id, READ_COMMITTED).aborted_transactions == []
+
+
+def test_what_kafka_deleted_is_gone(kafka: Harness) -> None:
+    names = [path.name for path in (kafka.directory / "data").rglob("*")]
+    assert not [name for name in names if name.endswith(("-delete", ".deleted", "-stray"))]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_what_is_appended_follows_what_was_there_also_after_a_restart(kafka: Harness, crash: bool) -> None:
+    end_offset = EXPECTED["plain"]["partitions"][0]["end_offset"]
+    assert kafka.produce("plain", "a", "b") == end_offset
+    kafka.create_topic("new")
+    kafka.restart(crash=crash)
+    assert kafka.produce("plain", "c") == end_offset + 2
+    assert kafka.produce("new", "d") == 0
+    *old, a, b, c = records_in(kafka.partition("plain").log)
+    assert digest(old) == EXPECTED["plain"]["partitions"][0]["digest"]
+    assert [value for *_, value, _ in (a, b, c)] == [b"a", b"b", b"c"]
+    assert [epoch for _, epoch, *_ in (a, b, c)] == ([2, 2, 3] if crash else [2, 2, 2])
+
+
+def test_producers_of_kafka_s_go_on_with_their_sequences(kafka: Harness) -> None:
+    producers = dict(kafka.partition("plain").log.producers.entries())
+    assert len(producers) == 5  # one a codec, each with three records here
+    assert {entry.batches[-1][1] for entry in producers.values()} == {2}
+    assert kafka.cluster.controller.next_producer_id() not in producers
