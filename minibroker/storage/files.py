@@ -79,9 +79,17 @@ class Disk:
     """The operations on names: files and directories. Every method raises `OSError` as the system does."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing, made empty first if it is not there and `create` is set."""
+        """Open for reading and writing, made empty first if it is not there and `create` is set.
+
+        On a file system that has become read-only what is there can still be read: then only writing fails.
+        """
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return self.opened(path, os.open(path, flags, 0o644))
+        try:
+            return self.opened(path, os.open(path, flags, 0o644))
+        except OSError as error:
+            if create or error.errno != errno.EROFS:
+                raise
+            return self.open_to_read(path)
 
     def open_to_read(self, path: str) -> File:
         """Open for reading only: for who looks at files that are not his to change."""

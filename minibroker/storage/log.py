@@ -393,6 +393,7 @@ class Log:
         """Cut off what a failed append has left, so that the next start does not take it for damage."""
         if self._torn:
             self._check_online()
+            self._active.close()  # it may have been opened while the file system was read-only
             self._active.file.truncate(self._active.size_bytes)
             self._torn = False
 

@@ -12,7 +12,7 @@ from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.files import Disk
 from minibroker.storage.names import SNAPSHOT_SUFFIX, segment_name
 from minibroker.storage.producer_state import CorruptSnapshot, ProducerStates, marker_epoch
-from minibroker.storage.scanning import headers
+from minibroker.storage.scanning import headers, stored_batch
 from minibroker.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def note_stored(states: ProducerStates, segment: Segment, position: int, header:
     """Take in a batch that lies in a segment, if a producer with an id wrote it. Raises `OSError`."""
     if header.producer_id < 0:
         return
-    epoch = marker_epoch(segment.file.read(position, header.size_bytes)) if header.is_control else -1
+    epoch = marker_epoch(stored_batch(segment.file, position, header)) if header.is_control else -1
     states.update(header, header.base_offset, epoch)
 
 

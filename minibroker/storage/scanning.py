@@ -10,7 +10,14 @@ from collections.abc import Iterator
 from struct import Struct
 
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.protocol.records.batch import HEADER, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
+from minibroker.protocol.records.batch import (
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+    check_batch,
+)
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.files import File
 
@@ -95,6 +102,21 @@ def _check_closely(
         _refuse_old_format(file, block, position, end)
         raise
     _check_crc(file, header, position, crc, position + CRC_START + checked_bytes)
+
+
+def stored_batch(file: File, position: int, header: BatchHeader) -> bytes:
+    """A batch that is about to be looked into, as it lies at `position`; its header was read there before.
+
+    Raises `CorruptBatch`, which says where, if its checksum is not right.
+    """
+    data = file.read(position, header.size_bytes)
+    try:
+        check_batch(data)
+    except CorruptBatch as error:
+        raise CorruptBatch(
+            f"{file.path}: the batch at {position}, offset {header.base_offset}, is damaged: {error.message}", position
+        ) from None
+    return data
 
 
 def misplaced(file: File, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:

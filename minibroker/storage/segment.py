@@ -14,7 +14,7 @@ from minibroker.protocol.records.record import records_of
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_name
-from minibroker.storage.scanning import headers, misplaced, spans
+from minibroker.storage.scanning import headers, misplaced, spans, stored_batch
 from minibroker.storage.segment_indexes import SegmentIndexes
 from minibroker.storage.sparse_index import CorruptIndex
 from minibroker.storage.time_index import NO_TIMESTAMP
@@ -222,7 +222,7 @@ class Segment:
         for position, header in headers(self.file, start, self.size_bytes):
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
-            for record in records_of(self.file.read(position, header.size_bytes)):
+            for record in records_of(stored_batch(self.file, position, header)):
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimestampOffset(record.offset, record.timestamp, header.partition_leader_epoch)
         return None

@@ -58,6 +58,26 @@ def test_opening_keeps_what_is_there_and_makes_only_what_it_is_told_to(disk: Dis
         disk.open(f"{tmp_path}/b")
 
 
+def test_what_a_read_only_file_system_holds_can_be_read(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.open(f"{tmp_path}/a", create=True).write(0, b"kept")
+    system_open = os.open
+
+    def read_only(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & (os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, "Read-only file system", path)
+        return system_open(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", read_only)
+    file = disk.open(f"{tmp_path}/a")
+    assert file.read(0, 10) == b"kept"
+    with pytest.raises(OSError):
+        file.write(0, b"lost")
+    with pytest.raises(OSError, match="Read-only"):
+        disk.open(f"{tmp_path}/a", create=True)
+
+
 def test_a_file_is_closed_once_by_close_or_with_its_last_reference(
     disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
