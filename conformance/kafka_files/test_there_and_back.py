@@ -12,8 +12,8 @@ from conformance.kafka_files.contents import contents
 from conformance.kafka_files.scenario import append, committed_offsets, write, write_more
 from conformance.kafka_reference import KafkaProcess
 
-# What Apache Kafka says on directories of its own too: of a new leader of the quorum, at times of a controller that asks
-# itself before it leads, of the tests' properties, at the end.
+# What Apache Kafka says on directories of its own too: of a new leader of the quorum, at times of a controller that is
+# asked before it leads, of the tests' properties, at the end.
 USUAL = (
     r"WARN .*QuorumController - .* Performing controller activation\.",
     r"ERROR .*ControllerApis - .* Unexpected error handling request RequestHeader\(apiKey=(CONTROLLER|BROKER)_",
