@@ -316,6 +316,28 @@ def test_a_bootstrap_that_is_not_whole_is_refused(tmp_path: Path) -> None:
         Harness(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("quorum-state", "quorum-state cannot be read: "),
+        ("00000000000000000001-0000000001.checkpoint", "__cluster_metadata-0 cannot be read: "),
+    ],
+)
+def test_a_file_that_the_disk_does_not_give_is_told(harness: Harness, name: str, reason: str) -> None:
+    harness.stop()
+    path = metadata_file(harness).parent / name
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    with pytest.raises(MetadataError, match=reason):
+        harness.start()
+
+
+def test_a_bootstrap_that_the_disk_does_not_give_is_told(tmp_path: Path) -> None:
+    (tmp_path / "data" / "bootstrap.checkpoint").mkdir(parents=True)
+    with pytest.raises(MetadataError, match="bootstrap.checkpoint cannot be read: "):
+        Harness(tmp_path)
+
+
 @pytest.mark.parametrize("level", [6, 31])
 def test_a_metadata_version_that_is_not_known_is_refused_and_nothing_written(harness: Harness, level: int) -> None:
     raised = records.FeatureLevelRecord(name="metadata.version", feature_level=level)

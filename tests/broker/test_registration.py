@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from minibroker.protocol.primitives import uuid_text
 from tests.broker.harness import Harness
@@ -56,6 +59,18 @@ def test_a_node_that_stops_is_fenced_and_one_that_crashes_is_not(harness: Harnes
     assert (fenced.broker_id, fenced.fenced) == (1, 1)
     harness.restart(crash=True)
     assert len(recorded(harness, BrokerRegistrationChangeRecord)) == 1
+
+
+def test_a_stop_goes_on_if_it_cannot_be_recorded(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+
+    monkeypatch.setattr(harness.cluster.metadata_log, "append", fail)
+    harness.stop()
+    assert "the metadata log does not say that the nodes have gone" in caplog.text
+    assert (harness.directory / "data" / ".kafka_cleanshutdown").exists()
 
 
 def test_the_marker_of_a_clean_stop_names_the_epoch(harness: Harness) -> None:
