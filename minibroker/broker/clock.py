@@ -47,10 +47,11 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's time; timers run on `loop`."""
+    """The machine's time; timers run on `loop`, and what is done aside by `aside_threads` threads at most."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, aside_threads: int = ASIDE_THREADS) -> None:
         self._loop = loop
+        self._aside_threads = aside_threads
         self._threads: ThreadPoolExecutor | None = None
         self._aside: dict[Future[None], Done] = {}
 
@@ -67,7 +68,7 @@ class SystemClock:
         if self._threads is None:
             from concurrent.futures import ThreadPoolExecutor  # many a broker never comes here
 
-            self._threads = ThreadPoolExecutor(ASIDE_THREADS, "minibroker-aside")
+            self._threads = ThreadPoolExecutor(self._aside_threads, "minibroker-aside")
         future = self._threads.submit(work)
         self._aside[future] = done
         future.add_done_callback(self._ended)

@@ -7,9 +7,10 @@ forgotten. What each of these means for a log is storage's business.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from minibroker.broker.cluster import Cluster
+from minibroker.broker.slices import Then, each_partition
 from minibroker.broker.topics import Partition
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints import (
@@ -17,10 +18,10 @@ from minibroker.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
+from minibroker.storage.log_settings import COMPACT
 
 log = logging.getLogger("minibroker.housekeeping")
 
-SLICE_MS = 2
 SHORTEST_INTERVAL_MS = 10  # Kafka lets some intervals be 0, and would then do nothing else
 # How often it is looked for a flush.ms that has passed, unless log.flush.scheduler.interval.ms says so or a topic's
 # flush.ms is shorter. Kafka never looks then: a topic's flush.ms has no effect there without the broker's setting.
@@ -32,7 +33,16 @@ CHECKPOINTS = {
     "replica.high.watermark.checkpoint.interval.ms": REPLICATION_OFFSET_CHECKPOINT,
 }
 
-Then = Callable[[], None]
+
+def delete_old_segments(partition: Partition) -> None:
+    """Delete what retention says, and wake who reads there: it must hear that its offset is gone."""
+    try:
+        deleted = partition.log.delete_old_segments()
+    except KafkaError as error:
+        log.error("%s: old segments stay: %s", partition, error)
+        return
+    if deleted:
+        partition.wake()
 
 
 class Housekeeping:
@@ -52,14 +62,9 @@ class Housekeeping:
     # --- chores ---------------------------------------------------------------------------------
 
     def delete_old_segments(self, partition: Partition) -> None:
-        """Delete what retention says, and wake who reads there: it must hear that its offset is gone."""
-        try:
-            deleted = partition.log.delete_old_segments()
-        except KafkaError as error:
-            log.error("%s: old segments stay: %s", partition, error)
-            return
-        if deleted:
-            partition.wake()
+        """Delete what retention says. In a log that is compacted the cleaner does that, between two cleanings."""
+        if COMPACT not in partition.log.settings.cleanup_policy:
+            delete_old_segments(partition)
 
     def forget_producers(self, partition: Partition) -> None:
         """Forget producers that have been silent for `producer.id.expiration.ms`."""
@@ -83,7 +88,7 @@ class Housekeeping:
     # --- when -----------------------------------------------------------------------------------
 
     def _each_partition(self, setting: str, chore: Callable[[Partition], None]) -> None:
-        self._repeat(setting, lambda then: self._in_slices(chore, self._partitions(), then))
+        self._repeat(setting, lambda then: each_partition(self._cluster, chore, then))
 
     def _repeat(self, setting: str, work: Callable[[Then], None]) -> None:
         """Have `work(then)` done at the interval that `setting` names; it calls `then` when it is through."""
@@ -97,7 +102,7 @@ class Housekeeping:
         def again() -> None:
             self._call_later(self._flush_interval_ms(), self._flush_and_go_on)
 
-        self._in_slices(self.flush, self._partitions(), again)
+        each_partition(self._cluster, self.flush, again)
 
     def _flush_interval_ms(self) -> int:
         """How long it is until logs are looked at again."""
@@ -108,19 +113,3 @@ class Housekeeping:
 
     def _call_later(self, delay_ms: int, callback: Then) -> None:
         self._cluster.clock.call_later(max(delay_ms, SHORTEST_INTERVAL_MS), callback)
-
-    def _partitions(self) -> Iterator[Partition]:
-        for topic in list(self._cluster.image.topics.values()):
-            yield from (partition for partition in topic.partitions if partition.is_here)
-
-    def _in_slices(self, chore: Callable[[Partition], None], partitions: Iterator[Partition], then: Then) -> None:
-        """Do the chore for each partition whose log is in use, and then `then`; others get their turn in between."""
-        clock = self._cluster.clock
-        until_ms = clock.monotonic_ms() + SLICE_MS
-        for partition in partitions:
-            if partition.log.in_use:
-                chore(partition)
-            if clock.monotonic_ms() >= until_ms:
-                clock.call_later(0, lambda: self._in_slices(chore, partitions, then))
-                return
-        then()

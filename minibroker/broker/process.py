@@ -10,6 +10,7 @@ import contextlib
 import logging
 import random
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 
 from minibroker.broker import handlers
@@ -31,6 +32,9 @@ from minibroker.storage.log_directories import LogDirectories
 from minibroker.storage.recovery import LogDirectoryError
 
 log = logging.getLogger("minibroker")
+
+CLEANER_DELAY_MS = 500
+MAX_CLEANER_THREADS = 1000  # so many are never made: log.cleaner.threads is what counts
 
 
 class StartError(Exception):
@@ -118,13 +122,39 @@ async def _serve(
             await server.serve(cluster.nodes[node_id], listener)
     server.sweep_idle()
     Housekeeping(cluster).start()
-    async with contextlib.AsyncExitStack() as beside:
-        if metrics is not None and statistics is not None:
-            await beside.enter_async_context(_metrics_served(cluster, server, statistics, metrics))
-        announce("minibroker listens on " + ",".join(_addresses(bound)))
-        await stop.wait()
-    await server.close()
+    with contextlib.ExitStack() as until_closed:
+        async with contextlib.AsyncExitStack() as beside:
+            if metrics is not None and statistics is not None:
+                await beside.enter_async_context(_metrics_served(cluster, server, statistics, metrics))
+            announce("minibroker listens on " + ",".join(_addresses(bound)))
+            until_closed.enter_context(_compacting(cluster))
+            await stop.wait()
+        await server.close()
     cluster.leave()
+
+
+@contextlib.contextmanager
+def _compacting(cluster: Cluster) -> Iterator[None]:
+    """Have logs compacted inside the block, but not at once. At its end no thread is at it any more."""
+    # Threads of its own: a cleaning takes minutes, and the others are for syncs, which a producer waits for.
+    threads = SystemClock(asyncio.get_running_loop(), aside_threads=MAX_CLEANER_THREADS)
+    stopped = threading.Event()
+    with contextlib.ExitStack() as running:
+        running.callback(threads.wait_for_aside)
+        running.callback(stopped.set)
+        timer = cluster.clock.call_later(CLEANER_DELAY_MS, lambda: _start_cleaner(cluster, threads, stopped, running))
+        running.callback(timer.cancel)
+        yield
+
+
+def _start_cleaner(
+    cluster: Cluster, threads: SystemClock, stopped: threading.Event, running: contextlib.ExitStack
+) -> None:
+    from minibroker.broker.cleaner import Cleaner  # neither the start nor the first clients need wait for it
+
+    cleaner = Cleaner(cluster, threads.run_aside, stopped.wait)
+    running.callback(cleaner.close)
+    cleaner.start()
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,9 @@ from minibroker.broker.settings_values import InvalidValue, canonical_text, form
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log_settings import LogSettings
 
+MIN_KEYS_BYTES = 1 << 20
+KEY_BYTES = 24  # what a key takes in the cleaner's memory
+
 UNLIMITED = -1
 
 
@@ -168,6 +171,9 @@ class Settings:
             )
         if self["log.retention.ms"] == 0:
             raise SettingsError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
+        objection = _cleaner_objection(self)
+        if objection is not None:
+            raise SettingsError(objection)
         conflict = _lag_conflict(self["log.cleaner.min.compaction.lag.ms"], self["log.cleaner.max.compaction.lag.ms"])
         if conflict is not None:
             raise SettingsError(conflict)
@@ -218,6 +224,22 @@ def _with_node_id(static: dict[str, str]) -> dict[str, str]:
     if len(ids) > 1:
         raise SettingsError(f"node.id={static['node.id']} and broker.id={static['broker.id']} must be the same")
     return {**static, **{name: number for number in ids for name in ("node.id", "broker.id")}}
+
+
+def _cleaner_objection(settings: Settings) -> str | None:
+    """What is against the cleaner's threads and memory; Kafka does not get along with them either."""
+    threads = settings["log.cleaner.threads"]
+    if threads < 1:
+        return "log.cleaner.threads must be at least 1"
+    bytes_per_thread = settings["log.cleaner.dedupe.buffer.size"] // threads
+    if bytes_per_thread <= MIN_KEYS_BYTES:
+        return "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+    if bytes_per_thread // KEY_BYTES * settings["log.cleaner.io.buffer.load.factor"] <= 1:
+        return (
+            "log.cleaner.io.buffer.load.factor: offset map is too small to fit in even a single message, "
+            "so log cleaning will never make progress."
+        )
+    return None
 
 
 def _lag_conflict(min_ms: int, max_ms: int) -> str | None:
@@ -290,6 +312,19 @@ def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, p
     if fixed:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     try:
-        settings.with_dynamic(**{"broker" if per_broker else "cluster": texts})
+        changed = settings.with_dynamic(**{"broker" if per_broker else "cluster": texts})
     except SettingsError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    _check_cleaner_threads(settings["log.cleaner.threads"], changed["log.cleaner.threads"])
+
+
+def _check_cleaner_threads(current: int, wanted: int) -> None:
+    """As in Kafka, their number does not change by more than a factor of two at a time."""
+    if wanted < current // 2:
+        change, bound = "reduced", "less than half"
+    elif wanted > current * 2:
+        change, bound = "increased", "more than double"
+    else:
+        return
+    message = f"Log cleaner threads cannot be {change} to {bound} the current value {current}"
+    raise KafkaError(ErrorCode.INVALID_REQUEST, message)

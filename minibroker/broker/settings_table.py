@@ -141,6 +141,7 @@ FROM_ZERO: Final = Range(0)
 FROM_ONE: Final = Range(1)
 NON_EMPTY: Final = NonEmpty()
 LONG_MAX: Final = (1 << 63) - 1
+DOUBLE_MAX: Final = 1.7976931348623157e308
 MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 CODECS: Final = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
@@ -224,11 +225,18 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("log.retention.minutes", INT, None, "log.retention.ms in minutes, for when that is unset."),
     Setting("log.retention.hours", INT, 168, "log.retention.ms in hours, for when minutes are unset too."),
     _both("retention.bytes", "log.retention.bytes", LONG, -1, "How many bytes of a partition are kept; -1 for all."),
-    Setting("log.retention.check.interval.ms", LONG, 300_000, "How often it is looked for segments whose time is over.", FROM_ONE),
-    _both("delete.retention.ms", "log.cleaner.delete.retention.ms", LONG, 24 * HOUR_MS, "How long a compacted topic keeps its tombstones.", FROM_ZERO, acts=False),
-    _both("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, "The share of uncompacted bytes from which a log is compacted.", Range(0, 1), acts=False),
-    _both("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", LONG, 0, "How long a record stays uncompacted at least.", FROM_ZERO, acts=False),
-    _both("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "How long a record stays uncompacted at most.", FROM_ONE, acts=False),
+    Setting("log.retention.check.interval.ms", LONG, 300_000, "How often it is looked for segments whose time is over; in a compacted log the cleaner does that.", FROM_ONE),
+    _both("delete.retention.ms", "log.cleaner.delete.retention.ms", LONG, 24 * HOUR_MS, "How long a compacted topic keeps its tombstones.", FROM_ZERO),
+    _both("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, "The share of uncompacted bytes from which a log is compacted.", Range(0, 1)),
+    _both("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", LONG, 0, "How long a record stays uncompacted at least.", FROM_ZERO),
+    _both("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "How long a record stays uncompacted at most.", FROM_ONE),
+    Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs are compacted."),
+    Setting("log.cleaner.threads", INT, 1, "How many logs are compacted at a time, each by a thread of its own; they share the interpreter.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("log.cleaner.backoff.ms", LONG, 15_000, "How long after it has looked for logs to compact, and found none, the cleaner looks again.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("log.cleaner.dedupe.buffer.size", LONG, 128 << 20, "The memory for the keys of the logs being compacted, 24 bytes each, taken while it is needed.", update=CLUSTER_WIDE),
+    Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, "The share of that memory that is filled with keys.", update=CLUSTER_WIDE),
+    Setting("log.cleaner.io.buffer.size", INT, 512 << 10, "The memory for reading and writing the logs being compacted.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, "How much the compaction reads and writes on average.", update=CLUSTER_WIDE),
     # Replication and tiered storage: replicas share one log in this process, and there is no second tier.
     _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether a replica that is not in sync may lead.", acts=False),
     _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), acts=False),

@@ -7,6 +7,7 @@ One value at a time: rules between settings are in `settings`, and where a text 
 from __future__ import annotations
 
 import re
+from math import isinf
 from typing import Any
 
 from minibroker.broker.settings_table import ConfigType, OneOf, Setting, Value
@@ -17,6 +18,7 @@ INTEGER = re.compile(r"[+-]?[0-9]+")
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?(?=[fFdD]?$)")
 # The longest a number can be and still mean something; int() of a million digits would stall the broker.
 NUMBER_LENGTH = 400
+MOST_PLACES = 16  # after the point, to tell every double from its neighbours
 
 
 class InvalidValue(ValueError):
@@ -101,7 +103,18 @@ def format_value(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
-    return str(value)
+    return _double_text(value) if isinstance(value, float) else str(value)
+
+
+def _double_text(value: float) -> str:
+    """The number as Java writes it: 1.0E7 from ten million on, 1.0E-4 below a thousandth."""
+    if isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    texts = (f"{value:.{places}e}" for places in range(1, MOST_PLACES + 1))
+    mantissa, _, exponent = next(text for text in texts if float(text) == value).partition("e")
+    return f"{mantissa}E{int(exponent)}"
 
 
 def canonical_text(setting: Setting, name: str, text: str) -> str:

@@ -45,10 +45,7 @@ group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms gro
 group.streams.session.timeout.ms initial.broker.registration.timeout.ms inter.broker.listener.name
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
-leader.replication.throttled.rate log.cleaner.backoff.ms log.cleaner.dedupe.buffer.size log.cleaner.enable
-log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
-log.dir.failure.timeout.ms
-max.connection.creation.rate max.connections
+leader.replication.throttled.rate log.dir.failure.timeout.ms max.connection.creation.rate max.connections
 max.connections.per.ip max.connections.per.ip.overrides metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms

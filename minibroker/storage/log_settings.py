@@ -5,12 +5,13 @@ Where the values come from, and how text becomes a value, is the business of the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minibroker.protocol.records.batch import CREATE_TIME
 
 MAX_LONG = (1 << 63) - 1
 DAY_MS = 24 * 60 * 60 * 1000
+COMPACT: Final = "compact"
 
 
 class LogSettings(NamedTuple):
@@ -43,6 +44,6 @@ class LogSettings(NamedTuple):
     @property
     def max_segment_ms(self) -> int:
         """How long a segment is appended to: a compacted log's ends in time for `max.compaction.lag.ms`, too."""
-        if "compact" in self.cleanup_policy:
+        if COMPACT in self.cleanup_policy:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from minibroker.broker.housekeeping import SLICE_MS, Housekeeping
+from minibroker.broker.housekeeping import Housekeeping
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
 from tests.broker.harness import Harness, Waiting
 from tests.storage.support import FailingDisk
 
@@ -120,6 +121,14 @@ def test_a_fetch_that_waits_where_records_go_is_answered(kept: Harness) -> None:
     kept.clock.advance(INITIAL_DELAY_MS)
     (answer,) = waiting.response().responses[0].partitions
     assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_compacted_logs_are_left_to_the_cleaner(kept: Harness) -> None:
+    kept.create_topic("t", retention_ms="1000", cleanup_policy="compact,delete")
+    kept.produce_batch("t", bytes(build_batch([Record(0, kept.clock.wall_ms() - 2000, b"k", b"v", ())])))
+    kept.partition("t").log.roll()
+    kept.clock.advance(INITIAL_DELAY_MS)
+    assert start_of(kept) == 0
 
 
 def test_a_disk_that_does_not_let_segments_go_is_told_and_asked_again(
@@ -252,25 +261,3 @@ def test_silent_producers_are_forgotten(kept: Harness) -> None:
     alter(kept, BROKER, "", producer_id_expiration_ms="1000")
     kept.clock.advance(600_000)
     assert len(producers) == 0
-
-
-# --- slices -----------------------------------------------------------------------------------------------------------
-
-
-def test_much_work_is_done_in_slices(kept: Harness) -> None:
-    kept.create_topic("t", partitions=5)
-    done: list[tuple[int, float]] = []
-    clock = kept.clock
-
-    def chore(partition: Any) -> None:
-        done.append((partition.index, clock.monotonic_ms()))
-        clock.advance(SLICE_MS / 2)
-
-    ended: list[bool] = []
-    housekeeping = Housekeeping(kept.cluster)
-    housekeeping._in_slices(chore, housekeeping._partitions(), lambda: ended.append(True))
-    assert [index for index, _ in done] == [0, 1]
-    assert not ended
-    clock.advance(10)
-    assert [index for index, _ in done] == [0, 1, 2, 3, 4]
-    assert ended == [True]

@@ -102,7 +102,7 @@ class Cleaning:
 
     def _check(self) -> None:
         """Go on, or raise `CleaningAborted`. From any thread: the log's attributes are only looked at."""
-        if self._cancelled or self.log.cuts != self._cuts:
+        if self._cancelled or self.log.cuts != self._cuts or self.log.offline:
             raise CleaningAborted(f"the cleaning of {self.log} was given up")
         if self.log.settings is not self._plan.settings and self.log.settings != self._plan.settings:
             raise CleaningAborted(f"{self.log} was given other settings while it was cleaned")

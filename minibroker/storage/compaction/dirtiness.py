@@ -15,8 +15,6 @@ from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG
 from minibroker.storage.segment import Segment
 
-COMPACT = "compact"
-
 
 class Dirtiness(NamedTuple):
     """`clean_bytes` and `cleanable_bytes` are those of the first two parts of a log; `is_overdue` is about the second.

@@ -18,12 +18,16 @@ from minibroker.storage.compaction.offset_map import OffsetMap
 from minibroker.storage.compaction.reading import Uncleanable, stored_batches, uncleanable
 from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, discard_cleaned
 from minibroker.storage.compaction.transactions import CleanedTransactions
-from minibroker.storage.files import Disk
+from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from minibroker.storage.segment import Segment
 from minibroker.storage.sparse_index import CorruptIndex
 from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
+
+
+class SyncFailed(OSError):
+    """A segment of the log could not be brought to the disk itself: nobody knows any more what is there."""
 
 
 class Limits(NamedTuple):
@@ -56,7 +60,8 @@ class Plan(NamedTuple):
 class Rewriter:
     """The work on a plan. `pace(size_bytes)` is called with whatever was read or written; it may wait, and raise.
 
-    Methods raise `Uncleanable` and `OSError`. `keys` and `counts` tell what has been done.
+    Methods raise `Uncleanable` and `OSError`, `SyncFailed` if it is about the log itself. `keys` and `counts` tell what
+    has been done.
     """
 
     def __init__(self, plan: Plan, pace: Callable[[int], None]) -> None:
@@ -99,7 +104,7 @@ class Rewriter:
             if not fits:
                 break
         if source.end_offset > self._plan.recovery_point:
-            file.sync()  # older values go for the sake of these: after a power cut, one of both must be there
+            _sync(file)  # older values go for the sake of these: after a power cut, one of both must be there
         return fits
 
     def write(self, group: Sequence[Source]) -> Segment:
@@ -151,3 +156,10 @@ class Rewriter:
             except CorruptIndex as error:
                 raise Uncleanable(f"{path} cannot be read: {error}") from error
         return found
+
+
+def _sync(file: File) -> None:
+    try:
+        file.sync()
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror, file.path) from error
