@@ -1,9 +1,10 @@
-"""What all tests share: one derandomised hypothesis profile, so that a run in CI is short and repeatable."""
+"""What all tests share: a derandomised hypothesis profile, so that a run in CI is short, and telling of other seeds."""
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -11,3 +12,11 @@ settings.register_profile(
 )
 settings.register_profile("long", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell the seeds that tests have chosen (`record_property("seed", ...)`), also of those that passed."""
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        for name, value in report.user_properties:
+            if name == "seed":
+                terminalreporter.write_line(f"{report.nodeid}: seed {value}")

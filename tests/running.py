@@ -41,10 +41,18 @@ class RunningBroker:
 
     def start(self) -> None:
         """Start the process, and wait until it listens. Raises BrokerFailed."""
+        self.launch()
+        self.await_listening()
+
+    def launch(self) -> None:
+        """Start the process, and wait for nothing."""
         with self.stderr_file.open("ab") as stderr:
             self.process = subprocess.Popen(
                 self.command, stdout=subprocess.PIPE, stderr=stderr, cwd=self.directory, env=self.environment
             )
+
+    def await_listening(self) -> None:
+        """Wait until the process that was launched listens. Raises BrokerFailed."""
         try:
             self.bootstrap_servers = self._announced()
         except BaseException:

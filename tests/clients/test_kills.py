@@ -1,0 +1,108 @@
+"""A broker that is killed again and again, also while it starts: nothing acknowledged is lost, reordered or repeated.
+
+    KILLS=1000 KILLS_SEED=7 python3 -m pytest tests/clients/test_kills.py -n0
+
+Without KILLS_SEED every run has a seed of its own, which is told at its end. It decides when the broker is killed; what
+the broker is doing just then depends on the machine as well.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import select
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from minibroker.cli.main import main
+from tests.clients.confluent import Confluent
+from tests.clients.interface import PATIENCE_S
+from tests.clients.killing import Follower, TopicMaker, Writer, in_thread, value_of
+from tests.clients.ports import free_ports
+from tests.running import RunningBroker, running_broker
+
+KILLS = int(os.environ.get("KILLS", "50"))
+
+ROLLING = {"internal.segment.bytes": "20000", "index.interval.bytes": "1000"}
+TOPICS = {"flushed": {"flush.messages": "1"}, "flushed-rolling": {"flush.messages": "1", **ROLLING}, "rolling": ROLLING}
+PARTITIONS = [(topic, partition) for topic in TOPICS for partition in range(2)]
+
+# Checkpoints are written so often that kills meet it, and that a start does not read everything again.
+SETTINGS = (
+    "log.initial.task.delay.ms=0",
+    "log.flush.offset.checkpoint.interval.ms=50",
+    "replica.high.watermark.checkpoint.interval.ms=50",
+)
+STARTING = 0.4  # the share of kills that are not to wait until the broker listens
+LONGEST_RUN_S = 0.2  # from the first acknowledgement to a kill
+
+
+@pytest.mark.timeout(60 + 10 * KILLS)
+def test_kills_lose_reorder_and_repeat_nothing(
+    tmp_path: Path, complaints: list[str], record_property: Callable[[str, object], None]
+) -> None:
+    complaints.append("")  # that the broker is away is what clients complain of
+    seed = int(os.environ.get("KILLS_SEED") or random.SystemRandom().randrange(1 << 32))
+    chosen = random.Random(seed)
+    address = f"127.0.0.1:{free_ports()}"
+    with running_broker(tmp_path, f"listeners=PLAINTEXT://{address}", *SETTINGS) as broker:
+        with Confluent().admin(address) as admin:
+            for topic, configs in TOPICS.items():
+                admin.create_topic(topic, 2, configs)
+        writer, follower = Writer(address, PARTITIONS, chosen.randrange(10)), Follower(address, PARTITIONS)
+        maker = TopicMaker(address)
+        with in_thread(writer) as writing, in_thread(follower) as following:
+            early = killed_often(broker, writer, maker, chosen)
+            writer.stop.set()
+            writing.join()
+            follower.expected = writer.sent
+            following.join()
+        record_property("seed", f"{seed}: {KILLS} kills, {early} of a broker that started, {writer.told} records")
+        assert (writer.failures, follower.failures) == ([], [])
+        for (topic, partition), told in writer.acknowledged.items():
+            numbers = range(writer.sent[topic, partition])
+            assert told == [(number, number) for number in numbers]
+            with Confluent().consumer(address, topic, [partition]) as consumer:
+                assert consumer.offsets(partition) == (0, len(numbers))
+                stored = [(read.offset, read.record.value) for read in consumer.read(len(numbers))]
+            assert stored == [(number, value_of(number)) for number in numbers]
+        assert maker.made <= maker.found().items()
+        assert broker.stop() == 0
+        assert not re.search(" (ERROR|CRITICAL) ", broker.log), broker.log
+    verified = CliRunner().invoke(main, ["dump", "--no-records", "--verify", str(tmp_path / "data")])
+    assert verified.exit_code == 0, verified.output
+
+
+def killed_often(broker: RunningBroker, writer: Writer, maker: TopicMaker, chosen: random.Random) -> int:
+    """Kill the broker `KILLS` times, and leave it running; how many of the kills came before it listened."""
+    early, start_s = 0, 0.0
+    await_more(writer)
+    for kills in range(1, KILLS + 1):
+        if writer.failures:
+            break
+        broker.kill()
+        launched_at = time.monotonic()
+        broker.launch()
+        if start_s and kills < KILLS and chosen.random() < STARTING:
+            time.sleep(start_s * chosen.uniform(0.4, 1.1))
+            early += not select.select([broker.process.stdout], [], [], 0)[0]
+        else:
+            broker.await_listening()
+            start_s = time.monotonic() - launched_at
+            maker.ask()
+            await_more(writer)
+            time.sleep(chosen.uniform(0, LONGEST_RUN_S))
+    return early
+
+
+def await_more(writer: Writer) -> None:
+    """Wait until some more records have been acknowledged, so that others are on their way."""
+    told, deadline = writer.told, time.monotonic() + PATIENCE_S
+    while writer.told == told and not writer.failures:
+        assert time.monotonic() < deadline, "nothing is acknowledged any more"
+        time.sleep(0.005)
