@@ -1,1 +1,4 @@
-"""Groups: their members, the rebalances between them, and what they have committed. One file a duty."""
+"""Consumer groups: who belongs to them, who reads what, and how far they have come. No sockets, no request frames.
+
+Each kind of group has a folder of its own; what they share is in the files beside them. Requests are the handlers'.
+"""
