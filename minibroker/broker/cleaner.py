@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from minibroker.broker.cleaner_statistics import CleanerStatistics
 from minibroker.broker.cluster import Cluster
 from minibroker.broker.housekeeping import delete_old_segments
 from minibroker.broker.slices import each_partition
@@ -36,14 +37,20 @@ class Cleaner:
     """The cleanings of one cluster. Nothing is done before `start`.
 
     `run_aside(work, done)` has work done in a thread that nobody waits for, as it may take minutes; `wait(seconds)` is
-    what such work waits by, and may return early. `cleaned` counts the cleanings that were completed.
+    what such work waits by, and may return early. What was done and found is noted in `statistics`.
 
     A look at all logs finds those that are due, and deletes old segments of the compacted ones: as in Kafka it is only
     done between two cleanings of a log. What was found is cleaned, the dirtiest first, and then it is looked again.
     """
 
-    def __init__(self, cluster: Cluster, run_aside: RunAside, wait: Callable[[float], object]) -> None:
-        self.cleaned = 0
+    def __init__(
+        self,
+        cluster: Cluster,
+        run_aside: RunAside,
+        wait: Callable[[float], object],
+        statistics: CleanerStatistics | None = None,
+    ) -> None:
+        self.statistics = statistics or CleanerStatistics()
         self._cluster = cluster
         self._run_aside = run_aside
         self._throttle = Throttle(float("inf"), cluster.clock.monotonic_ms, wait)
@@ -95,33 +102,42 @@ class Cleaner:
         self._looking = True
         self._looked_ms = self._cluster.clock.monotonic_ms()
         self._uncleanable = {found for found in self._uncleanable if found.in_use}
+        self.statistics.uncleanable = len(self._uncleanable)
         found: list[tuple[float, Log]] = []
-        each_partition(self._cluster, lambda partition: self._look_at(partition, found), lambda: self._looked(found))
+        ratios = [0.0]
+        each_partition(
+            self._cluster,
+            lambda partition: self._look_at(partition, found, ratios),
+            lambda: self._looked(found, max(ratios)),
+        )
 
-    def _look_at(self, partition: Partition, found: list[tuple[float, Log]]) -> None:
+    def _look_at(self, partition: Partition, found: list[tuple[float, Log]], ratios: list[float]) -> None:
         kept = partition.log
         if COMPACT not in kept.settings.cleanup_policy or kept in self._uncleanable or kept.directory in self._running:
             return
         delete_old_segments(partition)
-        dirt = self._dirt_if_due(kept)
+        dirt = self._dirt(kept)
         if dirt is not None:
-            found.append((dirt.ratio, kept))
+            ratios.append(dirt.ratio)
+            if is_due(kept, dirt):
+                found.append((dirt.ratio, kept))
 
-    def _looked(self, found: list[tuple[float, Log]]) -> None:
+    def _looked(self, found: list[tuple[float, Log]], max_ratio: float) -> None:
         self._looking = False
         self._due = sorted(found, key=lambda due: due[0])
+        self.statistics.max_dirty_ratio = max_ratio
+        self.statistics.looked_ms = self._cluster.clock.wall_ms()
         self._begin_next()
 
-    def _dirt_if_due(self, kept: Log) -> Dirtiness | None:
-        """What there is to clean in the log, if it is to be cleaned now."""
+    def _dirt(self, kept: Log) -> Dirtiness | None:
+        """What there is to clean in the log, if it may be cleaned now."""
         if not kept.in_use or kept in self._uncleanable or kept in self._resting or kept.directory in self._running:
             return None
         try:
-            dirt = dirtiness(kept, self._cluster.clock.wall_ms())
+            return dirtiness(kept, self._cluster.clock.wall_ms())
         except (OSError, KafkaError) as error:
             self._give_up(kept, error)
             return None
-        return dirt if is_due(kept, dirt) else None
 
     # --- one cleaning ---------------------------------------------------------------------------
 
@@ -129,14 +145,15 @@ class Cleaner:
         """Begin to clean the dirtiest logs, as many as may be cleaned at a time."""
         while self._due and not self._closed and len(self._running) < self._cluster.settings["log.cleaner.threads"]:
             _, dirty = self._due.pop()
-            dirt = self._dirt_if_due(dirty)  # since it was looked at, it may have been deleted or given other settings
-            if dirt is not None and COMPACT in dirty.settings.cleanup_policy:
+            dirt = self._dirt(dirty)  # since it was looked at, it may have been deleted or given other settings
+            if dirt is not None and is_due(dirty, dirt) and COMPACT in dirty.settings.cleanup_policy:
                 self._begin(dirty, dirt)
 
     def _begin(self, dirty: Log, dirt: Dirtiness) -> None:
         clock = self._cluster.clock
         cleaning = Cleaning(dirty, dirt, self._limits(), self._throttle, clock.wall_ms())
         self._running[dirty.directory] = cleaning
+        self.statistics.running = len(self._running)
         self._work(cleaning, clock.monotonic_ms())
 
     def _limits(self) -> Limits:
@@ -179,16 +196,31 @@ class Cleaner:
         else:
             self._done(cleaning, began_ms)
         del self._running[cleaned.directory]
+        self._count(cleaning, began_ms)
         self._cluster.clock.call_later(0, self._begin_next if self._due else self._look)
 
+    def _count(self, cleaning: Cleaning, began_ms: float) -> None:
+        """Add up what was done, for nothing or not."""
+        total = self.statistics
+        total.running = len(self._running)
+        total.last_seconds = (self._cluster.clock.monotonic_ms() - began_ms) / 1000
+        total.seconds += total.last_seconds
+        if cleaning.rewriter is not None:
+            counts = cleaning.rewriter.counts
+            total.read_bytes += counts.read_bytes
+            total.written_bytes += counts.written_bytes
+            total.read_records += counts.read_records
+            total.written_records += counts.written_records
+
     def _done(self, cleaning: Cleaning, began_ms: float) -> None:
-        self.cleaned += 1
+        self.statistics.cleanings += 1
         self._cluster.logs.directory_of(cleaning.log).write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
         _report(cleaning, self._cluster.clock.monotonic_ms() - began_ms)
 
     def _give_up(self, found: Log, error: Exception) -> None:
         """Leave the log as it is. What is no damage of the log is a mistake of ours, whose origin must be known."""
         self._uncleanable.add(found)
+        self.statistics.uncleanable = len(self._uncleanable)
         expected = isinstance(error, Uncleanable | KafkaError | OSError)
         name = f"{found.topic}-{found.partition}"
         log.error("%s is not compacted any more: %s", name, error, exc_info=None if expected else error)

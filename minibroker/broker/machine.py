@@ -3,18 +3,22 @@
 glibc hands the top of the heap back to the kernel whenever a large block there is freed. A broker that takes and frees
 a megabyte a request then spends half of its time on page faults: 1.7 ms were measured for a MB received, 0.7 without.
 A log keeps a file open and so does a client; 1,024 of them, the usual soft limit, is soon not enough.
+A thread that computes, as the cleaner's does, lets that of the event loop in only every 5 ms: the slowest of a hundred
+requests took 6 ms while a log was compacted, 1 ms with what is set here, and 0.06 ms while none was.
 """
 
 from __future__ import annotations
 
 import ctypes
 import resource
+import sys
 
 TRIM_THRESHOLD = -1  # names of mallopt(3)
 MMAP_THRESHOLD = -3
 KEPT_BYTES = 16 << 20
 LARGEST_HEAP_BLOCK_BYTES = 8 << 20
 DESCRIPTORS = 1 << 20
+SWITCH_SECONDS = 0.0005
 
 
 def keep_freed_memory() -> bool:
@@ -33,3 +37,8 @@ def raise_descriptor_limit() -> int:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def share_the_interpreter() -> None:
+    """Have a thread that computes let in one that waits for the interpreter after half a millisecond."""
+    sys.setswitchinterval(SWITCH_SECONDS)

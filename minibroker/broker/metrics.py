@@ -1,6 +1,7 @@
 """The metrics: a row each, and their text in Prometheus's format, made in slices that leave the event loop responsive.
 
-Most are looked up in the cluster when they are asked for; what must be counted meanwhile is in `request_statistics`.
+Most are looked up in the cluster when they are asked for; what must be counted meanwhile is in `request_statistics`,
+`measured_disk` and `cleaner_statistics`.
 Who asks, and how, is the business of `metrics_server`.
 """
 
@@ -21,7 +22,9 @@ from minibroker.protocol.apis import api_name
 from minibroker.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from minibroker.broker.cleaner_statistics import CleanerStatistics
     from minibroker.broker.cluster import Cluster
+    from minibroker.broker.measured_disk import SyncStatistics
     from minibroker.broker.request_statistics import RequestStatistics
     from minibroker.broker.server import Server
     from minibroker.broker.topics import Partition
@@ -42,6 +45,8 @@ class Observed(NamedTuple):
     cluster: Cluster
     server: Server
     requests: RequestStatistics
+    syncs: SyncStatistics
+    cleaner: CleanerStatistics
     started_s: float
 
 
@@ -130,7 +135,7 @@ def _errors(observed: Observed) -> Iterator[Sample]:
             yield (api_name(key), ErrorCode(code).name if code in KNOWN_CODES else str(code)), count
 
 
-def _durations(statistics: ApiStatistics) -> tuple[list[tuple[str, float]], float]:
+def _durations(statistics: ApiStatistics | SyncStatistics) -> tuple[list[tuple[str, float]], float]:
     bounds = [*(str(bound / 1000) for bound in DURATION_BUCKETS_MS), "+Inf"]
     return list(zip(bounds, accumulate(statistics.durations), strict=True)), statistics.duration_ms / 1000
 
@@ -173,6 +178,14 @@ def _partition_count(observed: Observed) -> int:
     return sum(len(topic.partitions) for topic in observed.cluster.image.topics.values())
 
 
+def _syncs(observed: Observed) -> Iterator[Sample]:
+    yield (), _durations(observed.syncs)
+
+
+def _cleaner(name: str) -> Callable[[Observed], Iterator[Sample]]:
+    return _one(lambda observed: getattr(observed.cleaner, name))
+
+
 def _one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sample]]:
     def samples(observed: Observed) -> Iterator[Sample]:
         yield (), value(observed)
@@ -183,6 +196,11 @@ def _one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sa
 API, VERSION, CODE, NODE, LISTENER = ("api",), ("version",), ("code",), ("node",), ("listener",)
 LOG = ("topic", "partition")
 DURATION_HELP = "Time from reading a request until its answer was sent; that of a Fetch includes its wait for records."
+DIRTY_HELP = (
+    "The share of the dirtiest compacted log that is dirty, 0 to 1, as the cleaner found it when it looked last."
+)
+UNCLEANABLE_HELP = "Partitions that are not compacted any more, as something is wrong with their logs."
+LOOKED_HELP = "When the cleaner looked for dirty logs last, seconds since 1970; 0 if it never has."
 COUNTER, GAUGE, HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 ROWS: tuple[Row, ...] = (
@@ -196,6 +214,8 @@ ROWS: tuple[Row, ...] = (
     Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _connections),
     Row("connections_accepted", COUNTER, NODE + LISTENER, "Connections that were accepted.", _accepted),
     Row("fetch_sessions", GAUGE, NODE, "Fetch sessions that are kept.", _fetch_sessions),
+    Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _syncs),
+    Row("fsync_failures", COUNTER, (), "Calls of fsync that failed.", _one(lambda o: o.syncs.failures)),
     Row("topics", GAUGE, (), "Topics.", _one(lambda o: len(o.cluster.image.topics))),
     Row("partitions", GAUGE, (), "Partitions of all topics.", _one(_partition_count)),
     Row("log_size_bytes", GAUGE, LOG, "Size of a partition's batches.", _of_logs(lambda log: log.size_bytes)),
@@ -203,6 +223,17 @@ ROWS: tuple[Row, ...] = (
     Row("log_end_offset", GAUGE, LOG, "Offset of a partition's next record.", _of_logs(lambda log: log.log_end_offset)),
     Row("log_segments", GAUGE, LOG, "Segments of a partition.", _of_logs(lambda log: len(log.segments))),
     Row("log_producer_ids", GAUGE, LOG, "Producer ids that are known.", _of_logs(lambda log: len(log.producers))),
+    Row("cleaner_cleanings", COUNTER, (), "Cleanings of a log that were completed.", _cleaner("cleanings")),
+    Row("cleaner_seconds", COUNTER, (), "Time that cleanings took, of all threads.", _cleaner("seconds")),
+    Row("cleaner_last_seconds", GAUGE, (), "Time that the last cleaning took.", _cleaner("last_seconds")),
+    Row("cleaner_read_bytes", COUNTER, (), "Bytes of the logs that were cleaned.", _cleaner("read_bytes")),
+    Row("cleaner_written_bytes", COUNTER, (), "Bytes that were left of them.", _cleaner("written_bytes")),
+    Row("cleaner_read_records", COUNTER, (), "Records of the logs that were cleaned.", _cleaner("read_records")),
+    Row("cleaner_written_records", COUNTER, (), "Records that were left of them.", _cleaner("written_records")),
+    Row("cleaner_running", GAUGE, (), "Logs that are being cleaned.", _cleaner("running")),
+    Row("cleaner_max_dirty_ratio", GAUGE, (), DIRTY_HELP, _cleaner("max_dirty_ratio")),
+    Row("cleaner_uncleanable_partitions", GAUGE, (), UNCLEANABLE_HELP, _cleaner("uncleanable")),
+    Row("cleaner_last_look_time_seconds", GAUGE, (), LOOKED_HELP, _one(lambda o: o.cleaner.looked_ms / 1000)),
     Row("start_time_seconds", GAUGE, (), "When the broker started, seconds since 1970.", _one(lambda o: o.started_s)),
     Row("info", GAUGE, VERSION, "1, with the version of minibroker.", lambda observed: [((__version__,), 1)]),
 )

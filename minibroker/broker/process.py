@@ -12,13 +12,16 @@ import random
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import NamedTuple
 
 from minibroker.broker import handlers
+from minibroker.broker.cleaner_statistics import CleanerStatistics
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
 from minibroker.broker.housekeeping import Housekeeping
 from minibroker.broker.listeners import Listener, broker_listeners, listeners_of_node
-from minibroker.broker.machine import keep_freed_memory, raise_descriptor_limit
+from minibroker.broker.machine import keep_freed_memory, raise_descriptor_limit, share_the_interpreter
+from minibroker.broker.measured_disk import MeasuredDisk
 from minibroker.broker.metadata_log import MetadataError
 from minibroker.broker.request_statistics import RequestStatistics
 from minibroker.broker.server import BindError, BoundListener, Server, bind
@@ -41,6 +44,15 @@ class StartError(Exception):
     """Why the broker does not start, in one line."""
 
 
+class Measurements(NamedTuple):
+    """What is counted for the metrics, and where those are served."""
+
+    bound: BoundListener
+    requests: RequestStatistics
+    cleaner: CleanerStatistics
+    disk: MeasuredDisk
+
+
 class UncleanStop(Exception):
     """Why the next start has to recover, in one line."""
 
@@ -54,6 +66,7 @@ def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], metr
     """
     keep_freed_memory()
     raise_descriptor_limit()
+    share_the_interpreter()
     try:
         with asyncio.Runner(loop_factory=_event_loop()) as runner:
             return runner.run(_run(settings, nodes, announce, metrics_port))
@@ -78,7 +91,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
     with (
         _bound(settings, nodes) as bound,
         _bound_metrics(settings, metrics_port) as metrics,
-        _opened(settings, clock, source) as logs,
+        _opened(settings, clock, source, Disk() if metrics is None else metrics.disk) as logs,
     ):
         with _understood():
             cluster = Cluster(settings, clock, logs, source)
@@ -110,13 +123,12 @@ def _understood() -> Iterator[None]:
 async def _serve(
     cluster: Cluster,
     bound: dict[int, list[BoundListener]],
-    metrics: BoundListener | None,
+    metrics: Measurements | None,
     announce: Callable[[str], None],
     stop: asyncio.Event,
 ) -> None:
     handlers.load()
-    statistics = None if metrics is None else RequestStatistics()
-    server = Server(asyncio.get_running_loop(), cluster, [] if statistics is None else [statistics])
+    server = Server(asyncio.get_running_loop(), cluster, [] if metrics is None else [metrics.requests])
     for node_id, listeners in bound.items():
         for listener in listeners:
             await server.serve(cluster.nodes[node_id], listener)
@@ -124,17 +136,17 @@ async def _serve(
     Housekeeping(cluster).start()
     with contextlib.ExitStack() as until_closed:
         async with contextlib.AsyncExitStack() as beside:
-            if metrics is not None and statistics is not None:
-                await beside.enter_async_context(_metrics_served(cluster, server, statistics, metrics))
+            if metrics is not None:
+                await beside.enter_async_context(_metrics_served(cluster, server, metrics))
             announce("minibroker listens on " + ",".join(_addresses(bound)))
-            until_closed.enter_context(_compacting(cluster))
+            until_closed.enter_context(_compacting(cluster, metrics.cleaner if metrics else CleanerStatistics()))
             await stop.wait()
         await server.close()
     cluster.leave()
 
 
 @contextlib.contextmanager
-def _compacting(cluster: Cluster) -> Iterator[None]:
+def _compacting(cluster: Cluster, statistics: CleanerStatistics) -> Iterator[None]:
     """Have logs compacted inside the block, but not at once. At its end no thread is at it any more."""
     # Threads of its own: a cleaning takes minutes, and the others are for syncs, which a producer waits for.
     threads = SystemClock(asyncio.get_running_loop(), aside_threads=MAX_CLEANER_THREADS)
@@ -142,32 +154,28 @@ def _compacting(cluster: Cluster) -> Iterator[None]:
     with contextlib.ExitStack() as running:
         running.callback(threads.wait_for_aside)
         running.callback(stopped.set)
-        timer = cluster.clock.call_later(CLEANER_DELAY_MS, lambda: _start_cleaner(cluster, threads, stopped, running))
-        running.callback(timer.cancel)
+
+        def start() -> None:
+            from minibroker.broker.cleaner import Cleaner  # neither the start nor the first clients need wait for it
+
+            cleaner = Cleaner(cluster, threads.run_aside, stopped.wait, statistics)
+            running.callback(cleaner.close)
+            cleaner.start()
+
+        running.callback(cluster.clock.call_later(CLEANER_DELAY_MS, start).cancel)
         yield
 
 
-def _start_cleaner(
-    cluster: Cluster, threads: SystemClock, stopped: threading.Event, running: contextlib.ExitStack
-) -> None:
-    from minibroker.broker.cleaner import Cleaner  # neither the start nor the first clients need wait for it
-
-    cleaner = Cleaner(cluster, threads.run_aside, stopped.wait)
-    running.callback(cleaner.close)
-    cleaner.start()
-
-
 @contextlib.asynccontextmanager
-async def _metrics_served(
-    cluster: Cluster, server: Server, statistics: RequestStatistics, bound: BoundListener
-) -> AsyncIterator[None]:
+async def _metrics_served(cluster: Cluster, server: Server, measured: Measurements) -> AsyncIterator[None]:
     # Imported only when they are asked for: the library would double the time to start.
     from minibroker.broker.metrics import Observed, exposition
     from minibroker.broker.metrics_server import MetricsServer
 
-    observed = Observed(cluster, server, statistics, cluster.clock.wall_ms() / 1000)
+    started_s = cluster.clock.wall_ms() / 1000
+    observed = Observed(cluster, server, measured.requests, measured.disk.syncs, measured.cleaner, started_s)
     metrics = MetricsServer(lambda: exposition(observed))
-    await metrics.serve(bound)
+    await metrics.serve(measured.bound)
     try:
         yield
     finally:
@@ -201,7 +209,7 @@ def _bound(settings: Settings, nodes: int) -> Iterator[dict[int, list[BoundListe
 
 
 @contextlib.contextmanager
-def _bound_metrics(settings: Settings, port: int | None) -> Iterator[BoundListener | None]:
+def _bound_metrics(settings: Settings, port: int | None) -> Iterator[Measurements | None]:
     """Take the address for the metrics, if they are asked for; gives it back in the end."""
     if port is None:
         yield None
@@ -212,16 +220,16 @@ def _bound_metrics(settings: Settings, port: int | None) -> Iterator[BoundListen
     except BindError as error:
         raise StartError(str(error)) from None
     with bound.socket:
-        yield bound
+        yield Measurements(bound, RequestStatistics(), CleanerStatistics(), MeasuredDisk())
 
 
 @contextlib.contextmanager
-def _opened(settings: Settings, clock: SystemClock, source: random.Random) -> Iterator[LogDirectories]:
+def _opened(settings: Settings, clock: SystemClock, source: random.Random, disk: Disk) -> Iterator[LogDirectories]:
     """Open the log directories, and close them as a clean shutdown does, however the broker ended.
 
     Raises UncleanStop if the disk does not let them be closed.
     """
-    environment = Environment(Disk(), clock.wall_ms, clock.call_later, clock.run_aside, source)
+    environment = Environment(disk, clock.wall_ms, clock.call_later, clock.run_aside, source)
     with _understood():
         logs = LogDirectories(
             environment,

@@ -18,8 +18,8 @@ PREAMBLE = """\
 the host of the first listener; with port 0 a line on stderr says which port was free. Without the option nothing is
 counted and no port is opened.
 
-The label `api` is the name of the API as Kafka's documents spell it, `code` that of the error. The histogram's buckets
-end at {buckets} seconds.
+The label `api` is the name of the API as Kafka's documents spell it, `code` that of the error. The buckets of the
+histograms end at {buckets} seconds.
 
 Made from `minibroker/broker/metrics.py`, by `python3 -m minibroker.cli.metrics_help > docs/metrics.md`.
 """

@@ -111,7 +111,7 @@ def test_a_dirty_log_is_compacted_at_the_start_and_noted(compacting: Compacting,
     compacting.cleaner.start()
     compacting.run()
     assert values(log) == [b"value2", b"value2"]
-    assert compacting.cleaner.cleaned == 1
+    assert compacting.cleaner.statistics.cleanings == 1
     assert files_in(tmp_path / "data")["cleaner-offset-checkpoint"] == b"0\n1\nt 0 6\n"
 
 
@@ -123,10 +123,10 @@ def test_nothing_is_compacted_twice_and_more_of_it_is_found_after_the_backoff(co
         compacting.write(log, number)
         log.roll()
     compacting.run()
-    assert compacting.cleaner.cleaned == 1
+    assert compacting.cleaner.statistics.cleanings == 1
     compacting.harness.clock.advance(BACKOFF_MS)
     compacting.run()
-    assert compacting.cleaner.cleaned == 2
+    assert compacting.cleaner.statistics.cleanings == 2
     assert values(log) == [b"value6", b"value6"]
 
 
@@ -137,7 +137,7 @@ def test_after_a_restart_it_goes_on_where_it_was(compacting: Compacting) -> None
     again = restarted(compacting)
     again.cleaner.start()
     again.run()
-    assert again.cleaner.cleaned == 0
+    assert again.cleaner.statistics.cleanings == 0
     assert again.harness.partition("t").log.clean_offset == 6
 
 
@@ -169,7 +169,7 @@ def test_a_log_that_is_not_dirty_enough_waits_until_it_is_overdue(compacting: Co
     log = compacting.topic("t", min_cleanable_dirty_ratio="1", max_compaction_lag_ms="100000")
     compacting.cleaner.start()
     compacting.run()
-    assert compacting.cleaner.cleaned == 0
+    assert compacting.cleaner.statistics.cleanings == 0
     compacting.harness.clock.advance(100_000 + BACKOFF_MS)
     compacting.run()
     assert len(values(log)) == 2
@@ -200,7 +200,7 @@ def test_as_many_logs_are_cleaned_at_a_time_as_there_are_threads(compacting: Com
     compacting.harness.clock.advance(0)
     assert compacting.aside.step() == threads
     compacting.run()
-    assert compacting.cleaner.cleaned == 3
+    assert compacting.cleaner.statistics.cleanings == 3
 
 
 def test_it_can_be_turned_off(compacting: Compacting) -> None:
@@ -246,7 +246,7 @@ def test_the_rate_is_kept_and_can_be_changed(compacting: Compacting) -> None:
         log.roll()
     compacting.harness.clock.advance(BACKOFF_MS)
     compacting.run()
-    assert compacting.cleaner.cleaned == 2
+    assert compacting.cleaner.statistics.cleanings == 2
     assert compacting.waited_s == before
 
 
@@ -281,7 +281,7 @@ def test_what_was_found_dirty_and_is_deleted_or_not_compacted_any_more_is_left_a
     compacting.harness.cluster.controller.delete_topic(compacting.harness.partition("b").topic)
     kept.update_settings(kept.settings._replace(cleanup_policy=frozenset({"delete"})))
     compacting.run()
-    assert compacting.cleaner.cleaned == 1
+    assert compacting.cleaner.statistics.cleanings == 1
     assert (gone.clean_offset, kept.clean_offset) == (0, 0)
 
 
@@ -294,7 +294,7 @@ def test_old_segments_of_compacted_logs_go_at_each_look_but_not_of_one_that_is_b
     compacting.harness.clock.advance(BACKOFF_MS)
     assert log.log_start_offset == 0
     compacting.run()
-    assert compacting.cleaner.cleaned == 1
+    assert compacting.cleaner.statistics.cleanings == 1
     assert log.log_start_offset == 6
 
 
@@ -354,7 +354,7 @@ def test_a_full_disk_is_tried_again_after_the_backoff(
     assert len(values(log)) == 6
     assert not compacting.cleaner.uncleanable
     compacting.run()
-    assert compacting.cleaner.cleaned == 0
+    assert compacting.cleaner.statistics.cleanings == 0
     compacting.harness.clock.advance(BACKOFF_MS)
     compacting.run()
     assert len(values(log)) == 2
@@ -411,6 +411,43 @@ def test_a_stop_ends_what_is_on_its_way_and_begins_nothing(compacting: Compactin
     assert compacting.aside.step() == 0
     assert len(values(log)) == 6
     assert not [name for name in files_in(tmp_path / "data" / "t-0") if name.endswith((".cleaned", ".swap"))]
+
+
+def test_what_is_done_and_found_is_noted(compacting: Compacting) -> None:
+    log = compacting.topic("t")
+    other = compacting.topic("other", min_cleanable_dirty_ratio="1")
+    sizes = log.size_bytes
+    now_ms = compacting.harness.clock.wall_ms()
+    noted = compacting.cleaner.statistics
+    compacting.cleaner.start()
+    compacting.harness.clock.advance(0)
+    assert (noted.running, noted.max_dirty_ratio, noted.looked_ms) == (1, 1.0, now_ms)
+    compacting.harness.clock.advance(250)
+    compacting.aside.step()
+    compacting.harness.clock.advance(0)
+    compacting.harness.clock.advance(250)
+    compacting.run()
+    assert (noted.cleanings, noted.running) == (1, 0)
+    assert noted.seconds == noted.last_seconds == 0.5
+    assert (noted.read_bytes, noted.written_bytes) == (sizes, log.size_bytes)
+    assert (noted.read_records, noted.written_records) == (6, 2)
+    other.update_settings(other.settings._replace(cleanup_policy=frozenset({"delete"})))
+    compacting.harness.clock.advance(BACKOFF_MS)
+    assert (noted.max_dirty_ratio, noted.looked_ms) == (0.0, now_ms + 500 + BACKOFF_MS)
+
+
+def test_work_that_came_to_nothing_is_noted_too(compacting: Compacting, disk: FailingDisk) -> None:
+    log = compacting.topic("t")
+    disk.failing, disk.suffix = {"rename"}, ".swap"
+    compacting.cleaner.start()
+    compacting.run()
+    disk.failing = set()
+    noted = compacting.cleaner.statistics
+    assert (noted.cleanings, noted.running, noted.uncleanable) == (0, 0, 1)
+    assert noted.read_bytes == log.size_bytes
+    compacting.harness.cluster.controller.delete_topic(compacting.harness.partition("t").topic)
+    compacting.harness.clock.advance(BACKOFF_MS)
+    assert noted.uncleanable == 0
 
 
 def test_what_was_done_is_told_in_one_line_and_keyless_records_in_another(

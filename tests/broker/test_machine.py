@@ -12,6 +12,12 @@ import pytest
 
 from minibroker.broker.machine import keep_freed_memory
 
+SHARED = """
+import sys
+from minibroker.broker.machine import share_the_interpreter
+share_the_interpreter()
+print(sys.getswitchinterval())
+"""
 RAISED = """
 import resource
 from minibroker.broker.machine import raise_descriptor_limit
@@ -34,3 +40,8 @@ def test_the_limit_on_open_files_is_raised_as_far_as_it_may() -> None:
     script = RAISED.format(hard=hard)
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert int(ran.stdout) == hard
+
+
+def test_threads_switch_ten_times_as_often() -> None:
+    ran = subprocess.run([sys.executable, "-c", SHARED], capture_output=True, text=True, check=True)
+    assert float(ran.stdout) == pytest.approx(0.0005)

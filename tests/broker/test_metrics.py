@@ -11,8 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from minibroker import __version__
 from minibroker.broker import metrics
+from minibroker.broker.cleaner_statistics import CleanerStatistics
 from minibroker.broker.connection import Connection
 from minibroker.broker.interceptors import Call, Interceptor
+from minibroker.broker.measured_disk import SyncStatistics
 from minibroker.broker.metrics import ROWS, Observed, exposition
 from minibroker.broker.request_statistics import RequestStatistics
 from minibroker.broker.server import Server
@@ -35,7 +37,8 @@ class Stage:
         server.accepted[1, "PLAINTEXT"] = 7
         server.accepted[1, "INTERNAL"] = 0
         monkeypatch.setattr(server, "connections", self.connections)
-        self.observed = Observed(harness.cluster, server, statistics, 1_700_000_000.5)
+        self.syncs, self.cleaner = SyncStatistics(), CleanerStatistics()
+        self.observed = Observed(harness.cluster, server, statistics, self.syncs, self.cleaner, 1_700_000_000.5)
 
     def connections(self) -> list[Connection]:
         return [client.connection for client in self.clients]
@@ -131,6 +134,37 @@ def test_what_is_open_and_what_waits(stage: Stage) -> None:
     assert stage.values("fetch_sessions") == {("1",): 1}
     stage.harness.clock.advance(500)
     assert stage.values("requests_parked") == {(): 0}
+
+
+def test_syncs_are_a_histogram_in_seconds_and_failures_are_among_them(stage: Stage) -> None:
+    for _ in range(3):
+        stage.syncs.measure(lambda: None)
+    stage.syncs.failures = 2
+    samples = {each.name: each for each in stage.families()["minibroker_fsync_duration_seconds"].samples}
+    assert samples["minibroker_fsync_duration_seconds_count"].value == 3
+    assert samples["minibroker_fsync_duration_seconds_bucket"].labels == {"le": "+Inf"}
+    assert samples["minibroker_fsync_duration_seconds_sum"].value == pytest.approx(stage.syncs.duration_ms / 1000)
+    assert stage.values("fsync_failures") == {(): 2}
+
+
+def test_what_the_cleaner_has_done_and_found(stage: Stage) -> None:
+    told = {
+        "cleanings": 1,
+        "seconds": 2.5,
+        "last_seconds": 0.5,
+        "read_bytes": 3,
+        "written_bytes": 4,
+        "read_records": 5,
+        "written_records": 6,
+        "running": 7,
+        "max_dirty_ratio": 0.75,
+    }
+    for name, value in told.items():
+        setattr(stage.cleaner, name, value)
+    stage.cleaner.uncleanable, stage.cleaner.looked_ms = 8, 1_700_000_000_250
+    assert {name: stage.values(f"cleaner_{name}")[()] for name in told} == told
+    assert stage.values("cleaner_uncleanable_partitions") == {(): 8}
+    assert stage.values("cleaner_last_look_time_seconds") == {(): 1_700_000_000.25}
 
 
 def test_the_broker_tells_who_it_is_and_since_when(stage: Stage) -> None:

@@ -1,0 +1,35 @@
+"""What the cleaner has done and found: numbers that it keeps and that the metrics show.
+
+A file of its own, so that metrics can be served before the cleaner is needed, and imported.
+"""
+
+from __future__ import annotations
+
+
+class CleanerStatistics:
+    """Sums over all cleanings since the start, also over those that came to nothing; `cleanings` are the others.
+
+    `seconds` is the time they took, `last_seconds` that of the last one, waiting for the rate to allow it included.
+    `running` logs are being cleaned, `uncleanable` ones are no longer. `max_dirty_ratio`, 0 to 1, is that of the
+    dirtiest log at the last look, which was at `looked_ms` (since 1970, 0 if there was none).
+    """
+
+    __slots__ = (
+        "cleanings",
+        "last_seconds",
+        "looked_ms",
+        "max_dirty_ratio",
+        "read_bytes",
+        "read_records",
+        "running",
+        "seconds",
+        "uncleanable",
+        "written_bytes",
+        "written_records",
+    )
+
+    def __init__(self) -> None:
+        self.cleanings = self.running = self.uncleanable = 0
+        self.seconds = self.last_seconds = self.max_dirty_ratio = 0.0
+        self.looked_ms = 0
+        self.read_bytes = self.written_bytes = self.read_records = self.written_records = 0
