@@ -18,7 +18,7 @@ from minibroker.broker.image import BROKER_RESOURCE, Image
 from minibroker.broker.metadata_log import MetadataError, MetadataLog
 from minibroker.broker.recorded_configs import drop_unusable
 from minibroker.broker.settings import Settings
-from minibroker.broker.topics import METADATA_TOPIC, NO_LEADER, Partition, Topic, Waiter
+from minibroker.broker.topics import GROUPS_TOPIC, METADATA_TOPIC, NO_LEADER, Partition, Topic, Waiter
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
@@ -27,6 +27,7 @@ from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 
 if TYPE_CHECKING:
+    from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.sessions import FetchSessions
     from minibroker.storage.log_directories import LogDirectories
 
@@ -94,6 +95,17 @@ class Cluster:
         self.commits = 0
         self.unflushed: list[tuple[Log, Any]] = []  # what the request being handled must not be answered before
         self._woken: set[Waiter] = set()
+        self._groups: GroupCoordinator | None = None
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The coordinator of all groups."""
+        if self._groups is None:
+            # Many a broker never has a group: it is not to pay for them when it starts.
+            from minibroker.broker.groups.coordinator import GroupCoordinator
+
+            self._groups = GroupCoordinator(self)
+        return self._groups
 
     # --- start ----------------------------------------------------------------------------------
 
@@ -120,6 +132,8 @@ class Cluster:
         self._set_strays_aside()
         if not self.logs.clean:
             self.controller.renew_leader_epochs()
+        if GROUPS_TOPIC in self.image.topics:
+            self.groups.load()
 
     def _check_features(self) -> None:
         """Raises MetadataError for a cluster whose records we might misunderstand."""
@@ -189,6 +203,11 @@ class Cluster:
         self._configure(topic)
         for log in logs:
             topic.partitions[log.partition].log = log
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """Tell those who keep something about a topic that it is gone."""
+        if self._groups is not None:
+            self._groups.topic_deleted(topic)
 
     def delete_logs(self, logs: Iterable[Log]) -> None:
         """Take logs away; their files follow after file.delete.delay.ms. What cannot be removed is set aside later."""

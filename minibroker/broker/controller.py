@@ -223,6 +223,7 @@ class Controller:
         for partition in topic.partitions:
             partition.leader_id = NO_LEADER
             partition.wake()
+        self._cluster.topic_deleted(topic)
 
     # --- configs --------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ class Setting(NamedTuple):
 
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
-DOUBLE, LIST = ConfigType.DOUBLE, ConfigType.LIST
+SHORT, DOUBLE, LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 
 FROM_ZERO: Final = Range(0)
@@ -237,6 +237,15 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, "The share of that memory that is filled with keys.", update=CLUSTER_WIDE),
     Setting("log.cleaner.io.buffer.size", INT, 512 << 10, "The memory for reading and writing the logs being compacted.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, "How much the compaction reads and writes on average.", update=CLUSTER_WIDE),
+    # Groups.
+    Setting("offsets.topic.num.partitions", INT, 50, "Partitions of __consumer_offsets, when it is created.", FROM_ONE),
+    Setting("offsets.topic.replication.factor", SHORT, 3, "Replicas of __consumer_offsets, when it is created; at most as many as there are nodes.", FROM_ONE),
+    Setting("offsets.topic.segment.bytes", INT, 104_857_600, "segment.bytes of __consumer_offsets, when it is created.", FROM_ONE),
+    Setting("offsets.topic.compression.codec", INT, 0, "The codec of what is written to __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", Range(0, 4)),
+    Setting("group.min.session.timeout.ms", INT, 6000, "The shortest session timeout that a member of a classic group may ask for.", acts=False),
+    Setting("group.max.session.timeout.ms", INT, 1_800_000, "The longest session timeout that a member of a classic group may ask for.", acts=False),
+    Setting("group.initial.rebalance.delay.ms", INT, 0, "How long a classic group that was empty waits for further members before its first generation; tests should not wait.", kafka_default=3000, acts=False),
+    Setting("group.max.size", INT, 2_147_483_647, "How many members a classic group has at most.", FROM_ONE, acts=False),
     # Replication and tiered storage: replicas share one log in this process, and there is no second tier.
     _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether a replica that is not in sync may lead.", acts=False),
     _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), acts=False),

@@ -18,7 +18,8 @@ NO_LEADER = -1
 NO_EPOCH = -1
 MAXIMUM_NAME_LENGTH = 249
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+GROUPS_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({GROUPS_TOPIC, "__transaction_state", "__share_group_state"})
 METADATA_TOPIC = "__cluster_metadata"
 
 

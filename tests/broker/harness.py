@@ -31,6 +31,7 @@ from minibroker.protocol.headers import (
     request_header_version,
     response_header_version,
 )
+from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.primitives import Output, uuid_text
@@ -345,6 +346,13 @@ class Harness:
         ]
         (result,) = self.request(CreateTopicsRequest(topics=[topic])).topics
         assert result.error_code == ErrorCode.NONE, result
+
+    def coordinator(self, group: str) -> int:
+        """The node that looks after a group. Asking for it has the topic of the groups created, as in Kafka."""
+        (found,) = self.request(FindCoordinatorRequest(coordinator_keys=[group])).coordinators
+        assert found.error_code == ErrorCode.NONE, found
+        node_id: int = found.node_id
+        return node_id
 
     def partition(self, topic: str, index: int = 0) -> Partition:
         """The partition itself, for a look inside."""

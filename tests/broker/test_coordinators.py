@@ -1,4 +1,4 @@
-"""Which node coordinates a key: Java's hash, spread over the nodes that live."""
+"""Which node coordinates a key: for groups the leader of its partition, for transactional ids Java's hash."""
 
 from __future__ import annotations
 
@@ -6,54 +6,48 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.coordinators import (
-    COORDINATING_PARTITIONS,
-    check_coordinator,
-    coordinating_partition,
-    coordinator_of,
-    java_hash,
-)
+from minibroker.broker.coordinators import check_coordinator, coordinator_of, coordinator_of_group
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
 
-# What java.lang.String.hashCode gives (OpenJDK 17).
-HASHES = {
-    "": 0,
-    "a": 97,
-    "group": 98629247,
-    "my-consumer-group": 1513705513,
-    "polygenelubricants": -2147483648,
-    "ümläut": -1271284472,
-    "\U0001f600": 1772899,
-}
+KEYS = [f"key-{number}" for number in range(60)]
 
 
-@pytest.mark.parametrize(("text", "value"), HASHES.items())
-def test_the_hash_is_that_of_java(text: str, value: int) -> None:
-    assert java_hash(text) == value
-
-
-def test_a_partition_is_the_remainder_of_the_hash_without_its_sign() -> None:
-    assert coordinating_partition("group") == 98629247 % COORDINATING_PARTITIONS
-    assert coordinating_partition("ümläut") == 1271284472 % COORDINATING_PARTITIONS
-
-
-def test_the_smallest_hash_has_no_positive_counterpart_and_stands_for_0() -> None:
-    assert coordinating_partition("polygenelubricants") == 0
-
-
-def test_keys_are_spread_over_the_nodes_that_live(tmp_path: Path) -> None:
+def test_transactional_ids_are_spread_over_the_nodes_that_live(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
-        keys = [f"group-{number}" for number in range(60)]
-        assert {coordinator_of(harness.cluster, key).node_id for key in keys} == {1, 2, 3}
+        assert {coordinator_of(harness.cluster, key).node_id for key in KEYS} == {1, 2, 3}
         harness.restart(nodes=[1, 3])
-        assert {coordinator_of(harness.cluster, key).node_id for key in keys} == {1, 3}
+        assert {coordinator_of(harness.cluster, key).node_id for key in KEYS} == {1, 3}
 
 
-def test_a_node_that_does_not_coordinate_a_key_is_told(tmp_path: Path) -> None:
+def test_a_node_that_does_not_coordinate_a_transactional_id_is_told(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
-        coordinator = coordinator_of(harness.cluster, "group")
-        check_coordinator(harness.cluster, coordinator, "group")
+        coordinator = coordinator_of(harness.cluster, "tx")
+        check_coordinator(harness.cluster, coordinator, "tx")
         with pytest.raises(KafkaError) as raised:
-            check_coordinator(harness.cluster, harness.cluster.nodes[3 - coordinator.node_id], "group")
+            check_coordinator(harness.cluster, harness.cluster.nodes[3 - coordinator.node_id], "tx")
         assert raised.value.code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_group_is_coordinated_by_the_leader_of_its_partition(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        found = {key: coordinator_of_group(harness.cluster, key).node_id for key in KEYS}
+        topic = harness.cluster.groups.topic
+        assert found == {key: topic.partition(topic.partition_of(key)).leader_id for key in KEYS}
+        assert set(found.values()) == {1, 2, 3}
+
+
+def test_a_group_gets_another_coordinator_when_its_node_does_not_come_back(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        assert {coordinator_of_group(harness.cluster, key).node_id for key in KEYS} == {1, 2}
+        harness.restart(nodes=[2])
+        assert {coordinator_of_group(harness.cluster, key).node_id for key in KEYS} == {2}
+
+
+def test_a_group_whose_partition_nobody_leads_has_no_coordinator(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2, settings={"offsets.topic.replication.factor": "1"}) as harness:
+        away = next(key for key in KEYS if coordinator_of_group(harness.cluster, key).node_id == 1)
+        harness.restart(nodes=[2])
+        with pytest.raises(KafkaError) as raised:
+            coordinator_of_group(harness.cluster, away)
+        assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -13,7 +13,6 @@ Not implemented: groups, and with them OffsetCommit; members, whose ids and epoc
 
 from __future__ import annotations
 
-from minibroker.broker.coordinators import check_coordinator
 from minibroker.broker.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -46,7 +45,7 @@ def offset_fetch(context: Context, request: OffsetFetchRequest) -> OffsetFetchRe
 
 def _coordination_error(context: Context, group_id: str) -> ErrorCode:
     try:
-        check_coordinator(context.cluster, context.node, group_id)
+        context.cluster.groups.check_node(context.node, group_id)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

@@ -1,10 +1,9 @@
 """FindCoordinator: which node looks after a group or a transactional id.
 
-Behaviour: every group and transactional id has its node (see `coordinators`) from the first day, though neither groups
-nor transactions are served yet. A client that only wants to know whether its group has committed something, as a
-consumer by assign does, then goes on (see `committed_offsets`); one that needs more finds at once, from ApiVersions,
-that this broker has no such API. Kafka's other answer, COORDINATOR_NOT_AVAILABLE, would have both ask again and again
-without a word to their users.
+Behaviour: a group is looked after by the node that leads its partition of `__consumer_offsets`, which the first such
+request creates; Kafka answers COORDINATOR_NOT_AVAILABLE until it is there, and clients ask again. Where nobody leads
+the partition, or the topic cannot be created, COORDINATOR_NOT_AVAILABLE is the answer here too. Transactional ids are
+spread over the nodes, though transactions are not served yet (see `coordinators`).
 
 Versions: 1 brought the kind of key and error messages, 3 flexible fields, 4 several keys in one request (KIP-699), 5
 TRANSACTION_ABORTABLE (never answered here), 6 keys of share groups (KIP-932).
@@ -16,10 +15,12 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from minibroker.broker.coordinators import coordinator_of
+from minibroker.broker.cluster import Node
+from minibroker.broker.coordinators import coordinator_of, coordinator_of_group
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.durable import durably
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 
 Coordinator = FindCoordinatorResponse.Coordinator
@@ -36,6 +37,7 @@ class KeyType(IntEnum):
 
 
 @handles(ApiKey.FIND_COORDINATOR, "0-6")
+@durably
 def find_coordinator(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
         return FindCoordinatorResponse(
@@ -52,11 +54,19 @@ def find_coordinator(context: Context, request: FindCoordinatorRequest) -> FindC
 
 
 def _coordinator(context: Context, key: str, key_type: int) -> Coordinator:
-    if key_type not in KeyType.__members__.values():
-        message = f"There is no coordinator for keys of type {key_type}."
+    try:
+        node = _node(context, key, key_type)
+    except KafkaError as error:
         return Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=message
+            key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or ""
         )
-    node = coordinator_of(context.cluster, key)
     endpoint = node.endpoints[context.connection.listener]
     return Coordinator(key=key, node_id=node.node_id, host=endpoint.host, port=endpoint.port, error_message="")
+
+
+def _node(context: Context, key: str, key_type: int) -> Node:
+    if key_type == KeyType.GROUP:
+        return coordinator_of_group(context.cluster, key)
+    if key_type == KeyType.TRANSACTION:
+        return coordinator_of(context.cluster, key)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")

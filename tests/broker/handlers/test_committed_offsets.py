@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.coordinators import coordinator_of
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
 from tests.broker.harness import Harness, served_versions
@@ -30,6 +29,7 @@ def of_groups(*groups: str, topics: list[GroupTopic] | None) -> OffsetFetchReque
 @pytest.mark.parametrize("topic", ["t", "nope"])
 def test_a_group_has_committed_nothing(harness: Harness, version: int, topic: str) -> None:
     harness.create_topic("t")
+    harness.coordinator("g")
     asked = [Topic(name=topic, partition_indexes=[0, 9])]
     answer = harness.request(OffsetFetchRequest(group_id="g", topics=asked), version)
     assert answer.error_code == ErrorCode.NONE
@@ -44,6 +44,7 @@ def test_a_group_has_committed_nothing(harness: Harness, version: int, topic: st
 @pytest.mark.parametrize("version", SEVERAL_GROUPS)
 def test_groups_have_committed_nothing(harness: Harness, version: int) -> None:
     harness.create_topic("t")
+    harness.coordinator("g")
     topic_id = harness.cluster.image.topics["t"].topic_id
     topics = [GroupTopic(name="t", topic_id=topic_id, partition_indexes=[0])]
     answer = harness.request(of_groups("g", "h", topics=topics), version)
@@ -57,6 +58,7 @@ def test_groups_have_committed_nothing(harness: Harness, version: int) -> None:
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_ERROR])
 def test_of_all_topics_none_has_a_committed_offset(harness: Harness, version: int) -> None:
+    harness.coordinator("g")
     if version in SEVERAL_GROUPS:
         (answer,) = harness.request(of_groups("g", topics=None), version).groups
     else:
@@ -65,6 +67,7 @@ def test_of_all_topics_none_has_a_committed_offset(harness: Harness, version: in
 
 
 def test_an_unknown_topic_id_is_told_for_its_partitions(harness: Harness) -> None:
+    harness.coordinator("g")
     topics = [GroupTopic(topic_id=UNKNOWN_ID, partition_indexes=[0, 1])]
     (group,) = harness.request(of_groups("g", topics=topics), BY_ID).groups
     (topic,) = group.topics
@@ -74,7 +77,7 @@ def test_an_unknown_topic_id_is_told_for_its_partitions(harness: Harness) -> Non
 @pytest.mark.parametrize("version", VERSIONS)
 def test_only_the_coordinator_answers(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=2) as harness:
-        other = 3 - coordinator_of(harness.cluster, "g").node_id
+        other = 3 - harness.coordinator("g")
         code = ErrorCode.NOT_COORDINATOR
         if version in SEVERAL_GROUPS:
             topics = [GroupTopic(name="t", partition_indexes=[0])]

@@ -1,4 +1,4 @@
-"""FindCoordinator: every key has a node from the first day, and kinds of keys that are not served are refused."""
+"""FindCoordinator: the first one creates the topic of the groups, and every key has a node; other kinds are refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.coordinators import coordinator_of
+from minibroker.broker.coordinators import coordinator_of, coordinator_of_group
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from tests.broker.harness import Harness, served_versions
@@ -31,7 +31,7 @@ def find(harness: Harness, key: str, key_type: int, version: int, **more: Any) -
 @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
 def test_a_key_leads_to_its_node(tmp_path: Path, version: int, key_type: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
-        node = coordinator_of(harness.cluster, "k")
+        node = (coordinator_of if key_type == TRANSACTION and version else coordinator_of_group)(harness.cluster, "k")
         for asked in (1, 2, 3):
             found = find(harness, "k", key_type, version, node=asked)
             assert (found.error_code, found.node_id) == (ErrorCode.NONE, node.node_id)
@@ -52,6 +52,36 @@ def test_several_keys_are_answered_one_by_one(harness: Harness, version: int) ->
     request = FindCoordinatorRequest(coordinator_keys=["g", "", "h"], key_type=GROUP)
     found = harness.request(request, version).coordinators
     assert [(one.key, one.error_code, one.node_id) for one in found] == [("g", 0, 1), ("", 0, 1), ("h", 0, 1)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_first_group_has_the_topic_of_the_groups_created(harness: Harness, version: int) -> None:
+    assert "__consumer_offsets" not in harness.cluster.image.topics
+    waiting = _on_its_way(harness, version)
+    assert len(harness.cluster.image.topics["__consumer_offsets"].partitions) == 50
+    assert not waiting.done, "the topic may be gone after a crash"
+    harness.clock.do_aside()
+    answer = waiting.response()
+    (found,) = answer.coordinators if version >= SEVERAL_KEYS else [answer]
+    assert (found.error_code, found.node_id) == (ErrorCode.NONE, 1)
+
+
+def _on_its_way(harness: Harness, version: int) -> Any:
+    harness.clock.holds_aside = True
+    several = {"coordinator_keys": ["g"]} if version >= SEVERAL_KEYS else {"key": "g"}
+    return harness.request(FindCoordinatorRequest(**several), version)
+
+
+def test_a_transactional_id_creates_no_topic_of_groups(harness: Harness) -> None:
+    find(harness, "tx", TRANSACTION, 6)
+    assert harness.cluster.image.topics == {}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_that_cannot_be_created_is_no_coordinator(harness: Harness, version: int) -> None:
+    harness.create_topic("_.consumer_offsets")  # collides with it in the names of metrics
+    found = find(harness, "g", GROUP, version)
+    assert (found.error_code, found.node_id, found.host) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
 
 
 def test_no_keys_are_answered_with_none(harness: Harness) -> None:

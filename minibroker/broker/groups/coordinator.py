@@ -1,0 +1,172 @@
+"""The coordinator: all groups by id, found, made, and folded from `__consumer_offsets` at the start.
+
+What the members of a group do is its kind's business (`classic/`, `consumer/`), what they commit that of `offsets`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.groups import records
+from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.replaying import replay_group_metadata
+from minibroker.broker.groups.group import Group
+from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.state_topics import NO_PRODUCER, Entry, StateTopic, StateTopicSettings
+from minibroker.broker.topics import GROUPS_TOPIC, Partition, Topic
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages import group_records
+from minibroker.protocol.records.internal import decode_internal
+from minibroker.protocol.records.record import Record
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster, Node
+
+log = logging.getLogger("minibroker.groups")
+
+SETTINGS = StateTopicSettings(
+    "offsets.topic.num.partitions",
+    "offsets.topic.replication.factor",
+    "offsets.topic.segment.bytes",
+    "offsets.topic.compression.codec",
+)
+
+
+class GroupCoordinator:
+    """All groups of the cluster. Each is looked after by the node that leads its partition of `__consumer_offsets`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.topic = StateTopic(cluster, GROUPS_TOPIC, SETTINGS)
+        self.groups: dict[str, Group] = {}
+        self._unreadable: set[int] = set()
+
+    # --- start ----------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Fold all partitions of the topic, and begin the sessions of the members that were there."""
+        for partition in self.topic.partitions_here():
+            self._load(partition)
+        for group in list(self.groups.values()):
+            group.loaded()
+
+    def _load(self, partition: Partition) -> None:
+        try:
+            self.topic.replay(partition, _Replay(self))
+        except KafkaError as error:
+            log.critical("the groups in %s are not served until the next start: %s", partition, error)
+            self._unreadable.add(partition.index)
+
+    def replay(self, record: Record) -> None:
+        """Fold one record in. Raises KafkaError or ValueError for one that says nothing that is known."""
+        key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
+        apply = REPLAYED.get(type(key.message))
+        if apply is not None:
+            apply(self, key.message, None if value is None else value.message)
+
+    # --- which node, which group ------------------------------------------------------------------
+
+    def node_of(self, group_id: str) -> Node | None:
+        """The node that looks after a group, None while nobody does."""
+        try:
+            return self.cluster.nodes.get(self.topic.partition(self.topic.partition_of(group_id)).leader_id)
+        except KafkaError:
+            return None
+
+    def check(self, node: Node, group_id: str) -> None:
+        """Whether a group of this id can be, and `node` looks after it.
+
+        Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR.
+        """
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "A group id is not empty.")
+        self.check_node(node, group_id)
+
+    def check_node(self, node: Node, group_id: str) -> None:
+        """As `check`, where Kafka also takes the empty id: of those that commit offsets and belong to no group."""
+        if self.node_of(group_id) is not node or self.topic.partition_of(group_id) in self._unreadable:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Node {node.node_id} does not coordinate group {group_id}.")
+
+    def classic_group(self, group_id: str) -> ClassicGroup:
+        """The classic group of this id, made if there is no group: one that has no members, and no protocol type yet.
+
+        Raises KafkaError(GROUP_ID_NOT_FOUND) if the group is of another kind.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = ClassicGroup(self, group_id, CommittedOffsets())
+        if not isinstance(group, ClassicGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+        return group
+
+    # --- change ---------------------------------------------------------------------------------
+
+    def append(self, group_id: str, entries: Iterable[Entry]) -> None:
+        """Record what has been decided on a group, all or nothing; it is applied after that.
+
+        Raises KafkaError with the code for the client.
+        """
+        self.topic.append(self.topic.partition_of(group_id), entries)
+
+    def when_kept(self, group_id: str, then: Callable[[KafkaError | None], None]) -> None:
+        """Call `then` once what was appended for a group may be told to a client; mostly at once."""
+        self.topic.when_kept(self.topic.partition_of(group_id), then)
+
+    def delete(self, group: Group) -> None:
+        """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or what `append` raises."""
+        group.check_deletion()
+        offsets = [
+            records.offset_entry(group.group_id, topic, partition, None)
+            for topic, partition in group.offsets.by_partition
+        ]
+        self.append(group.group_id, [*offsets, *group.tombstones()])
+        group.close(ErrorCode.NOT_COORDINATOR)
+        self.groups.pop(group.group_id, None)
+
+    def topic_deleted(self, topic: Topic) -> None:
+        """Somebody has deleted a topic: if it is that of the groups, nothing is known of them any more."""
+        if topic.name == self.topic.name:
+            groups, self.groups = self.groups, {}
+            self._unreadable.clear()
+            for group in groups.values():
+                group.close(ErrorCode.NOT_COORDINATOR)
+
+
+class _Replay:
+    """One partition as it is folded: what belongs to a transaction holds from its end on, or never."""
+
+    def __init__(self, coordinator: GroupCoordinator) -> None:
+        self._coordinator = coordinator
+        self._pending: dict[int, list[Record]] = {}
+
+    def record(self, record: Record, producer_id: int) -> None:
+        if producer_id == NO_PRODUCER:
+            self._coordinator.replay(record)
+        else:
+            self._pending.setdefault(producer_id, []).append(record)
+
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        pending = self._pending.pop(producer_id, ())
+        for record in pending if committed else ():
+            self._coordinator.replay(record)
+
+
+def replay_offset(coordinator: GroupCoordinator, key: records.OffsetKey, value: records.OffsetValue | None) -> None:
+    """Fold in what a group has committed, or (None) taken back; a group that does nothing else is a classic one."""
+    if value is None:
+        if key.group in coordinator.groups:
+            coordinator.groups[key.group].offsets.apply(key.topic, key.partition, None)
+        return
+    group = coordinator.groups.get(key.group) or coordinator.classic_group(key.group)
+    group.offsets.apply(key.topic, key.partition, records.committed_offset(value))
+
+
+# What each record does to the coordinator: (coordinator, key, value or None). Others are passed over.
+REPLAYED: dict[type[Message], Callable[[GroupCoordinator, Any, Any], None]] = {
+    group_records.LegacyOffsetCommitKey: replay_offset,
+    group_records.OffsetCommitKey: replay_offset,
+    group_records.GroupMetadataKey: replay_group_metadata,
+}

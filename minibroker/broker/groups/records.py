@@ -1,0 +1,79 @@
+"""The records of `__consumer_offsets`: messages to bytes, in the versions that Kafka 4.3 writes.
+
+From bytes to messages is `protocol.records.internal`; what the records mean is each kind of group's business.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
+from minibroker.broker.state_topics import Entry
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from minibroker.protocol.primitives import Output
+from minibroker.protocol.records.internal import KEY_VERSION
+
+_INT16 = Struct(">h")
+
+GROUP_METADATA_VERSION = 3
+OFFSET_COMMIT_VERSION = 4
+OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
+
+OffsetKey = OffsetCommitKey | LegacyOffsetCommitKey
+OffsetValue = OffsetCommitValue | LegacyOffsetCommitValue
+
+
+def entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
+    """Key and value as they lie in the log, an int16 before each; without a value, the key's tombstone."""
+    return _framed(key.api_key, key, KEY_VERSION), None if value is None else _framed(version, value, version)
+
+
+def _framed(number: int, message: Message, version: int) -> bytes:
+    out = Output()
+    out += _INT16.pack(number)
+    message.encode_into(out, version)
+    return bytes(out)
+
+
+def group_metadata_entry(group_id: str, value: GroupMetadataValue | None) -> Entry:
+    """What a classic group's membership is now; None if it is gone."""
+    return entry(GroupMetadataKey(group=group_id), value, GROUP_METADATA_VERSION)
+
+
+def offset_entry(group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> Entry:
+    """What a group has committed for a partition; None takes it back."""
+    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    if committed is None:
+        return entry(key)
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+        topic_id=committed.topic_id,
+    )
+    expires = committed.expire_timestamp_ms != NO_EXPIRY
+    return entry(key, value, OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION)
+
+
+def committed_offset(value: OffsetValue) -> CommittedOffset:
+    """What a record says was committed."""
+    if isinstance(value, LegacyOffsetCommitValue):
+        return CommittedOffset(value.offset, -1, value.metadata, value.commit_timestamp)
+    return CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+        value.topic_id,
+    )

@@ -1,0 +1,211 @@
+"""Topics in which a coordinator keeps its state, such as `__consumer_offsets`: made, appended to, and read back.
+
+What the records say is the coordinator's business, and so is which node may ask it: see `coordinators`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from struct import iter_unpack
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from minibroker.broker.topics import NO_LEADER, Partition, Topic
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import BatchHeader, batches, check_batch, read_header
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.control import ControlType, control_type
+from minibroker.protocol.records.record import Record, records_of
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.storage.log import Log
+
+log = logging.getLogger("minibroker.coordinators")
+
+READ_BYTES = 8 << 20
+SMALLEST_INT = -(1 << 31)
+NO_PRODUCER = -1
+
+# What a coordinator answers when its log cannot be written to (Kafka's CoordinatorOperationExceptionHelper).
+COORDINATOR_CODES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+Entry = tuple[bytes, bytes | None]  # key and value of a record; None takes back what was said under the key
+
+
+class StateTopicSettings(NamedTuple):
+    """The names of the settings that say how the topic is made, and the number of the codec for what is appended."""
+
+    partition_count: str
+    replication_factor: str
+    segment_bytes: str
+    codec: str | None = None
+
+
+class StateReader(Protocol):
+    """Whom `StateTopic.replay` tells what is in a partition."""
+
+    def record(self, record: Record, producer_id: int) -> None:
+        """One record; `producer_id` is -1 unless it belongs to a transaction, of which it is told later how it ended.
+
+        May raise KafkaError or ValueError for a record that says nothing it knows: it is then passed over.
+        """
+
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        """All records of this producer's transaction hold from now on, or none of them ever does."""
+
+
+class StateTopic:
+    """The topic `name`. It need not exist: `create` makes it when the first coordinator is asked for, as in Kafka."""
+
+    def __init__(self, cluster: Cluster, name: str, settings: StateTopicSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self.name = name
+
+    # --- where ----------------------------------------------------------------------------------
+
+    @property
+    def topic(self) -> Topic | None:
+        """The topic, once there is one."""
+        return self._cluster.image.topics.get(self.name)
+
+    def create(self) -> None:
+        """Have the topic there. Raises KafkaError if it cannot be created.
+
+        There are at most as many replicas as nodes: one node is enough for every client's tests.
+        """
+        if self.topic is not None:
+            return
+        settings = self._cluster.settings
+        self._cluster.controller.create_topic(
+            self.name,
+            settings[self._settings.partition_count],
+            min(settings[self._settings.replication_factor], len(self._cluster.nodes)),
+            overrides={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(settings[self._settings.segment_bytes]),
+            },
+        )
+
+    def partition_of(self, key: str) -> int:
+        """The index of the partition that holds the state of `key`: Java's hash of it, spread over all of them."""
+        topic = self.topic
+        count = self._cluster.settings[self._settings.partition_count] if topic is None else len(topic.partitions)
+        value = java_hash(key)
+        return 0 if value == SMALLEST_INT else abs(value) % int(count)
+
+    def partition(self, index: int) -> Partition:
+        """The partition, if it can be written to. Raises KafkaError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+        topic = self.topic
+        partition = None if topic is None else topic.partition(index)
+        if partition is None or partition.leader_id == NO_LEADER:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Nobody leads {self.name}-{index}.")
+        if partition.log.offline:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, partition.log.offline)
+        return partition
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def append(self, index: int, entries: Iterable[Entry]) -> None:
+        """Append the entries as one batch: after a crash all are there, or none. No entries are nothing to do.
+
+        Raises KafkaError with the code for a coordinator's clients; then nothing was appended.
+        """
+        now_ms = self._cluster.clock.wall_ms()
+        records = [Record(timestamp=now_ms, key=key, value=value) for key, value in entries]
+        if not records:
+            return
+        partition = self.partition(index)
+        try:
+            self._append(partition, records)
+        except KafkaError as error:
+            log.error("%s cannot be appended to: %s", partition, error)
+            raise KafkaError(COORDINATOR_CODES.get(error.code, error.code), error.message) from error
+
+    def _append(self, partition: Partition, records: list[Record]) -> None:
+        if len(partition.isr) < partition.topic.min_insync_replicas:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{partition} has {len(partition.isr)} in-sync replica(s).")
+        codec = 0 if self._settings.codec is None else self._cluster.settings[self._settings.codec]
+        batch = memoryview(build_batch(records, compression=codec))
+        limit = partition.log.settings.max_message_bytes
+        if len(batch) > limit:
+            message = f"{len(records)} record(s) make {len(batch)} bytes, {partition} takes batches of {limit}."
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
+        partition.log.append(batch, [read_header(batch)], partition.leader_epoch)
+        if partition.waiters:
+            self._cluster.appended(partition, len(batch))
+            # What a timer has appended is followed by no read batch at whose end the readers would be woken.
+            self._cluster.after_batch(lambda look: self._cluster.clock.call_later(0, look))
+
+    def when_kept(self, index: int, then: Callable[[KafkaError | None], None]) -> None:
+        """Call `then` once what was appended is as safe as the topic asks for, with what prevented it, or None.
+
+        That is at once, unless the topic's flush.messages has been reached: then it is on the disk itself.
+        """
+        kept = self.partition(index).log
+        if kept.log_end_offset < kept.flush_at:
+            then(None)
+        else:
+            kept.flush_soon(lambda failure: then(_for_clients(failure)))
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def partitions_here(self) -> Iterator[Partition]:
+        """The partitions whose logs are in this process and of use."""
+        topic = self.topic
+        partitions = () if topic is None else topic.partitions
+        return (partition for partition in partitions if partition.is_here and partition.log.in_use)
+
+    def replay(self, partition: Partition, reader: StateReader) -> None:
+        """Tell `reader` all that is in a partition. What is malformed is passed over, and told in the log.
+
+        Raises KafkaError if the log cannot be read on.
+        """
+        for position, header, data in _batches(partition.log):
+            try:
+                batch = memoryview(data)[position : position + header.size_bytes]
+                check_batch(batch)
+                for record in records_of(batch):
+                    _tell(partition, header, record, reader)
+            except KafkaError as error:
+                log.error("%s: the batch at offset %d is passed over: %s", partition, header.base_offset, error)
+
+
+def _batches(kept: Log) -> Iterator[tuple[int, BatchHeader, bytes]]:
+    offset = kept.log_start_offset
+    while (region := kept.read(offset, READ_BYTES, minimum_one=True)) is not None:
+        data = region.file.read(region.position, region.size_bytes)
+        yield from ((position, header, data) for position, header in batches(data))
+        offset = region.next_offset
+
+
+def _tell(partition: Partition, header: BatchHeader, record: Record, reader: StateReader) -> None:
+    try:
+        if not header.is_control:
+            reader.record(record, header.producer_id if header.is_transactional else NO_PRODUCER)
+            return
+        kind = control_type(record.key)
+        if kind in (ControlType.COMMIT, ControlType.ABORT):
+            reader.transaction_ended(header.producer_id, committed=kind == ControlType.COMMIT)
+    except (KafkaError, ValueError) as error:
+        log.error("%s: the record at offset %d is passed over: %s", partition, record.offset, error)
+
+
+def _for_clients(failure: KafkaError | None) -> KafkaError | None:
+    return None if failure is None else KafkaError(COORDINATOR_CODES.get(failure.code, failure.code), failure.message)
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode, an int32: over the UTF-16 code units, each times a power of 31."""
+    value = 0
+    for (unit,) in iter_unpack(">H", text.encode("utf-16-be")):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
