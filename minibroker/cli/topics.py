@@ -1,30 +1,30 @@
 """`minibroker topics`: list, create, describe and delete topics of any Kafka, through confluent-kafka.
 
-Tables for a person, one JSON document for a program; nothing here knows how a broker does it.
+Tables for a person, one JSON document for a program; how existing ones are changed is in `topics_alter` and
+`topics_config`. Nothing here knows how a broker does it.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from minibroker.cli.administration import admin_client, all_topics, existing_topic, log_offsets, result
 from minibroker.cli.shared import (
     REQUEST_TIMEOUT_S,
     assignments_option,
-    client_config,
     client_options,
     failure,
     help_if_alone,
     json_option,
     print_table,
-    reason,
 )
+from minibroker.cli.topics_alter import alter
+from minibroker.cli.topics_config import config
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from confluent_kafka.admin import AdminClient, TopicMetadata
 
 DYNAMIC_TOPIC_CONFIG = 1
@@ -44,13 +44,17 @@ class Partition(NamedTuple):
 @click.group(invoke_without_command=True)
 @click.pass_context
 def topics(context: click.Context) -> None:
-    """List, create, describe and delete topics.
+    """List, create, describe, change and delete topics.
 
     \b
     Example:
         minibroker topics create orders --partitions 3 --config cleanup.policy=compact
     """
     help_if_alone(context)
+
+
+topics.add_command(alter)
+topics.add_command(config)
 
 
 @topics.command("list")
@@ -63,7 +67,7 @@ def list_topics(servers: str, client: tuple[tuple[str, str], ...], as_json: bool
     Example:
         minibroker topics list --json
     """
-    found = _all_topics(_admin(servers, client))
+    found = all_topics(admin_client(servers, client))
     rows = [
         {"name": name, "partitions": len(topic.partitions), "replication_factor": _replication_factor(topic)}
         for name, topic in sorted(found.items())
@@ -96,12 +100,12 @@ def create(
     Example:
         minibroker topics create orders --partitions 3
     """
-    admin = _admin(servers, client)
+    admin = admin_client(servers, client)
     from confluent_kafka.admin import NewTopic
 
     topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(configs))
     created = admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)
-    _result(created[name], f"cannot create {name}")
+    result(created[name], f"cannot create {name}")
     click.echo(json.dumps({"created": name}) if as_json else f"created {name}")
 
 
@@ -116,11 +120,8 @@ def describe(name: str, servers: str, client: tuple[tuple[str, str], ...], as_js
     Example:
         minibroker topics describe orders
     """
-    admin = _admin(servers, client)
-    # All topics are asked for: asking for one that is not there could create it.
-    topic = _all_topics(admin).get(name)
-    if topic is None:
-        raise failure(f"there is no topic {name}")
+    admin = admin_client(servers, client)
+    topic = existing_topic(admin, name)
     partitions, configs = _partitions(admin, name, topic), _configs(admin, name)
     if as_json:
         rows = [row._asdict() for row in partitions]
@@ -142,13 +143,13 @@ def delete(names: tuple[str, ...], servers: str, client: tuple[tuple[str, str], 
     Example:
         minibroker topics delete orders payments
     """
-    admin = _admin(servers, client)
+    admin = admin_client(servers, client)
     unique = list(dict.fromkeys(names))
     answers = admin.delete_topics(unique, request_timeout=REQUEST_TIMEOUT_S)
     deleted, problems = [], []
     for name in unique:
         try:
-            _result(answers[name], f"cannot delete {name}")
+            result(answers[name], f"cannot delete {name}")
             deleted.append(name)
         except click.ClickException as error:
             problems.append(error.message)
@@ -160,63 +161,19 @@ def delete(names: tuple[str, ...], servers: str, client: tuple[tuple[str, str], 
         raise failure("; ".join(problems))
 
 
-def _admin(servers: str, client: tuple[tuple[str, str], ...]) -> AdminClient:
-    config = client_config(servers, client)
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    try:
-        return AdminClient(config)
-    except KafkaException as error:
-        raise click.UsageError(reason(error)) from None
-
-
-def _all_topics(admin: AdminClient) -> dict[str, TopicMetadata]:
-    from confluent_kafka import KafkaException
-
-    try:
-        return admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-    except KafkaException as error:
-        raise failure(f"cannot list the topics: {reason(error)}") from None
-
-
-def _result(future: Future[Any], what: str) -> Any:
-    from confluent_kafka import KafkaException
-
-    try:
-        return future.result(REQUEST_TIMEOUT_S)
-    except (KafkaException, ValueError) as error:
-        raise failure(f"{what}: {reason(error)}") from None
-    except TimeoutError:
-        raise failure(f"{what}: no answer within {REQUEST_TIMEOUT_S:.0f} s") from None
-
-
 def _replication_factor(topic: TopicMetadata) -> int:
     return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
 
 
 def _partitions(admin: AdminClient, name: str, topic: TopicMetadata) -> list[Partition]:
-    earliest, latest = _offsets(admin, name, topic, earliest=True), _offsets(admin, name, topic, earliest=False)
-    return [
-        Partition(index, part.leader, part.replicas, part.isrs, earliest.get(index), latest.get(index))
-        for index, part in sorted(topic.partitions.items())
-    ]
-
-
-def _offsets(admin: AdminClient, name: str, topic: TopicMetadata, *, earliest: bool) -> dict[int, int]:
-    """The first or the next offset of each partition that has a leader."""
-    from confluent_kafka import TopicPartition
     from confluent_kafka.admin import OffsetSpec
 
-    spec = OffsetSpec.earliest() if earliest else OffsetSpec.latest()
-    led = [TopicPartition(name, index) for index, part in topic.partitions.items() if part.leader >= 0]
-    if not led:
-        return {}
-    answers = admin.list_offsets({partition: spec for partition in led}, request_timeout=REQUEST_TIMEOUT_S)
-    return {
-        partition.partition: _result(future, f"cannot get the offsets of {name}").offset
-        for partition, future in answers.items()
-    }
+    led = [(name, index) for index, part in topic.partitions.items() if part.leader >= 0]
+    earliest, latest = (log_offsets(admin, led, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
+    return [
+        Partition(index, part.leader, part.replicas, part.isrs, earliest.get((name, index)), latest.get((name, index)))
+        for index, part in sorted(topic.partitions.items())
+    ]
 
 
 def _configs(admin: AdminClient, name: str) -> dict[str, str]:
@@ -228,5 +185,5 @@ def _configs(admin: AdminClient, name: str) -> dict[str, str]:
         [ConfigResource(ConfigResource.Type.TOPIC, name)], request_timeout=REQUEST_TIMEOUT_S
     )
     (future,) = answers.values()
-    entries = _result(future, f"cannot get the configs of {name}")
+    entries = result(future, f"cannot get the configs of {name}")
     return {key: entry.value for key, entry in sorted(entries.items()) if entry.source == DYNAMIC_TOPIC_CONFIG}

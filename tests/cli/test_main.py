@@ -11,7 +11,10 @@ from minibroker import __version__
 from minibroker.cli.main import COMMANDS
 from tests.cli.conftest import Run
 
-ALL = [*([name] for name in COMMANDS), *(["topics", name] for name in ("list", "create", "describe", "delete"))]
+ALL = [
+    *([name] for name in COMMANDS),
+    *(["topics", name] for name in ("list", "create", "describe", "alter", "config", "delete")),
+]
 
 
 def test_the_version_is_the_packages(run: Run) -> None:
