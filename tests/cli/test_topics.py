@@ -76,22 +76,22 @@ def test_configs_are_shown_with_where_they_come_from_and_their_defaults(run_clie
 
 
 def test_configs_are_set_and_deleted_together(run_client: Run) -> None:
-    run_client("topics", "create", "configured", "--config", "retention.ms=5000")
+    run_client("topics", "create", "changed", "--config", "retention.ms=5000")
     changed = run_client(
-        "topics", "config", "configured", "--set", "segment.ms=60000", "--set", "flush.ms=7", "--delete", "retention.ms"
+        "topics", "config", "changed", "--set", "segment.ms=60000", "--set", "flush.ms=7", "--delete", "retention.ms"
     )
     assert changed.stdout.splitlines() == [
-        "configured: segment.ms is 60000",
-        "configured: flush.ms is 7",
-        "configured: retention.ms is no longer the topic's own",
+        "changed: segment.ms is 60000",
+        "changed: flush.ms is 7",
+        "changed: retention.ms is no longer the topic's own",
     ]
-    rows = configs(run_client, "configured")
+    rows = configs(run_client, "changed")
     assert {name: row["value"] for name, row in rows.items() if row["source"] == "topic"} == {
         "segment.ms": "60000",
         "flush.ms": "7",
     }
-    told = run_client("topics", "config", "configured", "--delete", "flush.ms", "--json")
-    assert json.loads(told.stdout) == {"name": "configured", "set": {}, "deleted": ["flush.ms"]}
+    told = run_client("topics", "config", "changed", "--delete", "flush.ms", "--json")
+    assert json.loads(told.stdout) == {"name": "changed", "set": {}, "deleted": ["flush.ms"]}
 
 
 def test_of_configs_of_which_one_is_refused_none_is_changed(run_client: Run) -> None:
