@@ -1,0 +1,71 @@
+"""Batches whose format is not known beforehand, as in a log to which clients of all times have written.
+
+Each format has its own modules (`batch.py` and `record.py` for 2, `message.py` and `message_set.py` for 0 and 1); here
+the magic byte, which all have at the same place, decides between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, check_batch
+from minibroker.protocol.records.batch import read_header as read_batch_header
+from minibroker.protocol.records.message import MAGIC_POSITION, check_message, message_header
+from minibroker.protocol.records.message_set import records_of_message
+from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES, Record, records_of
+from minibroker.protocol.records.varints import Bytes
+
+
+def is_old(data: Bytes, position: int = 0) -> bool:
+    """Whether a message of format 0 or 1 begins at `position`, as far as its magic byte says so."""
+    at = position + MAGIC_POSITION
+    return at < len(data) and data[at] < MAGIC
+
+
+def header_at(data: Bytes, position: int = 0) -> BatchHeader:
+    """The header of the batch, or message, at `position`, as it stands. Raises `CorruptBatch` if it is cut off."""
+    return message_header(data, position) if is_old(data, position) else read_batch_header(data, position)
+
+
+def check_any(data: Bytes, position: int = 0) -> BatchHeader:
+    """The header of the batch, or message, at `position`, once it is known to be whole and sound.
+
+    Raises `CorruptBatch`.
+    """
+    return check_message(data, position) if is_old(data, position) else check_batch(data, position)
+
+
+def records_in(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
+    """The records of the batch, or message, at `position`, control records too, with their absolute offsets.
+
+    It must have been checked or come from the log. Raises what `records_of` and `records_of_message` raise.
+    """
+    if is_old(batch, position):
+        return records_of_message(batch, position, limit_bytes=limit_bytes)
+    return records_of(batch, position, limit_bytes=limit_bytes)
+
+
+def batches_in(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each whole batch, or message, in `data`, whose checksum is left unread.
+
+    One that `data` ends in is not given. Raises `CorruptBatch` for an impossible magic or length.
+    """
+    position = 0
+    while (left := len(data) - position) > MAGIC_POSITION:
+        old = is_old(data, position)
+        if not old and data[position + MAGIC_POSITION] != MAGIC:
+            raise CorruptBatch(f"Invalid magic found in record: {data[position + MAGIC_POSITION]}", position)
+        try:
+            header = header_at(data, position)
+        except CorruptBatch:  # too short
+            return
+        if header.batch_length < _MIN_LENGTHS[header.magic]:
+            raise CorruptBatch(f"a batch of format {header.magic} of {header.size_bytes} bytes", position)
+        if header.size_bytes > left:
+            return
+        yield position, header
+        position += header.size_bytes
+
+
+_MIN_LENGTHS = (14, 22, HEADER_BYTES - LOG_OVERHEAD_BYTES)

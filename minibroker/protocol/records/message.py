@@ -1,0 +1,188 @@
+"""Messages of formats 0 (magic 0, Kafka 0.8) and 1 (magic 1, Kafka 0.10, KIP-32): one message's bytes.
+
+Many of them after one another, and messages compressed together in a wrapper, are the business of `message_set.py`.
+
+    byte  size  field
+       0     8  offset                                                       set by the broker
+       8     4  size                    bytes after this field
+      12     4  crc                     CRC-32 of all that follows this field
+      16     1  magic                   0 or 1
+      17     1  attributes              bits 0-2 compression: none, gzip, snappy, lz4
+                                        bit  3   timestamp type: 0 create time, 1 log append time; always 0 in format 0
+      18     8  timestamp               ms since 1970, -1: none; only in format 1
+                key                     int32 size (-1: null), and so many bytes
+                value                   the same
+
+There is no batch: each message has its offset and its checksum. Where the rest of the program deals in batches, a
+message is a batch of one, told by a `BatchHeader`, in which what a message does not have is -1.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple, NoReturn
+from zlib import crc32
+
+from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords
+from minibroker.protocol.records.batch import (
+    COMPRESSION_MASK,
+    CREATE_TIME,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+)
+from minibroker.protocol.records.varints import Bytes
+
+NO_TIMESTAMP = -1
+MAGIC_POSITION = 16
+MIN_MESSAGE_BYTES = (26, 34)  # by magic, offset and size included
+
+KNOWN_MESSAGE_ATTRIBUTES = COMPRESSION_MASK | TIMESTAMP_TYPE_BIT
+
+_HEAD = Struct(">qiIbb")  # offset, size, crc, magic, attributes
+_BODY = (Struct(">bb"), Struct(">bbq"))  # what the checksum covers before the key, by magic
+_BEFORE_BODY = Struct(">qiI")
+_KEY_POSITIONS = (18, 26)
+_ATTRIBUTES_POSITION = 17
+_TIMESTAMP_POSITION = 18
+_CRC_POSITION = 12
+_INT64 = Struct(">q")
+_INT32 = Struct(">i")
+_CRC = Struct(">I")
+_NULL = _INT32.pack(-1)
+
+
+class Message(NamedTuple):
+    """A message as it lies in a set; `key` and `value` are slices of that."""
+
+    offset: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: Bytes | None
+    value: Bytes | None
+
+    @property
+    def compression(self) -> int:
+        """The number of the codec that the value is compressed by, if it is a wrapper."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """`CREATE_TIME` or `LOG_APPEND_TIME`."""
+        return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
+
+
+def message_header(data: Bytes, position: int = 0) -> BatchHeader:
+    """The message at `position` as the batch that it is, as it stands: nothing but its presence is checked.
+
+    Of a wrapper, `base_offset` and `last_offset` are both the offset of the last message in it, and `record_count` is
+    -1: only decompression would tell. Raises `CorruptBatch` if the message's fixed fields are not all there.
+    """
+    left = len(data) - position
+    if left < MIN_MESSAGE_BYTES[0] or left < MIN_MESSAGE_BYTES[data[position + MAGIC_POSITION] == 1]:
+        raise CorruptBatch(f"{left} bytes are left, fewer than a message's fixed fields", position)
+    offset, size, crc, magic, attributes = _HEAD.unpack_from(data, position)
+    timestamp = _INT64.unpack_from(data, position + _TIMESTAMP_POSITION)[0] if magic == 1 else NO_TIMESTAMP
+    return batch_of_one(offset, size, crc, magic, attributes, timestamp)
+
+
+def batch_of_one(offset: int, size: int, crc: int, magic: int, attributes: int, timestamp: int) -> BatchHeader:
+    """The header that stands for a message with these fields. Bits of the attributes without a meaning are 0 in it."""
+    attributes &= KNOWN_MESSAGE_ATTRIBUTES if magic else COMPRESSION_MASK
+    count = -1 if attributes & COMPRESSION_MASK else 1
+    return BatchHeader(offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
+
+
+def check_message(data: Bytes, position: int = 0) -> BatchHeader:
+    """The message at `position` as the batch that it is, once it is known to be whole and sound.
+
+    Raises `CorruptBatch` for missing bytes, a magic other than 0 and 1, an impossible size or a wrong checksum.
+    """
+    header = message_header(data, position)
+    if header.magic not in (0, 1):
+        raise CorruptBatch(f"Invalid magic found in record: {header.magic}", position)
+    if header.size_bytes < MIN_MESSAGE_BYTES[header.magic]:
+        raise CorruptBatch(
+            f"Record is corrupt (the size {header.size_bytes} is smaller than the minimum "
+            f"{MIN_MESSAGE_BYTES[header.magic]})",
+            position,
+        )
+    end = position + header.size_bytes
+    if end > len(data):
+        raise CorruptBatch(
+            f"the message has {header.size_bytes} bytes, of which {len(data) - position} are here", position
+        )
+    computed = crc32(memoryview(data)[position + MAGIC_POSITION : end])
+    if computed != header.crc:
+        raise CorruptBatch(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})", position)
+    return header
+
+
+def read_message(data: bytes, position: int = 0) -> tuple[Message, int]:
+    """The message at `position`, and where it ends, checked as a whole.
+
+    `data` are bytes, so that key and value are, too. Raises what `check_message` raises, and `InvalidRecords` where its
+    parts do not agree: sizes of key and value that do not fill it, or a time that its format cannot have.
+    """
+    header = check_message(data, position)
+    end = position + header.size_bytes
+    key, at = _read_bytes(data, position + _KEY_POSITIONS[header.magic], end)
+    value, at = _read_bytes(data, at, end)
+    if at != end:
+        raise InvalidRecords(f"{end - at} bytes are left in the message of offset {header.base_offset} after its value")
+    if header.base_timestamp < NO_TIMESTAMP:
+        _refuse_time(f"Invalid message timestamp {header.base_timestamp}")
+    if header.magic == 0 and data[position + _ATTRIBUTES_POSITION] & TIMESTAMP_TYPE_BIT:
+        _refuse_time("A message of format 0 has no timestamp, and cannot have the time of its append")
+    return Message(header.base_offset, header.magic, header.attributes, header.base_timestamp, key, value), end
+
+
+def _refuse_time(message: str) -> NoReturn:
+    raise InvalidRecords(message, code=ErrorCode.INVALID_TIMESTAMP)
+
+
+def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    if end - position < _INT32.size:
+        raise InvalidRecords("a message ends in the size of its key or value")
+    (size,) = _INT32.unpack_from(data, position)
+    position += _INT32.size
+    if size == -1:
+        return None, position
+    if not 0 <= size <= end - position:
+        raise InvalidRecords(f"{size} bytes of a key or value, {end - position} are left")
+    return data[position : position + size], position + size
+
+
+def encode_message(
+    magic: int, offset: int, timestamp: int, attributes: int, key: Bytes | None, value: Bytes | None
+) -> bytes:
+    """The bytes of a message; format 0 has no place for the timestamp."""
+    head = _BODY[1].pack(magic, attributes, timestamp) if magic else _BODY[0].pack(magic, attributes)
+    body = b"".join((head, *_sized(key), *_sized(value)))
+    return _BEFORE_BODY.pack(offset, len(body) + _CRC.size, crc32(body)) + body
+
+
+def _sized(data: Bytes | None) -> tuple[Bytes, ...]:
+    return (_NULL,) if data is None else (_INT32.pack(len(data)), data)
+
+
+def set_message_offset(data: bytearray | memoryview, position: int, offset: int) -> None:
+    """Put the message at `offset`, in place; the checksum does not cover it and stays valid."""
+    _INT64.pack_into(data, position, offset)
+
+
+def set_message_time(data: bytearray | memoryview, position: int, timestamp_type: int, timestamp_ms: int) -> None:
+    """Set timestamp type and timestamp of a message of format 1, in place, with a new checksum if that changes it.
+
+    As in Kafka, attribute bits without a meaning are cleared by a change.
+    """
+    header = message_header(data, position)
+    if header.timestamp_type == timestamp_type and header.max_timestamp == timestamp_ms:
+        return
+    type_bit = TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0
+    data[position + _ATTRIBUTES_POSITION] = header.attributes & COMPRESSION_MASK | type_bit
+    _INT64.pack_into(data, position + _TIMESTAMP_POSITION, timestamp_ms)
+    end = position + header.batch_length + LOG_OVERHEAD_BYTES
+    _CRC.pack_into(data, position + _CRC_POSITION, crc32(memoryview(data)[position + MAGIC_POSITION : end]))

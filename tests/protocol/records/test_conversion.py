@@ -1,0 +1,114 @@
+"""Records through the formats and back: offsets, keys and values stay, and timestamps where the format has them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, check_batch
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.conversion import build, down_converted
+from minibroker.protocol.records.formats import batches_in, check_any, records_in
+from minibroker.protocol.records.record import Record
+from tests.protocol.records.samples import SMALL, T
+from tests.protocol.records.test_message_set import CODECS, record_lists, without_times
+
+MAGICS = (0, 1, 2)
+
+
+def records_of_data(data: bytes | bytearray) -> list[Record]:
+    """All records of some batches, each of which must be sound."""
+    found = []
+    for position, header in batches_in(data):
+        assert check_any(data, position) == header
+        found += records_in(data, position)
+    return found
+
+
+def bare(records: list[Record], magic: int) -> list[Record]:
+    """What is left of records in a format."""
+    kept = [record._replace(headers=()) if magic < 2 else record for record in records]
+    return kept if magic else without_times(kept)
+
+
+@given(record_lists(), st.sampled_from(CODECS), st.permutations(MAGICS), st.sampled_from(MAGICS))
+def test_records_are_the_same_in_every_format(
+    records: list[Record], codec: int, path: tuple[int, ...], last: int
+) -> None:
+    expected = records
+    for magic in (2, *path, last):
+        data = build(expected, magic, compression=codec)
+        expected = bare(expected, magic)
+        assert records_of_data(data) == expected
+    assert [(r.offset, r.key, r.value) for r in expected] == [(r.offset, r.key, r.value) for r in records]
+
+
+@given(record_lists(), st.sampled_from(CODECS), st.sampled_from([(2, 1), (2, 0), (1, 0)]))
+def test_a_batch_is_down_converted_under_its_codec(records: list[Record], codec: int, formats: tuple[int, int]) -> None:
+    source, target = formats
+    data = build(records, source, compression=codec)
+    converted = bytearray()
+    for position, header in batches_in(data):
+        converted += down_converted(data[position : position + header.size_bytes], header, target)
+    assert records_of_data(converted) == bare(records, target)
+    assert {(header.magic, header.compression) for _, header in batches_in(converted)} == {(target, codec)}
+    assert max(header.last_offset for _, header in batches_in(converted)) == records[-1].offset
+
+
+@given(record_lists(), st.sampled_from((*CODECS, Compression.ZSTD)))
+def test_a_batch_that_is_up_converted_is_one_that_kafka_would_write(records: list[Record], codec: int) -> None:
+    expected = build_batch(records, base_offset=records[0].offset, keep_offsets=True, compression=codec)
+    assert build(records, 2, compression=codec) == expected
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_headers_are_dropped(magic: int) -> None:
+    data = build_batch(SMALL)
+    converted = down_converted(data, check_batch(data), magic)
+    assert records_of_data(converted) == bare(SMALL, magic)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_control_batches_are_left_out(magic: int) -> None:
+    marker = end_transaction_marker(committed=True, coordinator_epoch=3, timestamp=T)
+    data = build_batch([marker], control=True, transactional=True, producer_id=5, producer_epoch=0)
+    assert down_converted(data, check_batch(data), magic) == b""
+
+
+def test_a_batch_that_compaction_has_emptied_is_left_out() -> None:
+    data = build_batch(SMALL)
+    assert down_converted(data, check_batch(data)._replace(record_count=0), 1) == b""
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_zstd_is_not_down_converted(magic: int) -> None:
+    data = build_batch(SMALL, compression=Compression.ZSTD)
+    with pytest.raises(KafkaError) as raised:
+        down_converted(data, check_batch(data), magic)
+    assert raised.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_uncompressed_records_below_the_asked_offset_are_left_out(codec: int) -> None:
+    data = build_batch(SMALL, base_offset=10, compression=codec)
+    found = [record.offset for record in records_of_data(down_converted(data, check_batch(data), 1, 12))]
+    assert found == ([12, 13, 14] if codec == Compression.NONE else [10, 11, 12, 13, 14])
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("magic", [1, 2])
+def test_the_time_of_the_append_is_kept(codec: int, magic: int) -> None:
+    stamped = [record._replace(timestamp=T, headers=()) for record in SMALL]
+    data = build(stamped, 2, compression=codec, timestamp_type=LOG_APPEND_TIME)
+    converted = down_converted(data, check_batch(data), 1) if magic == 1 else data
+    assert {header.timestamp_type for _, header in batches_in(converted)} == {LOG_APPEND_TIME}
+    assert records_of_data(converted) == stamped
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_no_records_are_no_bytes(magic: int) -> None:
+    assert build([], magic, compression=Compression.GZIP) == b""

@@ -1,0 +1,90 @@
+"""Batches of all formats one after another, told apart by their magic byte."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import check_batch
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.formats import batches_in, check_any, header_at, is_old, records_in
+from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.record import Record
+from tests.protocol.records.samples import T
+
+RECORDS = [Record(offset, T, b"k", b"v%d" % offset) for offset in range(9)]
+
+
+def mixed() -> bytes:
+    return bytes(
+        build_message_set(RECORDS[:2], 0)
+        + build_batch(RECORDS[2:4], base_offset=2)
+        + build_message_set(RECORDS[4:6], 1, compression=Compression.GZIP)
+        + build_message_set(RECORDS[6:7], 1)
+        + build_batch(RECORDS[7:], base_offset=7, compression=Compression.ZSTD)
+    )
+
+
+def test_batches_of_all_formats_are_walked_through() -> None:
+    found = list(batches_in(mixed()))
+    assert [(header.magic, header.last_offset) for _, header in found] == [
+        (0, 0),
+        (0, 1),
+        (2, 3),
+        (1, 5),
+        (1, 6),
+        (2, 8),
+    ]
+    for position, header in found:
+        assert header_at(mixed(), position) == check_any(mixed(), position) == header
+        assert is_old(mixed(), position) == (header.magic < 2)
+
+
+def test_records_of_all_formats_are_read_alike() -> None:
+    found = [record for position, _ in batches_in(mixed()) for record in records_in(mixed(), position)]
+    assert [record.offset for record in found] == list(range(9))
+    assert [record.value for record in found] == [record.value for record in RECORDS]
+
+
+@pytest.mark.parametrize("cut", range(1, 61))
+def test_a_batch_that_the_data_ends_in_is_not_given(cut: int) -> None:
+    whole = list(batches_in(mixed()))
+    assert list(batches_in(mixed()[:-cut])) == whole[:-1]
+
+
+@pytest.mark.parametrize("magic", [3, 77, 255])
+def test_a_magic_that_nobody_knows_is_corrupt(magic: int) -> None:
+    data = bytearray(mixed())
+    data[16] = magic
+    with pytest.raises(CorruptBatch, match="magic"):
+        list(batches_in(data))
+    with pytest.raises(CorruptBatch):
+        check_any(data)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_an_impossible_length_is_corrupt(magic: int) -> None:
+    data = bytearray(build_batch(RECORDS) if magic == 2 else build_message_set(RECORDS, magic))
+    data[8:12] = (13).to_bytes(4, "big")
+    with pytest.raises(CorruptBatch):
+        list(batches_in(data))
+
+
+def test_a_batch_of_format_2_is_checked_as_before() -> None:
+    data = build_batch(RECORDS)
+    assert check_any(data) == check_batch(data)
+    data[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        check_any(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_walked_or_refused(data: bytes) -> None:
+    try:
+        for position, header in batches_in(data):
+            assert position + header.size_bytes <= len(data)
+    except CorruptBatch:
+        pass
