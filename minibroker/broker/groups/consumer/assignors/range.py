@@ -1,0 +1,73 @@
+"""The assignor `range`: each topic is cut into runs of partitions, and equal topics are cut alike.
+
+Topics with as many partitions and the same subscribers go together: whoever gets partition 3 of one gets partition 3 of
+all, as joins need it. What a member has it keeps as far as its share goes.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from minibroker.broker.groups.consumer.assignors.specification import Assignment, MemberSpecification
+
+
+def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
+    """Who gets what; `partition_counts` go by topic id. Every partition that somebody wants goes to one who does."""
+    assignment: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in members}
+    for (count, subscribers), topic_ids in _equal_topics(members, partition_counts).items():
+        cut = _cut(count, subscribers, _owned(topic_ids, subscribers, members))
+        for member_id, indexes in cut.items():
+            if indexes:
+                for topic_id in topic_ids:
+                    assignment[member_id][topic_id] = frozenset(indexes)
+    return {member_id: topics for member_id, topics in assignment.items()}
+
+
+def _equal_topics(
+    members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]
+) -> dict[tuple[int, tuple[str, ...]], list[bytes]]:
+    """The topics by their number of partitions and who wants them, the members in order."""
+    subscribers: dict[bytes, list[str]] = {}
+    for member_id in sorted(members):
+        for topic_id in members[member_id].topic_ids:
+            subscribers.setdefault(topic_id, []).append(member_id)
+    equal: dict[tuple[int, tuple[str, ...]], list[bytes]] = {}
+    for topic_id in sorted(subscribers):
+        equal.setdefault((partition_counts[topic_id], tuple(subscribers[topic_id])), []).append(topic_id)
+    return equal
+
+
+def _owned(
+    topic_ids: Sequence[bytes], subscribers: Sequence[str], members: Mapping[str, MemberSpecification]
+) -> dict[str, list[int]]:
+    """The indexes each member has in more of the topics than any other does, in order."""
+    claims: dict[int, Counter[str]] = {}
+    for member_id in subscribers:
+        partitions = members[member_id].partitions
+        for topic_id in topic_ids:
+            for index in partitions.get(topic_id, ()):
+                claims.setdefault(index, Counter())[member_id] += 1
+    owned: dict[str, list[int]] = {member_id: [] for member_id in subscribers}
+    for index in sorted(claims):
+        owned[claims[index].most_common(1)[0][0]].append(index)
+    return owned
+
+
+def _cut(count: int, subscribers: Sequence[str], owned: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    """The indexes below `count` for each member: shares differ by one at most, and what is free goes in runs."""
+    least, more = divmod(count, len(subscribers))
+    having_most = sorted(subscribers, key=lambda member_id: -len(owned[member_id]))
+    quotas = {member_id: least + (place < more) for place, member_id in enumerate(having_most)}
+    cut = {
+        member_id: [index for index in owned[member_id] if index < count][: quotas[member_id]]
+        for member_id in subscribers
+    }
+    taken = {index for indexes in cut.values() for index in indexes}
+    free = [index for index in builtins.range(count) if index not in taken]
+    for member_id, indexes in cut.items():
+        missing = quotas[member_id] - len(indexes)
+        indexes += free[:missing]
+        del free[:missing]
+    return cut

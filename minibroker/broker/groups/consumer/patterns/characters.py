@@ -1,0 +1,81 @@
+"""Sets of ASCII characters, as bits of an integer: those that RE2 has names for.
+
+Topic names have no other characters, so that of Unicode's classes only this much matters.
+"""
+
+from __future__ import annotations
+
+import string
+import unicodedata
+from collections.abc import Callable, Iterable
+from functools import cache
+
+SIZE = 128
+ALL = (1 << SIZE) - 1
+NO_NEWLINE = ALL & ~(1 << ord("\n"))
+
+
+def bits_of(characters: Iterable[str]) -> int:
+    """The set of these characters."""
+    bits = 0
+    for character in characters:
+        bits |= 1 << ord(character)
+    return bits
+
+
+def _where(belongs: Callable[[str], bool]) -> int:
+    return bits_of(character for character in map(chr, range(SIZE)) if belongs(character))
+
+
+def both_cases(bits: int) -> int:
+    """The set with each letter in the other case as well."""
+    upper = bits & UPPER
+    lower = bits & LOWER
+    return bits | upper << 32 | lower >> 32
+
+
+LOWER = bits_of(string.ascii_lowercase)
+UPPER = bits_of(string.ascii_uppercase)
+DIGITS = bits_of(string.digits)
+WORD = LOWER | UPPER | DIGITS | bits_of("_")
+PUNCTUATION = bits_of(string.punctuation)
+
+PERL_CLASSES = {"d": DIGITS, "s": bits_of("\t\n\f\r "), "w": WORD}
+POSIX_CLASSES = {
+    "alnum": LOWER | UPPER | DIGITS,
+    "alpha": LOWER | UPPER,
+    "ascii": ALL,
+    "blank": bits_of("\t "),
+    "cntrl": _where(lambda character: ord(character) < 32 or ord(character) == 127),
+    "digit": DIGITS,
+    "graph": LOWER | UPPER | DIGITS | PUNCTUATION,
+    "lower": LOWER,
+    "print": LOWER | UPPER | DIGITS | PUNCTUATION | bits_of(" "),
+    "punct": PUNCTUATION,
+    "space": bits_of("\t\n\v\f\r "),
+    "upper": UPPER,
+    "word": WORD,
+    "xdigit": DIGITS | bits_of("abcdefABCDEF"),
+}
+
+_CATEGORIES = "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
+_SCRIPTS_OUTSIDE_ASCII = """
+Arabic Armenian Bengali Bopomofo Cyrillic Devanagari Ethiopic Georgian Greek Gujarati Gurmukhi Han Hangul Hebrew
+Hiragana Inherited Kannada Katakana Khmer Lao Malayalam Mongolian Myanmar Oriya Sinhala Tamil Telugu Thai Tibetan
+"""
+CATEGORIES = frozenset(_CATEGORIES.split())
+SCRIPTS_OUTSIDE_ASCII = frozenset(_SCRIPTS_OUTSIDE_ASCII.split())
+
+
+@cache
+def unicode_class(name: str) -> int | None:
+    """The ASCII characters of a general category or a script; None for a name that is neither."""
+    if name == "Any":
+        return ALL
+    if name in CATEGORIES:
+        return _where(lambda character: unicodedata.category(character).startswith(name))
+    if name == "Latin":
+        return LOWER | UPPER
+    if name == "Common":
+        return ALL & ~(LOWER | UPPER)
+    return 0 if name in SCRIPTS_OUTSIDE_ASCII else None
