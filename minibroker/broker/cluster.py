@@ -162,7 +162,9 @@ class Cluster:
     def _open_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
         if self.logs.holds(topic, partition):
             log = self.logs.open_log(topic, partition, settings)
-            if log.topic_id in (topic_id, ZERO_UUID):
+            if log.topic_id == ZERO_UUID:
+                self.logs.assign_topic_id(log, topic_id)
+            if log.topic_id == topic_id:
                 return log
             self._set_aside(topic, partition)
         return self.logs.create_log(topic, partition, topic_id, settings)

@@ -80,6 +80,10 @@ class LogDirectories:
         self._found[topic, partition] = directory
         return log
 
+    def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
+        """Give a log the id of its topic, 16 bytes, which it does not know. Raises `LogDirectoryError`."""
+        self.directory_of(log).assign_topic_id(log, topic_id)
+
     def delete_log(self, log: Log, unique: str) -> None:
         """Make the log's name free at once; its files go after `file.delete.delay.ms`.
 

@@ -12,12 +12,10 @@ from minibroker.storage.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
-    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
     TopicPartition,
-    partition_metadata_text,
     properties_from_text,
     properties_text,
 )
@@ -34,7 +32,7 @@ from minibroker.storage.names import (
     unlisted_log_name,
 )
 from minibroker.storage.offset_checkpoint import OffsetCheckpoint
-from minibroker.storage.recovery import Checkpointed, LogDirectoryError, open_log
+from minibroker.storage.recovery import Checkpointed, LogDirectoryError, new_log, open_log, write_topic_id
 from minibroker.storage.removal import TreeRemoval
 
 LOCK = ".lock"
@@ -151,13 +149,25 @@ class LogDirectory:
         key = topic, partition
         path = self._log_path(key)
         try:
+            left = self._disk.exists(path)  # by a creation that has failed half-way
             self._disk.make_directory(path)
-            if any(topic_id):
-                self._disk.write_whole(f"{path}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=False)
+            write_topic_id(self._disk, path, topic_id, sync=False)
         except OSError as error:
             raise LogDirectoryError(f"{topic}-{partition} cannot be created: {error}") from error
-        log = self.logs[key] = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
+        if left:
+            log = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
+        else:
+            log = new_log(self._environment, path, key, topic_id, settings)
+        self.logs[key] = log
         return log
+
+    def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
+        """Give a log its topic's id, which it has not. Raises `LogDirectoryError`."""
+        try:
+            write_topic_id(self._disk, log.directory, topic_id, sync=True)
+        except OSError as error:
+            raise LogDirectoryError(f"{log} cannot be given its topic's id: {error}") from error
+        log.topic_id = topic_id
 
     def delete_log(self, log: Log, unique: str) -> None:
         """Rename the log's directory at once, so that its name is free, and remove it after `file.delete.delay.ms`.

@@ -17,8 +17,10 @@ from minibroker.storage.checkpoints import (
     PARTITION_METADATA,
     MalformedCheckpoint,
     epochs_from_text,
+    partition_metadata_text,
     topic_id_from_text,
 )
+from minibroker.storage.files import Disk
 from minibroker.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from minibroker.storage.leftovers import settle
 from minibroker.storage.log import Environment, Log
@@ -66,9 +68,40 @@ def open_log(
     """
     try:
         opening = _Opening(environment, directory, topic_partition, settings)
-        return Log(environment, directory, topic_partition, opening.topic_id(), settings, opening.open(known))
+        topic_id = opening.topic_id(known.clean)
+        return Log(environment, directory, topic_partition, topic_id, settings, opening.open(known))
     except (OSError, OldMessageFormat, MalformedCheckpoint, CorruptBatch) as error:
         raise LogDirectoryError(f"the log in {directory} cannot be opened: {error}") from error
+
+
+def new_log(
+    environment: Environment, directory: str, topic_partition: tuple[str, int], topic_id: bytes, settings: LogSettings
+) -> Log:
+    """An empty log in `directory`, where there is nothing of one yet. Raises `LogDirectoryError`."""
+    disk = environment.disk
+    try:
+        segment = Segment.create(disk, directory, 0, settings, environment.now_ms())
+    except OSError as error:
+        raise LogDirectoryError(f"the log in {directory} cannot be created: {error}") from error
+    segment.close()
+    contents = LogContents(
+        [segment],
+        LeaderEpochs(),
+        ProducerStates(),
+        ProducerSnapshots(disk, directory, ()),
+        AbortedTransactions(disk),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        synced=True,
+    )
+    return Log(environment, directory, topic_partition, topic_id, settings, contents)
+
+
+def write_topic_id(disk: Disk, directory: str, topic_id: bytes, *, sync: bool) -> None:
+    """Write a log's `partition.metadata`, unless the id is all zeros, which stand for none. Raises `OSError`."""
+    if topic_id != NO_TOPIC_ID:
+        disk.write_whole(f"{directory}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=sync)
 
 
 class _Opening:
@@ -92,11 +125,21 @@ class _Opening:
         self.states = ProducerStates()
         self.epochs = LeaderEpochs()
 
-    def topic_id(self) -> bytes:
-        """The id in `partition.metadata`, zeros if there is none. Raises `MalformedCheckpoint`."""
+    def topic_id(self, clean: bool) -> bytes:
+        """The id in `partition.metadata`, zeros if there is none. Raises `MalformedCheckpoint`.
+
+        The file of a new log is not synced: a power cut may leave it empty, and who opens the log knows its id, too.
+        """
         if PARTITION_METADATA not in self.names:
             return NO_TOPIC_ID
-        return topic_id_from_text(self.disk.read_whole(f"{self.directory}/{PARTITION_METADATA}"))
+        path = f"{self.directory}/{PARTITION_METADATA}"
+        try:
+            return topic_id_from_text(self.disk.read_whole(path))
+        except MalformedCheckpoint as error:
+            if clean:
+                raise
+            logger.warning("%s is of no use after the last stop, which was unclean: %s", path, error)
+            return NO_TOPIC_ID
 
     def open(self, known: Checkpointed) -> LogContents:
         """Recover what needs it, and settle on where the log begins and ends."""

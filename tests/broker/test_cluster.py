@@ -181,6 +181,19 @@ def test_a_log_of_an_older_topic_of_the_same_name_is_set_aside(harness: Harness)
     assert (contents(harness, "t"), len(directories(harness))) == (b"", 3)
 
 
+@pytest.mark.parametrize("left", [b"", None])
+def test_a_log_whose_topic_id_a_crash_has_taken_is_given_it_again(harness: Harness, left: bytes | None) -> None:
+    harness.create_topic("t")
+    harness.produce("t", "precious")
+    file = harness.directory / "data" / "t-0" / "partition.metadata"
+    before = file.read_bytes()
+    harness.stop(crash=True)
+    file.unlink() if left is None else file.write_bytes(left)
+    harness.start()
+    assert file.read_bytes() == before
+    assert (b"precious" in contents(harness, "t"), len(directories(harness))) == (True, 2)
+
+
 def test_set_aside_means_that_nothing_is_lost(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "precious")

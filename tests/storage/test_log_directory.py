@@ -55,6 +55,30 @@ def test_a_new_log_has_kafka_s_files(tmp_path: Path) -> None:
     }
 
 
+def test_a_log_whose_making_has_failed_is_made_at_the_next_try(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    directory = opened(tmp_path, surroundings=Surroundings(disk))
+    disk.failing = {"create"}
+    with pytest.raises(LogDirectoryError, match="orders-0 cannot be created: .*Input/output error"):
+        directory.create_log("orders", 0, TOPIC_ID, LogSettings())
+    disk.failing = set()
+    log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
+    append(log, batch(2))
+    directory.abandon()
+    log = opened(tmp_path).open_log("orders", 0, LogSettings())
+    assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 2)
+
+
+def test_a_log_is_given_its_topic_s_id(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = directory.create_log("orders", 0, bytes(16), LogSettings())
+    assert not (tmp_path / "orders-0" / "partition.metadata").exists()
+    directory.assign_topic_id(log, TOPIC_ID)
+    assert log.topic_id == TOPIC_ID
+    directory.close()
+    assert opened(tmp_path).open_log("orders", 0, LogSettings()).topic_id == TOPIC_ID
+
+
 def test_a_clean_stop_writes_everything_that_kafka_does(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings(segment_bytes=200))
