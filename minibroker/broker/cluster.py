@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minibroker.broker import features, registration
+from minibroker.broker import elections, features, registration
 from minibroker.broker.clock import Clock
 from minibroker.broker.controller import Controller
 from minibroker.broker.image import BROKER_RESOURCE, Image
@@ -110,7 +110,7 @@ class Cluster:
     # --- start ----------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Fold the metadata log, begin a leader epoch in it, register the nodes, and open every partition's log.
+        """Fold the metadata log, begin an epoch in it, register the nodes, open the partitions' logs, elect leaders.
 
         Raises MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
         """
@@ -131,7 +131,8 @@ class Cluster:
             self._open_logs(topic)
         self._set_strays_aside()
         if not self.logs.clean:
-            self.controller.renew_leader_epochs()
+            elections.begin_epochs(self)
+        elections.bring_up(self)
         if GROUPS_TOPIC in self.image.topics:
             self.groups.load()
 
@@ -158,6 +159,12 @@ class Cluster:
                 log.warning("%s is in no log directory, and begins empty", partition)
             if here or holds:
                 partition.log = self._open_log(topic.name, partition.index, topic.topic_id, topic.settings)
+
+    def open_log_of(self, partition: Partition) -> None:
+        """Open a partition's log once one of its replicas is here, if that has not been done."""
+        topic = partition.topic
+        if not partition.is_here and any(node in self.nodes for node in partition.replicas):
+            partition.log = self._open_log(topic.name, partition.index, topic.topic_id, topic.settings)
 
     def _open_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
         if self.logs.holds(topic, partition):

@@ -75,6 +75,9 @@ def _partition(image: Image, record: records.PartitionRecord) -> None:
     partition.partition_epoch = record.partition_epoch
     partition.eligible_leader_replicas = record.eligible_leader_replicas or []
     partition.last_known_elr = record.last_known_elr or []
+    partition.adding_replicas = record.adding_replicas
+    partition.removing_replicas = record.removing_replicas
+    partition.directories = record.directories
     if record.partition_id < len(topic.partitions):  # a snapshot may tell again what the log told
         topic.partitions[record.partition_id] = partition
     else:
@@ -94,6 +97,12 @@ def _partition_change(image: Image, record: records.PartitionChangeRecord) -> No
         partition.eligible_leader_replicas = record.eligible_leader_replicas
     if record.last_known_elr is not None:
         partition.last_known_elr = record.last_known_elr
+    if record.adding_replicas is not None:
+        partition.adding_replicas = record.adding_replicas
+    if record.removing_replicas is not None:
+        partition.removing_replicas = record.removing_replicas
+    if record.directories is not None:
+        partition.directories = record.directories
     if record.leader != LEADER_UNCHANGED:
         partition.leader_id = record.leader
         partition.leader_epoch += 1

@@ -108,7 +108,6 @@ def _load(cluster: Cluster, bound: dict[int, list[BoundListener]]) -> None:
         node.endpoints = {listener.listener.name: listener.endpoint for listener in listeners}
         node.rack = cluster.settings["broker.rack"]
     cluster.load()
-    cluster.controller.elect()
 
 
 @contextlib.contextmanager

@@ -247,7 +247,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.initial.rebalance.delay.ms", INT, 0, "How long a classic group that was empty waits for further members before its first generation; tests should not wait.", kafka_default=3000, acts=False),
     Setting("group.max.size", INT, 2_147_483_647, "How many members a classic group has at most.", FROM_ONE, acts=False),
     # Replication and tiered storage: replicas share one log in this process, and there is no second tier.
-    _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether a replica that is not in sync may lead.", acts=False),
+    _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether a replica that is not in sync may lead where no other one is there."),
     _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), acts=False),
     _both("local.retention.bytes", "log.local.retention.bytes", LONG, -2, "How many bytes a tiered topic keeps on the local disk.", Range(-2), acts=False),
     _topic("remote.storage.enable", BOOLEAN, False, "Whether a topic is tiered; true is refused, as by a broker without tiered storage."),

@@ -38,10 +38,14 @@ class Partition:
 
     It has a `log` only if `is_here`: the replicas of a cluster that ran in several processes may all be elsewhere.
     `eligible_leader_replicas` are those that may lead although they are not in sync, `last_known_elr` the one that led
-    before there were none (KIP-966).
+    before there were none (KIP-966). While a reassignment is under way, `adding_replicas` and `removing_replicas` are
+    those of the `replicas` that come and go (KIP-455). `directories` has the id of the log directory of each replica,
+    zeros where it is not known (KIP-858).
     """
 
     __slots__ = (
+        "adding_replicas",
+        "directories",
         "eligible_leader_replicas",
         "index",
         "isr",
@@ -50,6 +54,7 @@ class Partition:
         "leader_id",
         "log",
         "partition_epoch",
+        "removing_replicas",
         "replicas",
         "topic",
         "waiters",
@@ -67,6 +72,9 @@ class Partition:
         self.partition_epoch = 0
         self.eligible_leader_replicas: list[int] = []
         self.last_known_elr: list[int] = []
+        self.adding_replicas: list[int] = []
+        self.removing_replicas: list[int] = []
+        self.directories: list[bytes] = []
         self.waiters: set[Waiter] = set()
 
     def __repr__(self) -> str:
@@ -81,6 +89,15 @@ class Partition:
     def is_offline(self) -> bool:
         """Whether its log is in this process and of no use: then no replica here can lead."""
         return self.is_here and bool(self.log.offline)
+
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether replicas are still to come or to go."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def directory_of_replica(self) -> dict[int, bytes]:
+        """The log directory's id of each replica of which it is recorded."""
+        return dict(zip(self.replicas, self.directories, strict=False))
 
     def check_epoch(self, epoch: int) -> None:
         """KIP-320: whether `epoch`, in which a client believes the leader to be (-1 if it says nothing), is right.

@@ -266,7 +266,6 @@ class Harness:
             node = cluster.nodes[node_id] = Node(node_id, FetchSessions(slots, self.random))
             node.endpoints = {name: Endpoint(f"node{node_id}.test", port + node_id) for name, port in LISTENERS.items()}
         cluster.load()
-        cluster.controller.elect()
         self.dispatcher = Dispatcher(cluster)
 
     def restart(

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from minibroker.broker.placement import place
 from minibroker.broker.topics import NO_LEADER
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
-from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.primitives import ZERO_UUID, uuid_from_text
 from tests.broker.harness import Harness
 
 
@@ -25,14 +26,6 @@ def recorded(harness: Harness, kind: type[Message]) -> list[Any]:
     seen: list[Message] = []
     harness.cluster.metadata_log.replay(seen.append)
     return [record for record in seen if isinstance(record, kind)]
-
-
-def leaders(harness: Harness, topic: str) -> list[int]:
-    return [partition.leader_id for partition in harness.cluster.image.topics[topic].partitions]
-
-
-def epochs(harness: Harness, topic: str) -> list[int]:
-    return [partition.leader_epoch for partition in harness.cluster.image.topics[topic].partitions]
 
 
 # --- creation -----------------------------------------------------------------------------------
@@ -49,7 +42,8 @@ def test_a_topic_is_recorded_as_kafka_records_it(harness: Harness) -> None:
         (0, topic_id, 1, 0),
         (1, topic_id, 1, 0),
     ]
-    assert all((one.replicas, one.isr, one.directories) == ([1], [1], [bytes(16)]) for one in partitions)
+    directory_id = uuid_from_text(harness.logs.directories[0].directory_id)
+    assert all((one.replicas, one.isr, one.directories) == ([1], [1], [directory_id]) for one in partitions)
 
 
 def test_one_creation_is_one_batch_so_that_a_crash_leaves_all_of_it_or_nothing(harness: Harness) -> None:
@@ -79,7 +73,7 @@ def test_ids_differ_and_validation_gives_none(harness: Harness) -> None:
 @pytest.mark.parametrize(("nodes", "partitions", "replicas"), [(1, 5, 1), (3, 6, 1), (3, 6, 2), (3, 3, 3), (5, 10, 3)])
 def test_replicas_are_spread_evenly(tmp_path: Path, nodes: int, partitions: int, replicas: int) -> None:
     with Harness(tmp_path, nodes=nodes) as harness:
-        placed = harness.cluster.controller.place(partitions, replicas)
+        placed = place(harness.cluster, partitions, replicas)
     assert all(len(set(one)) == replicas for one in placed)
     if partitions % nodes == 0:
         assert set(Counter(one[0] for one in placed).values()) == {partitions // nodes}
@@ -88,7 +82,7 @@ def test_replicas_are_spread_evenly(tmp_path: Path, nodes: int, partitions: int,
 
 def test_the_first_partitions_leader_is_drawn(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
-        drawn = {harness.cluster.controller.place(1, 1)[0][0] for _ in range(50)}
+        drawn = {place(harness.cluster, 1, 1)[0][0] for _ in range(50)}
         assert drawn == {1, 2, 3}
 
 
@@ -128,97 +122,6 @@ def test_a_change_of_configs_is_recorded_and_acts(harness: Harness) -> None:
         ("flush.messages", None),
         ("log.index.interval.bytes", "9"),
     ]
-
-
-# --- leaders ------------------------------------------------------------------------------------
-
-
-def test_leaders_stay_through_a_restart_with_all_nodes(tmp_path: Path) -> None:
-    with Harness(tmp_path, nodes=3) as harness:
-        harness.create_topic("t", 6, 2)
-        before = leaders(harness, "t")
-        harness.restart()
-        assert (leaders(harness, "t"), epochs(harness, "t")) == (before, [0] * 6)
-        assert recorded(harness, records.PartitionChangeRecord) == []
-
-
-def test_the_next_replica_that_is_there_leads_in_a_new_epoch(tmp_path: Path) -> None:
-    with Harness(tmp_path, nodes=3) as harness:
-        harness.cluster.controller.create_topic("t", assignment=[(0, [1, 2, 3]), (1, [2, 3, 1]), (2, [3, 1, 2])])
-        harness.produce("t", "a")
-        harness.restart(nodes=[2, 3])
-        assert (leaders(harness, "t"), epochs(harness, "t")) == ([2, 2, 3], [1, 0, 0])
-        assert harness.produce("t", "b") == 1
-
-
-def test_who_was_elected_leads_on_when_the_first_replica_comes_back(tmp_path: Path) -> None:
-    with Harness(tmp_path, nodes=2) as harness:
-        harness.cluster.controller.create_topic("t", assignment=[(0, [1, 2])])
-        harness.restart(nodes=[2])
-        harness.restart(nodes=[1, 2])
-        assert (leaders(harness, "t"), epochs(harness, "t")) == ([2], [1])
-
-
-def test_without_a_replica_there_is_no_leader_and_the_next_one_has_a_new_epoch(tmp_path: Path) -> None:
-    with Harness(tmp_path, nodes=2) as harness:
-        harness.cluster.controller.create_topic("t", assignment=[(0, [2])])
-        harness.restart(nodes=[1])
-        assert (leaders(harness, "t"), epochs(harness, "t")) == ([NO_LEADER], [1])
-        harness.restart(nodes=[1, 2])
-        assert (leaders(harness, "t"), epochs(harness, "t")) == ([2], [2])
-
-
-def test_a_replica_that_is_not_in_sync_is_not_elected(tmp_path: Path) -> None:
-    with Harness(tmp_path, nodes=3) as harness:
-        topic_id, _ = harness.cluster.controller.create_topic("t", assignment=[(0, [1, 2, 3])])
-        harness.cluster.commit([records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1, 3])])
-        harness.restart(nodes=[2, 3])
-        assert leaders(harness, "t") == [3]
-        harness.restart(nodes=[2])
-        assert leaders(harness, "t") == [NO_LEADER]
-
-
-@pytest.mark.parametrize(
-    ("eligible", "last_known", "elected", "left"),
-    [
-        ([3, 2], [1], 3, [2]),  # what left the replicas in sync with every record in its log
-        ([3], [2], 3, []),
-        ([], [2], 2, []),  # the last leader there was
-        ([], [], NO_LEADER, []),
-        ([4], [2], NO_LEADER, [4]),  # who has every record is away, so the last leader has to wait
-    ],
-)
-def test_without_replicas_in_sync_an_eligible_one_leads_alone(
-    tmp_path: Path, eligible: list[int], last_known: list[int], elected: int, left: list[int]
-) -> None:
-    # as a controlled shutdown of the last replica leaves it in a Kafka with eligible.leader.replicas.version=1
-    with Harness(tmp_path, nodes=4) as harness:
-        topic_id, _ = harness.cluster.controller.create_topic("t", assignment=[(0, [1, 2, 3, 4])])
-        nobody = records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=NO_LEADER, isr=[])
-        nobody.eligible_leader_replicas, nobody.last_known_elr = eligible, last_known
-        harness.cluster.commit([nobody])
-        harness.restart(nodes=[1, 2, 3])
-        partition = harness.partition("t")
-        assert (partition.leader_id, partition.leader_epoch) == (elected, 2 if elected != NO_LEADER else 1)
-        assert partition.isr == ([elected] if elected != NO_LEADER else [])
-        assert partition.eligible_leader_replicas == left
-        assert partition.last_known_elr == ([] if elected != NO_LEADER else last_known)
-
-
-@pytest.mark.parametrize(("crash", "epochs_after"), [(False, [0, 0]), (True, [1, 1])])
-def test_leaders_begin_an_epoch_after_a_crash_which_may_have_lost_records(
-    harness: Harness, crash: bool, epochs_after: list[int]
-) -> None:
-    harness.create_topic("t", 2)
-    harness.restart(crash=crash)
-    assert (leaders(harness, "t"), epochs(harness, "t")) == ([1, 1], epochs_after)
-
-
-def test_an_election_that_changes_nothing_records_nothing(harness: Harness) -> None:
-    harness.create_topic("t", 3)
-    end_offset = harness.cluster.metadata_log.storage.log_end_offset
-    harness.cluster.controller.elect()
-    assert harness.cluster.metadata_log.storage.log_end_offset == end_offset
 
 
 # --- producer ids -------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from minibroker.broker.controller import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
+from minibroker.broker.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
 from minibroker.broker.topics import Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError

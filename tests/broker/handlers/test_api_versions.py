@@ -56,7 +56,8 @@ def test_the_first_issues_apis_are_served_in_all_their_versions(harness: Harness
 def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> None:
     before = harness.request(asked(), version)
     assert [(one.name, one.min_version, one.max_version) for one in before.supported_features] == [
-        ("metadata.version", 7, 30)
+        ("metadata.version", 7, 30),
+        ("eligible.leader.replicas.version", 0, 1),
     ]
     assert [(one.name, one.min_version_level, one.max_version_level) for one in before.finalized_features] == [
         ("metadata.version", 30, 30)

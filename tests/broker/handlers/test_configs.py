@@ -376,11 +376,11 @@ def test_who_sets_what_has_no_effect_yet_is_warned_by_name(topic: Harness, caplo
         alter(topic, TOPIC, "t", ("local.retention.ms", SET, "7"), ("segment.ms", SET, "7"))
         alter(topic, BROKER, "", ("log.local.retention.ms", SET, "7"))
         alter(topic, TOPIC, "t", ("local.retention.ms", DELETE, None))
-        topic.create_topic("u", unclean_leader_election_enable="true")
+        topic.create_topic("u", local_retention_bytes="7")
     assert [record.getMessage() for record in caplog.records] == [
         "topic t: local.retention.ms is kept, but has no effect here yet",
         "broker (all): log.local.retention.ms is kept, but has no effect here yet",
-        "topic u: unclean.leader.election.enable is kept, but has no effect here yet",
+        "topic u: local.retention.bytes is kept, but has no effect here yet",
     ]
 
 

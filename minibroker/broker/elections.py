@@ -1,0 +1,133 @@
+"""Who leads: at the start, when nodes have come or gone, and when an administrator asks for an election.
+
+All nodes here share one log of each partition, so a replica whose node is there is in sync as soon as somebody leads.
+What a change is recorded as is in `partition_changes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS
+from minibroker.broker.partition_changes import Election, PartitionChange
+from minibroker.broker.topics import NO_LEADER, Partition
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
+from minibroker.protocol.primitives import uuid_from_text
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+
+NOT_AVAILABLE = {
+    Election.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    Election.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+}
+
+
+def change_of(cluster: Cluster, partition: Partition, away: Collection[int] = ()) -> PartitionChange:
+    """A change of the partition, by the nodes that are there; those that are `away` are to be counted as gone."""
+    topic = partition.topic
+
+    def may_lead(node: int) -> bool:
+        return node in cluster.nodes and node not in away and not partition.is_offline
+
+    minimum = None
+    if cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
+        wanted = cluster.settings.topic_value("min.insync.replicas", topic.overrides)
+        minimum = min(wanted, len(topic.partitions[0].replicas))
+    return PartitionChange(partition, may_lead, minimum)
+
+
+def apply_changes(cluster: Cluster, changes: Iterable[PartitionChangeRecord | None]) -> None:
+    """Commit the changes, and have those who wait at a leader that leads no more, or in an older epoch, look again."""
+    decided = [change for change in changes if change is not None]
+    if not decided:
+        return
+    cluster.commit(decided)
+    for change in decided:
+        partition = cluster.image.topics_by_id[change.topic_id].partitions[change.partition_id]
+        cluster.open_log_of(partition)
+        partition.wake()
+
+
+def all_partitions(cluster: Cluster) -> Iterator[Partition]:
+    """The partitions of all topics."""
+    for topic in cluster.image.topics.values():
+        yield from topic.partitions
+
+
+def bring_up(cluster: Cluster) -> None:
+    """Have every partition led that can be, by nodes that are there, and their replicas in sync."""
+    keep_led(cluster, all_partitions(cluster))
+    catch_up(cluster, all_partitions(cluster))
+
+
+def keep_led(cluster: Cluster, partitions: Iterable[Partition], away: Collection[int] = ()) -> None:
+    """Let the nodes that are not there, or `away`, lead nothing and be in sync with nothing."""
+    apply_changes(cluster, [_without_absent(cluster, partition, away) for partition in partitions])
+
+
+def _without_absent(cluster: Cluster, partition: Partition, away: Collection[int]) -> PartitionChangeRecord | None:
+    change = change_of(cluster, partition, away)
+    if cluster.settings.topic_value("unclean.leader.election.enable", partition.topic.overrides):
+        change.election = Election.UNCLEAN
+    change.isr = [node for node in partition.isr if node in cluster.nodes and node not in away]
+    return change.record()
+
+
+def catch_up(cluster: Cluster, partitions: Iterable[Partition]) -> None:
+    """Let all replicas whose nodes are there be in sync, where somebody leads; reassignments may end by that."""
+    apply_changes(cluster, [_with_followers(cluster, partition) for partition in partitions])
+
+
+def _with_followers(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+    change = change_of(cluster, partition)
+    if partition.leader_id in cluster.nodes and not partition.is_offline:
+        change.isr += [node for node in partition.replicas if node in cluster.nodes and node not in partition.isr]
+    change.directories |= _present_directories(cluster, partition)
+    return change.record()
+
+
+def _present_directories(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
+    """By node the id of the directory that the log lies in, for the replicas of this process."""
+    if not partition.is_here:
+        return {}
+    directory_id = uuid_from_text(cluster.logs.directory_of(partition.log).directory_id)
+    return {node: directory_id for node in partition.replicas if node in cluster.nodes}
+
+
+def begin_epochs(cluster: Cluster) -> None:
+    """Have each leader that lives begin another epoch.
+
+    After a crash records may be gone that somebody has read. Other ones get their offsets, and the epoch is what
+    tells them apart (KIP-320); so Kafka elects anew whoever comes back.
+    """
+    live = (partition for partition in all_partitions(cluster) if partition.leader_id in cluster.nodes)
+    cluster.commit(
+        PartitionChangeRecord(
+            partition_id=partition.index, topic_id=partition.topic.topic_id, leader=partition.leader_id
+        )
+        for partition in live
+    )
+
+
+def check_election(partition: Partition, election: Election) -> None:
+    """Raises KafkaError(ELECTION_NOT_NEEDED) where an election of this kind has nothing to change."""
+    leader_id = NO_LEADER if partition.is_offline else partition.leader_id
+    if leader_id == partition.replicas[0] or (election is Election.UNCLEAN and leader_id != NO_LEADER):
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+
+
+def election(cluster: Cluster, partition: Partition, kind: Election) -> PartitionChangeRecord:
+    """What a client's election comes to, for `apply_changes`.
+
+    Raises KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    check_election(partition, kind)
+    change = change_of(cluster, partition)
+    change.election = kind
+    record = change.record()
+    if record is None:
+        raise KafkaError(NOT_AVAILABLE[kind])
+    return record

@@ -1,0 +1,128 @@
+"""Where replicas of new partitions lie: placed over the brokers, or as a client says and checked here.
+
+A registered broker whose node is away may hold a replica too, but is not in sync and leads nothing. What becomes of the
+replicas later is in `elections` and `reassignments`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+
+MAXIMUM_PARTITIONS_PER_REQUEST = 10_000
+DEFAULT = -1  # in CreateTopics: as many as the broker's settings say
+
+Assignment = Sequence[Sequence[int]]  # the node ids of each partition's replicas, the preferred leader first
+
+
+def automatic_assignment(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
+    """Replicas for a new topic whose client leaves it to us.
+
+    Raises KafkaError: INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, POLICY_VIOLATION.
+    """
+    if replication_factor == 0 or replication_factor < DEFAULT:
+        message = "Replication factor must be larger than 0, or -1 to use the default value."
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    if partition_count == 0 or partition_count < DEFAULT:
+        message = "Number of partitions was set to an invalid non-positive value."
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+    if partition_count == DEFAULT:
+        partition_count = cluster.settings["num.partitions"]
+    if replication_factor == DEFAULT:
+        replication_factor = cluster.settings["default.replication.factor"]
+    return place(cluster, partition_count, replication_factor)
+
+
+def place(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
+    """Replicas for new partitions, leaders in turn over all live nodes from a random one on.
+
+    Brokers that are away come after all that are there. Raises KafkaError: POLICY_VIOLATION,
+    INVALID_REPLICATION_FACTOR.
+    """
+    if partition_count > MAXIMUM_PARTITIONS_PER_REQUEST:
+        message = f"{partition_count} partitions exceed the {MAXIMUM_PARTITIONS_PER_REQUEST} of one request."
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+    live = sorted(cluster.nodes)
+    away = sorted(cluster.image.brokers.keys() - cluster.nodes.keys())
+    if not live:
+        message = "All brokers are currently fenced."
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    if replication_factor > len(live) + len(away):
+        message = (
+            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
+            f"{replication_factor} cannot be reached because only {len(live) + len(away)} broker(s) are registered."
+        )
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    first = cluster.random.randrange(len(live))
+    return [(_in_turn(live, first + index) + away)[:replication_factor] for index in range(partition_count)]
+
+
+def _in_turn(nodes: list[int], first: int) -> list[int]:
+    start = first % len(nodes)
+    return nodes[start:] + nodes[:start]
+
+
+def manual_assignment(
+    cluster: Cluster, assignment: Sequence[tuple[int, Sequence[int]]], partition_count: int, replication_factor: int
+) -> Assignment:
+    """The replicas of a new topic as a client gives them: (partition, replicas) in any order.
+
+    Raises KafkaError: INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT.
+    """
+    if replication_factor != DEFAULT:
+        message = "A manual partition assignment was specified, but replication factor was not set to -1."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if partition_count != DEFAULT:
+        message = "A manual partition assignment was specified, but numPartitions was not set to -1."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    indexes = sorted(index for index, _ in assignment)
+    for index, following in itertools.pairwise(indexes):
+        if index == following:
+            raise _invalid(f"Found multiple manual partition assignments for partition {index}")
+    if indexes != list(range(len(indexes))):
+        raise _invalid("partitions should be a consecutive 0-based integer sequence")
+    replicas = [nodes for _, nodes in sorted(assignment, key=lambda given: given[0])]
+    check_assignment(cluster, replicas, len(replicas[0]))
+    return replicas
+
+
+def check_assignment(cluster: Cluster, assignment: Assignment, replication_factor: int, *, first: int = 0) -> None:
+    """That the partitions from number `first` on can lie there.
+
+    Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each has that many different brokers, one of which is there.
+    """
+    for index, replicas in enumerate(assignment, first):
+        check_replicas(cluster, replicas)
+        if len(replicas) != replication_factor:
+            raise _invalid(
+                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
+                f"is not consistent with previous partitions, which have {replication_factor} replica(s)."
+            )
+        if not any(node in cluster.nodes for node in replicas):
+            raise _invalid(
+                f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+                "controlled shutdown."
+            )
+
+
+def check_replicas(cluster: Cluster, replicas: Sequence[int]) -> None:
+    """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless these are different brokers that are registered."""
+    if not replicas:
+        raise _invalid("The manual partition assignment includes an empty replica list.")
+    last = None
+    for node in sorted(replicas):
+        if node not in cluster.image.brokers:
+            raise _invalid(f"The manual partition assignment includes broker {node}, but no such broker is registered.")
+        if node == last:
+            raise _invalid(f"The manual partition assignment includes the broker {node} more than once.")
+        last = node
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
