@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
 
 NOT_AVAILABLE = {
-    Election.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-    Election.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    Election.PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
+    Election.UNCLEAN: (
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        "Eligible topic partition leaders are not available.",
+    ),
 }
 
 
@@ -128,6 +131,6 @@ def election(cluster: Cluster, partition: Partition, kind: Election) -> Partitio
     change = change_of(cluster, partition)
     change.election = kind
     record = change.record()
-    if record is None:
-        raise KafkaError(NOT_AVAILABLE[kind])
+    if record is None or record.leader < 0:
+        raise KafkaError(*NOT_AVAILABLE[kind])
     return record

@@ -49,7 +49,7 @@ def cancellation(cluster: Cluster, partition: Partition) -> PartitionChangeRecor
     in sync, and no other one may lead.
     """
     if not partition.is_reassigned:
-        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     change = change_of(cluster, partition)
     change.replicas = [node for node in partition.replicas if node not in partition.adding_replicas]
     change.isr = [node for node in partition.isr if node not in partition.adding_replicas]

@@ -12,6 +12,7 @@ FAMILIES = (
     "config_resources",
     "configs",
     "delete_records",
+    "elections",
     "fetch",
     "find_coordinator",
     "log_directories",
@@ -19,6 +20,7 @@ FAMILIES = (
     "metadata",
     "produce",
     "producer_ids",
+    "reassignments",
     "topic_partitions",
     "topics",
 )

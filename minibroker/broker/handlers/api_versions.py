@@ -4,7 +4,7 @@ Behaviour: only what has a handler is announced. A version of this API that is n
 UNSUPPORTED_VERSION (KIP-511), which the dispatcher writes.
 
 Versions: 3 brought the client's software name and version, of which a bad one is an INVALID_REQUEST, and features
-(KIP-584).
+(KIP-584); 4 those whose lowest level is 0, which older clients do not bear.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersions
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 FIRST_WITH_SOFTWARE = 3
+FIRST_WITH_LEVEL_0 = 4
 
 
 @handles(ApiKey.API_VERSIONS, "0-4", authenticated=False)
@@ -38,6 +39,7 @@ def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsRe
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=levels[0], max_version=levels[-1])
             for name, levels in SUPPORTED.items()
+            if levels[0] > 0 or context.version >= FIRST_WITH_LEVEL_0
         ],
         finalized_features_epoch=context.cluster.metadata_log.storage.log_end_offset - 1,
         finalized_features=[

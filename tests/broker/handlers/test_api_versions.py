@@ -14,6 +14,7 @@ from tests.broker.harness import Harness, answer_in, frame_of, served_versions
 VERSIONS = served_versions(ApiVersionsRequest)
 WITH_SOFTWARE = 3
 WITH_FEATURES = 3
+WITH_LEVEL_0 = 4
 
 
 def asked(name: str = "librdkafka", version: str = "2.8.0") -> ApiVersionsRequest:
@@ -55,10 +56,9 @@ def test_the_first_issues_apis_are_served_in_all_their_versions(harness: Harness
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_FEATURES])
 def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> None:
     before = harness.request(asked(), version)
-    assert [(one.name, one.min_version, one.max_version) for one in before.supported_features] == [
-        ("metadata.version", 7, 30),
-        ("eligible.leader.replicas.version", 0, 1),
-    ]
+    supported = {one.name: (one.min_version, one.max_version) for one in before.supported_features}
+    from_0 = {} if version < WITH_LEVEL_0 else {"eligible.leader.replicas.version": (0, 1)}
+    assert supported == {"metadata.version": (7, 30), **from_0}
     assert [(one.name, one.min_version_level, one.max_version_level) for one in before.finalized_features] == [
         ("metadata.version", 30, 30)
     ]

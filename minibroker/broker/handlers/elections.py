@@ -1,0 +1,107 @@
+"""ElectLeaders: the preferred leader back in its place, or one at all where no replica in sync is there (KIP-183, 460).
+
+Behaviour: null partitions stand for all, of which those are told that an election was needed for. A preferred replica
+is elected only if its node is there and it is in sync. An unclean election takes whichever replica is there, and is
+needed only where nobody leads; records that only the others have are then lost to readers. All nodes of the process
+share one log, so that no record is lost by it here.
+
+Versions: 0 elects preferred leaders; 1 brought the type of election and an error for the whole request, 2 flexible
+fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.durable import durably
+from minibroker.broker.elections import apply_changes, catch_up, election
+from minibroker.broker.partition_changes import Election
+from minibroker.broker.topics import Partition
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
+from minibroker.protocol.messages.replicas import ElectLeadersRequest, ElectLeadersResponse
+
+TopicResult = ElectLeadersResponse.ReplicaElectionResult
+PartitionResult = TopicResult.PartitionResult
+
+TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
+
+
+@handles(ApiKey.ELECT_LEADERS, "0-2")
+@durably
+def elect_leaders(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    kind = TYPES.get(request.election_type)
+    if kind is None:
+        return _refused(
+            request, KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+        )
+    changes: list[PartitionChangeRecord] = []
+    results = [
+        TopicResult(topic=name, partition_result=[_result(context, name, index, kind, changes) for index in indexes])
+        for name, indexes in _asked(context, request)
+    ]
+    if request.topic_partitions is None:
+        for result in results:
+            needed = [one for one in result.partition_result if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+            result.partition_result = needed
+    try:
+        apply_changes(context.cluster, changes)
+        catch_up(context.cluster, _changed(context, changes))
+    except KafkaError as error:
+        return _refused(request, error)
+    return ElectLeadersResponse(replica_election_results=results)
+
+
+def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    """The answer where nothing at all can be done; who asks for no partition gets none, as in Kafka."""
+    code, message = error.code, error.message
+    return ElectLeadersResponse(
+        error_code=ErrorCode.NONE if request.topic_partitions == [] else code,
+        replica_election_results=[
+            TopicResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(partition_id=index, error_code=code, error_message=message)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+def _asked(context: Context, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
+    """(topic, its partitions) of what leaders are to be elected for."""
+    if request.topic_partitions is None:
+        yield from ((topic.name, range(len(topic.partitions))) for topic in context.cluster.image.topics.values())
+    else:
+        yield from ((topic.topic, topic.partitions) for topic in request.topic_partitions)
+
+
+def _result(
+    context: Context, name: str, index: int, kind: Election, changes: list[PartitionChangeRecord]
+) -> PartitionResult:
+    """What to answer for a partition, whose change is put to the others."""
+    result = PartitionResult(partition_id=index, error_message=None)
+    try:
+        changes.append(election(context.cluster, _existing(context, name, index), kind))
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result
+
+
+def _existing(context: Context, name: str, index: int) -> Partition:
+    topic = context.cluster.image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partition(index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    return partition
+
+
+def _changed(context: Context, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
+    topics = context.cluster.image.topics_by_id
+    return [topics[change.topic_id].partitions[change.partition_id] for change in changes]

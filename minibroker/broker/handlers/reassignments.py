@@ -1,0 +1,120 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: partitions moved to other nodes (KIP-455, KIP-860).
+
+Behaviour: a partition whose new replicas' nodes are all there has moved when the answer is sent, with another leader in
+a newer epoch if the old one is no replica any more: the nodes share one log, and there is nothing to copy. Otherwise
+the move is under way, listed, and can be cancelled with null replicas, until the nodes have come. A broker that is not
+registered is an INVALID_REPLICA_ASSIGNMENT.
+
+Versions: AlterPartitionReassignments 1 brought the choice to refuse another number of replicas.
+
+Not implemented: the throttles of replication, as nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.durable import durably
+from minibroker.broker.elections import apply_changes, catch_up
+from minibroker.broker.reassignments import cancellation, reassignment
+from minibroker.broker.topics import Partition
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
+from minibroker.protocol.messages.replicas import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+AskedPartition = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
+Altered = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+AlteredPartition = Altered.ReassignablePartitionResponse
+Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+OngoingPartition = Ongoing.OngoingPartitionReassignment
+
+
+@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1")
+@durably
+def alter_partition_reassignments(
+    context: Context, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse:
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse()
+    changes: list[PartitionChangeRecord | None] = []
+    moved: list[Partition] = []
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
+    )
+    for topic in request.topics:
+        answer = Altered(name=topic.name)
+        for asked in topic.partitions:
+            result = AlteredPartition(partition_index=asked.partition_index, error_message=None)
+            try:
+                partition = _existing(context, topic.name, asked.partition_index)
+                changes.append(_change(context, request, partition, asked))
+                moved.append(partition)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, error.message
+            answer.partitions.append(result)
+        response.responses.append(answer)
+    try:
+        apply_changes(context.cluster, changes)
+        catch_up(context.cluster, moved)
+    except KafkaError as error:
+        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+    return response
+
+
+def _existing(context: Context, name: str, index: int) -> Partition:
+    topic = context.cluster.image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    partition = topic.partition(index)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+    return partition
+
+
+def _change(
+    context: Context, request: AlterPartitionReassignmentsRequest, partition: Partition, asked: AskedPartition
+) -> PartitionChangeRecord | None:
+    if asked.replicas is None:
+        return cancellation(context.cluster, partition)
+    keep_factor = not request.allow_replication_factor_change
+    return reassignment(context.cluster, partition, asked.replicas, keep_factor=keep_factor)
+
+
+@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0")
+def list_partition_reassignments(
+    context: Context, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    for name, partitions in _asked(context, request):
+        ongoing = [_ongoing(partition) for partition in partitions if partition.is_reassigned]
+        if ongoing:
+            response.topics.append(Ongoing(name=name, partitions=ongoing))
+    return response
+
+
+def _asked(context: Context, request: ListPartitionReassignmentsRequest) -> Iterator[tuple[str, list[Partition]]]:
+    """(topic, those of its partitions that are asked for and exist)."""
+    topics = context.cluster.image.topics
+    if request.topics is None:
+        yield from ((name, topic.partitions) for name, topic in topics.items())
+        return
+    for asked in request.topics:
+        if asked.name in topics:
+            found = [topics[asked.name].partition(index) for index in asked.partition_indexes]
+            yield asked.name, [partition for partition in found if partition is not None]
+
+
+def _ongoing(partition: Partition) -> OngoingPartition:
+    return OngoingPartition(
+        partition_index=partition.index,
+        replicas=partition.replicas,
+        adding_replicas=partition.adding_replicas,
+        removing_replicas=partition.removing_replicas,
+    )
