@@ -20,12 +20,13 @@ from typing import NamedTuple
 
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, read_header
 from minibroker.protocol.records.crc import crc32c
+from minibroker.protocol.records.message import MAGIC_POSITION
 from minibroker.storage.block_reader import BLOCK_BYTES, BlockReader
 from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from minibroker.storage.files import File
 from minibroker.storage.leader_epochs import LeaderEpochs
 from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET
-from minibroker.storage.scanning import CRC_START, MAGIC_POSITION
+from minibroker.storage.scanning import CRC_START
 
 # Checksums that a search may compute, as a multiple of the file and at least: bytes made to look like headers of large
 # batches would otherwise cost the square of their number.

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
-from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, BatchHeader, assign
+from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.flushing import Flush, Flusher, Waiter, attempt
 from minibroker.storage.leader_epoch_file import LeaderEpochFile
@@ -146,13 +146,15 @@ class Log:
     def append(self, records: memoryview | bytearray, batches: Sequence[BatchHeader], leader_epoch: int) -> int:
         """Give the batches in `records` their offsets, in place, and write them; the first offset.
 
-        They must be admitted: sound, and in sequence if they have a producer id. `batches` are their headers.
+        They must be admitted: sound, and in sequence if they have a producer id. `batches` are their headers. Messages
+        of formats 0 and 1 have their offsets already, from `log_end_offset` on; a wrapper's header counts those in it.
         """
         first_offset = next_offset = self.log_end_offset
         max_timestamp = -1
         position = 0
         for header in batches:
-            assign(records, position, next_offset, leader_epoch)
+            if header.magic == MAGIC:  # older ones had to be given their offsets before their checksums were computed
+                assign(records, position, next_offset, leader_epoch)
             position += header.batch_length + LOG_OVERHEAD_BYTES
             next_offset += header.last_offset_delta + 1
             if header.max_timestamp > max_timestamp:
@@ -164,7 +166,7 @@ class Log:
             self._torn = False
         except OSError as error:
             raise self._failure("append", error) from error
-        if leader_epoch != self.epochs.latest:
+        if leader_epoch != self.epochs.latest and batches[0].magic == MAGIC:
             self._assign_epoch(leader_epoch, first_offset)
         position, offset = 0, first_offset
         for header in batches:

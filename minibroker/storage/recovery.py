@@ -35,7 +35,7 @@ from minibroker.storage.names import (
 )
 from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored, replay
 from minibroker.storage.producer_state import ProducerStates
-from minibroker.storage.scanning import OldMessageFormat, headers, misplaced, sound_batches
+from minibroker.storage.scanning import headers, misplaced, sound_batches
 from minibroker.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def open_log(
         opening = _Opening(environment, directory, topic_partition, settings)
         topic_id = opening.topic_id(known.clean)
         return Log(environment, directory, topic_partition, topic_id, settings, opening.open(known))
-    except (OSError, OldMessageFormat, MalformedCheckpoint, CorruptBatch) as error:
+    except (OSError, MalformedCheckpoint, CorruptBatch) as error:
         raise LogDirectoryError(f"the log in {directory} cannot be opened: {error}") from error
 
 

@@ -1,13 +1,14 @@
-"""Walking through the batches of a `.log` file, header by header, a block at a time.
+"""Walking through the batches of a `.log` file, of whatever formats, header by header, a block at a time.
 
+A message of format 0 or 1 comes as the batch of one that `message.py` makes of it, a wrapper with the last offset only.
 Nothing is cut or repaired here; a batch that cannot be is reported by file and position.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
+from zlib import crc32
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import (
@@ -16,21 +17,19 @@ from minibroker.protocol.records.batch import (
     LOG_OVERHEAD_BYTES,
     MAGIC,
     BatchHeader,
-    check_batch,
 )
 from minibroker.protocol.records.crc import crc32c
+from minibroker.protocol.records.formats import check_any, is_old
+from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, message_header
 from minibroker.storage.files import File
 
 SCAN_BLOCK_BYTES = 8 << 10
 RECOVERY_BLOCK_BYTES = 1 << 20
 
 CRC_START = 21
-MAGIC_POSITION = 16
 
 # base_offset, batch_length, magic, last_offset_delta
 _SPAN = Struct(">qi4xb6xi")
-# formats 0 and 1: offset, size, crc, magic
-_OLD_HEAD = Struct(">qiIb")
 
 
 def headers(
@@ -44,11 +43,10 @@ def headers(
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(block):
-            block, start, at = file.read(position, min(block_bytes, end - position)), position, 0
-            _check_presence(file, len(block), position)
+            block, start, at = _block(file, position, end, block_bytes), position, 0
         header = BatchHeader._make(HEADER.unpack_from(block, at))
         _check(file, header.batch_length, header.magic, position, end)
-        yield position, header
+        yield position, header if header.magic == MAGIC else message_header(block, at)
         position += header.batch_length + LOG_OVERHEAD_BYTES
 
 
@@ -58,10 +56,11 @@ def spans(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, 
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(block):
-            block, start, at = file.read(position, min(SCAN_BLOCK_BYTES, end - position)), position, 0
-            _check_presence(file, len(block), position)
+            block, start, at = _block(file, position, end, SCAN_BLOCK_BYTES), position, 0
         base_offset, length, magic, last_offset_delta = _SPAN.unpack_from(block, at)
         _check(file, length, magic, position, end)
+        if magic != MAGIC:
+            last_offset_delta = 0
         yield position, length + LOG_OVERHEAD_BYTES, base_offset, base_offset + last_offset_delta
         position += length + LOG_OVERHEAD_BYTES
 
@@ -69,15 +68,13 @@ def spans(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, 
 def sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each batch from `position` to `end`, each with its checksum verified.
 
-    Raises `CorruptBatch`, whose position is one in the file, at the first batch that is torn or corrupt, and
-    `OldMessageFormat` at one that is sound, but of format 0 or 1.
+    Raises `CorruptBatch`, whose position is one in the file, at the first batch that is torn or corrupt.
     """
     block, start = memoryview(b""), position
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(block):
-            block, start, at = memoryview(file.read(position, min(RECOVERY_BLOCK_BYTES, end - position))), position, 0
-            _check_presence(file, len(block), position)
+            block, start, at = memoryview(_block(file, position, end, RECOVERY_BLOCK_BYTES)), position, 0
         header = BatchHeader._make(HEADER.unpack_from(block, at))
         size = header.batch_length + LOG_OVERHEAD_BYTES
         if at and at + size > len(block):
@@ -86,22 +83,27 @@ def sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Ba
         body = block[at + CRC_START : max(at + size, at + CRC_START)]
         crc = crc32c(body)
         if crc != header.crc or header.magic != MAGIC or not HEADER_BYTES <= size == CRC_START + len(body):
-            _check_closely(file, header, (block[at:], position, end), crc, len(body))
+            header = _checked_closely(file, header, (block[at:], position, end), crc, len(body))
         yield position, header
         position += size
 
 
-def _check_closely(
+def _checked_closely(
     file: File, header: BatchHeader, place: tuple[memoryview, int, int], crc: int, checked_bytes: int
-) -> None:
-    """What is wrong with a batch, or nothing if it is only larger than a block. `place` is block, position and end."""
+) -> BatchHeader:
+    """The header of a batch that is larger than a block, or of an old format; or else what is wrong with it.
+
+    `place` is block, position and end.
+    """
     block, position, end = place
-    try:
-        _check(file, header.batch_length, header.magic, position, end)
-    except CorruptBatch:
-        _refuse_old_format(file, block, position, end)
-        raise
-    _check_crc(file, header, position, crc, position + CRC_START + checked_bytes)
+    _check(file, header.batch_length, header.magic, position, end)
+    if header.magic != MAGIC:
+        header = message_header(block)
+        body = block[MAGIC_POSITION : header.size_bytes]
+        _check_crc(file, header, position, (crc32, crc32(body), position + MAGIC_POSITION + len(body)))
+    else:
+        _check_crc(file, header, position, (crc32c, crc, position + CRC_START + checked_bytes))
+    return header
 
 
 def stored_batch(file: File, position: int, header: BatchHeader) -> bytes:
@@ -111,7 +113,7 @@ def stored_batch(file: File, position: int, header: BatchHeader) -> bytes:
     """
     data = file.read(position, header.size_bytes)
     try:
-        check_batch(data)
+        check_any(data)
     except CorruptBatch as error:
         raise CorruptBatch(
             f"{file.path}: the batch at {position}, offset {header.base_offset}, is damaged: {error.message}", position
@@ -128,40 +130,37 @@ def misplaced(file: File, position: int, header: BatchHeader, next_offset: int) 
     )
 
 
-class OldMessageFormat(ValueError):
-    """Batches of message format 0 or 1, which nothing may mistake for a damage."""
-
-
-def _check_crc(file: File, header: BatchHeader, position: int, crc: int, at: int) -> None:
-    """`crc` is the checksum up to `at`: a batch larger than a block is read in pieces."""
+def _check_crc(
+    file: File, header: BatchHeader, position: int, known: tuple[Callable[[bytes, int], int], int, int]
+) -> None:
+    """`known` is the checksum's function, its value up to here, and where that is: large batches are read in pieces."""
+    function, crc, at = known
     end = position + header.size_bytes
     while at < end:
         piece = file.read(at, min(RECOVERY_BLOCK_BYTES, end - at))
         if not piece:
             break
-        crc = crc32c(piece, crc)
+        crc = function(piece, crc)
         at += len(piece)
     if crc != header.crc:
         raise CorruptBatch(f"{file.path}: the batch at {position} has the checksum {crc}, not {header.crc}", position)
 
 
-def _refuse_old_format(file: File, block: memoryview, position: int, end: int) -> None:
-    """Formats 0 and 1: offset, size, CRC-32 of what follows it, magic (the checksum tells them from a flipped bit)."""
-    _, length, crc, magic = _OLD_HEAD.unpack_from(block)
-    if magic not in (0, 1) or not 0 < length <= min(end - position - LOG_OVERHEAD_BYTES, RECOVERY_BLOCK_BYTES):
-        return
-    if zlib.crc32(file.read(position + MAGIC_POSITION, length - (MAGIC_POSITION - LOG_OVERHEAD_BYTES))) == crc:
-        raise OldMessageFormat(f"{file.path} holds message format {magic} at {position}, and only format 2 is served")
-
-
-def _check_presence(file: File, there: int, position: int) -> None:
-    if there < HEADER_BYTES:
-        raise CorruptBatch(f"{file.path}: {there} bytes at {position} are no batch", position)
+def _block(file: File, position: int, end: int, block_bytes: int) -> bytes:
+    """What lies at `position`, enough of it for a header: messages that are shorter than that have zeros after them."""
+    block = file.read(position, min(block_bytes, end - position))
+    if len(block) < HEADER_BYTES:
+        if len(block) < MIN_MESSAGE_BYTES[0] or not is_old(block):
+            raise CorruptBatch(f"{file.path}: {len(block)} bytes at {position} are no batch", position)
+        block = block.ljust(HEADER_BYTES, b"\0")
+    return block
 
 
 def _check(file: File, length: int, magic: int, position: int, end: int) -> None:
     size = length + LOG_OVERHEAD_BYTES
     if magic != MAGIC or size < HEADER_BYTES or position + size > end:
+        if 0 <= magic < MAGIC and MIN_MESSAGE_BYTES[magic] <= size <= end - position:
+            return
         raise CorruptBatch(
             f"{file.path}: no batch at {position} (magic {magic}, {size} bytes announced, {end - position} there)",
             position,

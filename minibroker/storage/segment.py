@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, BatchHeader
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.formats import records_in
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_name
@@ -119,14 +119,14 @@ class Segment:
         """Read the first batch's header and the last index entries; bad indexes are made anew."""
         if self._loaded:
             return
-        try:
-            self.indexes.open(self.size_bytes)
-        except CorruptIndex as error:
-            self._rebuild_indexes(error)
-            return
         for _, header in headers(self.file, 0, self.size_bytes):
             self.first_timestamp = header.max_timestamp
             break
+        try:
+            self.indexes.open(self.size_bytes, timed=self.first_timestamp >= 0)
+        except CorruptIndex as error:
+            self._rebuild_indexes(error)
+            return
         self._loaded = True
 
     @property
@@ -222,7 +222,7 @@ class Segment:
         for position, header in headers(self.file, start, self.size_bytes):
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
-            for record in records_of(stored_batch(self.file, position, header)):
+            for record in records_in(stored_batch(self.file, position, header)):
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimestampOffset(record.offset, record.timestamp, header.partition_leader_epoch)
         return None

@@ -34,8 +34,11 @@ class SegmentIndexes:
         self.offset_of_max_timestamp = base_offset
         self.is_full = False
 
-    def open(self, log_size_bytes: int) -> None:
-        """Learn the last entries from the files. Raises `CorruptIndex`, also if one is missing; `OSError`."""
+    def open(self, log_size_bytes: int, *, timed: bool) -> None:
+        """Learn the last entries from the files. `timed` says whether the first batch has a timestamp.
+
+        Raises `CorruptIndex`, also if one is missing; `OSError`.
+        """
         try:
             self.offsets.open()
             self.times.open()
@@ -43,7 +46,7 @@ class SegmentIndexes:
             raise CorruptIndex(f"{error.filename} is missing") from None
         if self.offsets.count and self.offsets.last_position >= log_size_bytes:
             raise CorruptIndex(f"{self.offsets.path} goes beyond the end of the log")
-        if log_size_bytes and not self.times.count:  # as if no batch had a timestamp, which is rare
+        if timed and not self.times.count:
             raise CorruptIndex(f"{self.times.path} is empty, unlike the log")
         if not self.offsets.count and log_size_bytes > self._settings.index_interval_bytes + 2 * LARGE_BATCH_BYTES:
             raise CorruptIndex(f"{self.offsets.path} is empty, although the log is large")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.formats import check_any, records_in
+from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.flushing import Done, run_at_once
 from minibroker.storage.log import Environment, Log
@@ -93,7 +94,7 @@ def read_batches(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -
         data = region.read()
         assert len(data) == region.size_bytes
         while data:
-            size = check_batch(data).size_bytes
+            size = check_any(data).size_bytes
             found.append(data[:size])
             data = data[size:]
         offset = region.next_offset
@@ -102,7 +103,7 @@ def read_batches(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -
 
 def read_values(log: Log, start: int | None = None) -> list[tuple[int, bytes | None]]:
     """(offset, value) of all records from `start` on."""
-    return [(record.offset, record.value) for data in read_batches(log, start) for record in records_of(data)]
+    return [(record.offset, record.value) for data in read_batches(log, start) for record in records_in(data)]
 
 
 def files_in(directory: Path) -> dict[str, bytes]:

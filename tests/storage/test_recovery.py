@@ -12,7 +12,10 @@ import pytest
 
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery import LogDirectoryError
@@ -411,16 +414,22 @@ def test_a_topic_id_that_a_power_cut_has_taken_is_not_known(tmp_path: Path, capl
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_of_an_old_message_format_is_refused_and_not_cut(tmp_path: Path, clean: bool) -> None:
-    import struct
-    import zlib
-
-    body = struct.pack(">bbqi1si1s", 1, 0, NOW_MS, 1, b"k", 1, b"v")
-    message = struct.pack(">qiI", 0, 4 + len(body), zlib.crc32(body)) + body
-    (tmp_path / LOG_FILE).write_bytes(message * 3)
-    with pytest.raises(LogDirectoryError, match="message format 1"):
-        open_at(tmp_path, clean=clean)
-    assert (tmp_path / LOG_FILE).read_bytes() == message * 3
+def test_a_log_of_all_message_formats_is_opened_as_it_is(tmp_path: Path, clean: bool) -> None:
+    kept = [Record(offset, NOW_MS + offset, b"k", b"v%d" % offset) for offset in range(8)]
+    data = bytes(
+        build_message_set(kept[:2], 0)
+        + build_batch(kept[2:4], base_offset=2)
+        + build_message_set(kept[4:6], 1, compression=Compression.GZIP)
+        + build_message_set(kept[6:], 0, compression=Compression.SNAPPY)
+    )
+    (tmp_path / LOG_FILE).write_bytes(data)
+    log = open_at(tmp_path, clean=clean)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 8)
+    assert (tmp_path / LOG_FILE).read_bytes() == data
+    assert read_values(log) == [(record.offset, record.value) for record in kept]
+    found = log.offset_for_timestamp(NOW_MS + 5)
+    assert found is not None
+    assert (found.offset, found.timestamp, found.leader_epoch) == (5, NOW_MS + 5, -1)
 
 
 @pytest.mark.parametrize("operation", ["read", "open", "create"])

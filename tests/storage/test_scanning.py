@@ -6,7 +6,6 @@ What a log does about a damage is tested in `test_recovery.py`.
 from __future__ import annotations
 
 import struct
-import zlib
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.formats import batches_in
+from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Disk, File
-from minibroker.storage.scanning import OldMessageFormat, headers, sound_batches, spans
-from tests.storage.support import batch
+from minibroker.storage.scanning import headers, sound_batches, spans, stored_batch
+from tests.storage.support import NOW_MS, batch
 
 
 def file_of(directory: Path, data: bytes) -> File:
@@ -100,24 +104,65 @@ def test_a_damage_after_the_first_fields_is_always_found(
     assert raised.value.position == at - at % (len(data) // 3)
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-def test_a_sound_batch_of_an_old_format_is_no_damage(tmp_path: Path, magic: int) -> None:
-    body = (
-        struct.pack(">bb", magic, 0)
-        + (struct.pack(">q", 5) if magic else b"")
-        + struct.pack(">i3si3s", 3, b"key", 3, b"val")
+def mixed(value_bytes: int) -> bytes:
+    """Batches of all formats, two of format 0 last: the last offsets are 0, 1, 3, 5, 6, 8, 9, 10."""
+    kept = [Record(offset, NOW_MS, b"", bytes(value_bytes)) for offset in range(11)]
+    return bytes(
+        build_message_set(kept[:2], 0)
+        + build_batch(kept[2:4], base_offset=2)
+        + build_message_set(kept[4:6], 1, compression=Compression.GZIP)
+        + build_message_set(kept[6:7], 1)
+        + build_batch(kept[7:9], base_offset=7)
+        + build_message_set(kept[9:], 0)
     )
-    message = struct.pack(">I", zlib.crc32(body)) + body
-    data = chain(1) + struct.pack(">qi", 1, len(message)) + message + bytes(100)
-    with pytest.raises(OldMessageFormat, match=f"message format {magic} at"):
-        list(sound_batches(file_of(tmp_path, data), 0, len(data)))
+
+
+@pytest.mark.parametrize("value_bytes", [0, 1, 30, 3000, 9000])
+@pytest.mark.parametrize("block_bytes", [61, 100, 1000, 8192])
+def test_batches_of_all_formats_are_found_side_by_side(
+    tmp_path: Path, value_bytes: int, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minibroker.storage.scanning.SCAN_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("minibroker.storage.scanning.RECOVERY_BLOCK_BYTES", block_bytes)
+    data = mixed(value_bytes)
+    file = file_of(tmp_path, data)
+    expected = list(batches_in(data))
+    assert [header.last_offset for _, header in expected] == [0, 1, 3, 5, 6, 8, 9, 10]
+    assert list(headers(file, 0, len(data), block_bytes)) == expected
+    assert list(sound_batches(file, 0, len(data))) == expected
+    lean = list(spans(file, 0, len(data)))
+    assert [(position, size, last) for position, size, _, last in lean] == [
+        (position, header.size_bytes, header.last_offset) for position, header in expected
+    ]
+    for position, header in expected:
+        assert stored_batch(file, position, header) == data[position : position + header.size_bytes]
+
+
+@pytest.mark.parametrize("scan", [headers, spans, sound_batches])
+@pytest.mark.parametrize("cut", range(1, 26))
+def test_a_torn_message_of_an_old_format_is_reported(tmp_path: Path, scan, cut: int) -> None:  # type: ignore[no-untyped-def]
+    whole = mixed(0)
+    data = whole[:-cut]
+    with pytest.raises(CorruptBatch) as raised:
+        list(scan(file_of(tmp_path, data), 0, len(data)))
+    assert raised.value.position == list(batches_in(whole))[-1][0]
+
+
+def test_a_damage_within_any_format_is_found(tmp_path: Path) -> None:
+    whole = mixed(3)
+    for position, header in batches_in(whole):
+        at = position + header.size_bytes - 1
+        data = whole[:at] + bytes((whole[at] ^ 4,)) + whole[at + 1 :]
+        with pytest.raises(CorruptBatch) as raised:
+            list(sound_batches(file_of(tmp_path, data), 0, len(data)))
+        assert raised.value.position == position
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3, -1])
 def test_a_damaged_magic_is_a_damage(tmp_path: Path, magic: int) -> None:
     data = bytearray(chain(1))
     data[16] = magic & 0xFF
-    with pytest.raises(CorruptBatch, match=f"magic {magic}"):
+    with pytest.raises(CorruptBatch, match="checksum" if magic in (0, 1) else f"magic {magic}"):
         list(sound_batches(file_of(tmp_path, bytes(data)), 0, len(data)))
 
 

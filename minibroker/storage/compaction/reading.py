@@ -9,16 +9,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.protocol.records.batch import (
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAGIC,
-    BatchHeader,
-    check_batch,
-    read_header,
-)
+from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
+from minibroker.protocol.records.formats import check_any, header_at
+from minibroker.protocol.records.message import MIN_MESSAGE_BYTES
 from minibroker.storage.files import File
-from minibroker.storage.scanning import OldMessageFormat, misplaced, sound_batches
+from minibroker.storage.scanning import misplaced, sound_batches
 
 MIN_BLOCK_BYTES = 4096
 
@@ -50,7 +45,7 @@ def stored_batches(file: File, size_bytes: int, first_offset: int, block_bytes: 
                     raise misplaced(file, position, header, next_offset)
                 yield batch
                 position, next_offset = position + len(batch.data), header.next_offset
-    except (CorruptBatch, OldMessageFormat) as error:
+    except CorruptBatch as error:
         raise uncleanable(file, position, next_offset, error) from error
 
 
@@ -63,16 +58,23 @@ def _batches_at(file: File, position: int, end: int, block_bytes: int) -> Iterat
     """The batches from `position` on that lie in one block, or the first one if it is larger than that."""
     block = file.read(position, min(block_bytes, end - position))
     at = 0
-    while len(block) - at >= HEADER_BYTES:
-        header = read_header(block, at)
+    while (header := _header_in(block, at)) is not None:
         size = header.batch_length + LOG_OVERHEAD_BYTES
-        if header.magic == MAGIC and at + size > len(block) and position + at + size <= end:
+        if header.magic <= MAGIC and at + size > len(block) and position + at + size <= end:
             break
-        data = block[at : at + size] if size >= HEADER_BYTES else block[at:]
-        check_batch(data)
+        data = block[at : at + size] if size >= MIN_MESSAGE_BYTES[0] else block[at:]
+        check_any(data)
         yield StoredBatch(position + at, header, data)
         at += size
     if at == 0:
         for _, header in sound_batches(file, position, end):  # its checksum is verified piece by piece
             yield StoredBatch(position, header, file.read(position, header.size_bytes))
             break
+
+
+def _header_in(block: bytes, at: int) -> BatchHeader | None:
+    """The header at `at`, if all of it is there."""
+    try:
+        return header_at(block, at)
+    except CorruptBatch:
+        return None
