@@ -1,7 +1,7 @@
 """What is done from time to time, however busy the broker is: each chore at its interval, in short slices.
 
-Old segments are deleted, logs flushed that have waited for long enough, checkpoints written, silent producers
-forgotten. What each of these means for a log is storage's business.
+Old segments are deleted, logs flushed that have waited for long enough, checkpoints written, silent producers and old
+offsets of groups forgotten. What each of these means for a log is storage's business.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from minibroker.broker.cluster import Cluster
 from minibroker.broker.slices import Then, each_partition
-from minibroker.broker.topics import Partition
+from minibroker.broker.topics import GROUPS_TOPIC, Partition
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -55,6 +55,7 @@ class Housekeeping:
         """Have every chore done for the first time after `log.initial.task.delay.ms`, and then at its interval."""
         self._each_partition("log.retention.check.interval.ms", self.delete_old_segments)
         self._each_partition("producer.id.expiration.check.interval.ms", self.forget_producers)
+        self._repeat("offsets.retention.check.interval.ms", self._expire_offsets)
         for setting, checkpoint in CHECKPOINTS.items():
             self._repeat(setting, self._writing(checkpoint))
         self._call_later(self._cluster.settings["log.initial.task.delay.ms"], self._flush_and_go_on)
@@ -77,6 +78,15 @@ class Housekeeping:
         waited_ms = self._cluster.clock.wall_ms() - kept.flushed_ms
         if waited_ms >= kept.settings.flush_ms and kept.recovery_point < kept.log_end_offset:
             kept.flush_soon()
+
+    def _expire_offsets(self, then: Then) -> None:
+        """Have old offsets go, and groups of which nothing is left. A broker that never had a group has none."""
+        if GROUPS_TOPIC not in self._cluster.image.topics:
+            then()
+            return
+        from minibroker.broker.groups.expiry import expire_all
+
+        expire_all(self._cluster.groups, then)
 
     def _writing(self, checkpoint: str) -> Callable[[Then], None]:
         def write(then: Then) -> None:

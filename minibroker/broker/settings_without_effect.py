@@ -50,8 +50,8 @@ metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interv
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
 metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
 num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
-offset.metadata.max.bytes offsets.commit.timeout.ms offsets.load.buffer.size offsets.retention.check.interval.ms
-offsets.retention.minutes principal.builder.class process.roles
+offsets.load.buffer.size
+principal.builder.class process.roles
 producer.purgatory.purge.interval.requests
 queued.max.requests quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
 remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes remote.log.index.file.cache.ttl.ms

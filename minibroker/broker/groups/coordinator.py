@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from minibroker.broker.groups import records
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.classic.replaying import replay_group_metadata
+from minibroker.broker.groups.commits import forget_topic
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.offsets import CommittedOffsets
 from minibroker.broker.state_topics import NO_PRODUCER, Entry, StateTopic, StateTopicSettings
@@ -120,15 +121,17 @@ class GroupCoordinator:
         group.check_deletion()
         offsets = [
             records.offset_entry(group.group_id, topic, partition, None)
-            for topic, partition in group.offsets.by_partition
+            for topic, partition in group.offsets.partitions()
         ]
         self.append(group.group_id, [*offsets, *group.tombstones()])
         group.close(ErrorCode.NOT_COORDINATOR)
         self.groups.pop(group.group_id, None)
 
     def topic_deleted(self, topic: Topic) -> None:
-        """Somebody has deleted a topic: if it is that of the groups, nothing is known of them any more."""
-        if topic.name == self.topic.name:
+        """Somebody has deleted a topic: its offsets go, or with the topic of the groups all that is known of them."""
+        if topic.name != self.topic.name:
+            forget_topic(self, topic)
+        else:
             groups, self.groups = self.groups, {}
             self._unreadable.clear()
             for group in groups.values():

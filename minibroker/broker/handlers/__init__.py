@@ -18,6 +18,7 @@ FAMILIES = (
     "log_directories",
     "log_offsets",
     "metadata",
+    "offset_deletion",
     "produce",
     "producer_ids",
     "reassignments",

@@ -1,79 +1,278 @@
-"""OffsetFetch: how far a group has come, which as long as groups are not served is nowhere.
+"""OffsetCommit and OffsetFetch: how far a group has come.
 
-Behaviour: nothing can be committed yet, so every partition is answered as Kafka answers one for which a group has
-committed nothing, known or not, and the consumer then goes by its `auto.offset.reset`. This is here before the other
-APIs of groups because consumers by assign ask for it: librdkafka 2.16 does so without looking whether it is announced,
-and crashes where it is not.
+Behaviour: a commit is one batch in `__consumer_offsets`, so that all of it is there after a crash or nothing, and is
+answered once it is as safe as that topic asks for. Partitions that there are not are refused one by one, and so is
+metadata of more than `offset.metadata.max.bytes` characters; whatever else is wrong, a generation or a member, is
+answered for all that are left. Whoever is no member (a consumer by assign, an administrator: no member id, generation
+-1) may commit for a group without members, which is made if there is none. A fetch for a group or partition that is not
+known answers -1 and no error. The empty group id is taken, as by Kafka. With `require_stable`, a partition of which a
+transaction is still to commit an offset is answered with UNSTABLE_OFFSET_COMMIT.
 
-Versions: 1 brought the broker's own store, 2 an error of the whole answer and "all topics", 5 leader epochs, 8 several
-groups in one request, 9 members, 10 topic ids.
+Versions of OffsetCommit: 1 brought members and, alone, the time of the commit, 2 to 4 how long to keep it, 6 leader
+epochs, 7 static members, 9 member epochs, 10 topic ids. Versions of OffsetFetch: 0 answers UNKNOWN_TOPIC_OR_PARTITION
+where nothing is committed, 2 brought an error of the whole answer and "all topics", 5 leader epochs, 7 require_stable,
+8 several groups, 9 members, 10 topic ids. Version 0 of both was Kafka's way into ZooKeeper; here it sees the same
+offsets as the others. OffsetFetch is served from 0 also because librdkafka 2.16 sends it without looking whether it is
+announced.
 
-Not implemented: groups, and with them OffsetCommit; members, whose ids and epochs say nothing yet.
+Not implemented: nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.groups.commits import answer_when_kept, commit_offsets
+from minibroker.broker.groups.group import CheckPartition
+from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
+from minibroker.broker.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
+from minibroker.protocol.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from minibroker.protocol.primitives import ZERO_UUID
 
-Topic = OffsetFetchResponse.OffsetFetchResponseTopic
-Group = OffsetFetchResponse.OffsetFetchResponseGroup
-GroupTopic = Group.OffsetFetchResponseTopics
+CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+CommitPartition = CommitTopic.OffsetCommitRequestPartition
+CommitTopicAnswer = OffsetCommitResponse.OffsetCommitResponseTopic
+CommitAnswer = CommitTopicAnswer.OffsetCommitResponsePartition
 AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+AskedTopic = AskedGroup.OffsetFetchRequestTopics
+Group = OffsetFetchResponse.OffsetFetchResponseGroup
+FetchedTopic = Group.OffsetFetchResponseTopics
+FetchedPartition = FetchedTopic.OffsetFetchResponsePartitions
+OldTopic = OffsetFetchResponse.OffsetFetchResponseTopic
+OldPartition = OldTopic.OffsetFetchResponsePartition
 
+NO_OFFSET = -1
+NOT_SAID = -1  # a timestamp or a retention that the client left to the broker
 FIRST_WITH_ERROR = 2
 FIRST_WITH_SEVERAL_GROUPS = 8
+FIRST_WITH_GROUP_NOT_FOUND = 9
 FIRST_WITH_TOPIC_IDS = 10
-NO_OFFSET = -1
+
+
+class Asked(NamedTuple):
+    """A partition that there is, with what the request says of it and its place in the answer."""
+
+    topic: CommitTopic
+    name: str
+    partition: CommitPartition
+    answer: CommitAnswer
+
+
+@handles(ApiKey.OFFSET_COMMIT, "0-10")
+def offset_commit(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Parked:
+    response = OffsetCommitResponse()
+    asked = [each for topic in request.topics for each in _existing(context, topic, response)]
+    if not asked:
+        return response
+    try:
+        committed = _committed(context, request, asked)
+    except KafkaError as error:
+        return _refused(response, asked, error)
+    if not committed:
+        return response
+    return answer_when_kept(
+        context.cluster.groups,
+        request.group_id,
+        lambda failure: response if failure is None else _refused(response, committed, failure),
+    )
+
+
+def _existing(context: Context, topic: CommitTopic, response: OffsetCommitResponse) -> Iterator[Asked]:
+    """The partitions of a topic that there are. The answer gets all of them, the others with what is wrong."""
+    by_id = context.version >= FIRST_WITH_TOPIC_IDS
+    image = context.cluster.image
+    found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answers = CommitTopicAnswer(name=topic.name, topic_id=topic.topic_id)
+    response.topics.append(answers)
+    for partition in topic.partitions:
+        answer = CommitAnswer(partition_index=partition.partition_index, error_code=unknown)
+        answers.partitions.append(answer)
+        if found is not None and found.partition(partition.partition_index) is not None:
+            answer.error_code = ErrorCode.NONE
+            yield Asked(topic, found.name, partition, answer)
+
+
+def _refused(response: OffsetCommitResponse, asked: Iterable[Asked], error: KafkaError) -> OffsetCommitResponse:
+    for each in asked:
+        each.answer.error_code = error.code
+    return response
+
+
+def _committed(context: Context, request: OffsetCommitRequest, asked: list[Asked]) -> list[Asked]:
+    """Record what is asked for, and apply it; those of `asked` for which that was done. Raises KafkaError for all."""
+    groups = context.cluster.groups
+    groups.check_node(context.node, request.group_id)
+    check = _check_committer(context, request)
+    limit = context.cluster.settings["offset.metadata.max.bytes"]
+    accepted = []
+    for each in asked:
+        if java_length(each.partition.committed_metadata or "") > limit:
+            each.answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            continue
+        if check is not None:
+            check(each.name, each.topic.topic_id, each.partition.partition_index)
+        accepted.append(each)
+    offsets = [
+        (each.name, each.partition.partition_index, _offset(context, request.retention_time_ms, each))
+        for each in accepted
+    ]
+    commit_offsets(groups, request.group_id, offsets)
+    return accepted
+
+
+def java_length(text: str) -> int:
+    """The length as Java counts it: in UTF-16 code units."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+def _check_committer(context: Context, request: OffsetCommitRequest) -> CheckPartition | None:
+    """Whether who asks may commit; what is to be checked of each partition. Raises KafkaError."""
+    group = context.cluster.groups.groups.get(request.group_id)
+    epoch = request.generation_id_or_member_epoch
+    if group is not None:
+        return group.check_commit(
+            request.member_id, request.group_instance_id, epoch, transactional=False, version=context.version
+        )
+    if epoch >= 0:
+        newer = context.version >= FIRST_WITH_GROUP_NOT_FOUND
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if newer else ErrorCode.ILLEGAL_GENERATION)
+    return None
+
+
+def _offset(context: Context, retention_ms: int, asked: Asked) -> CommittedOffset:
+    now_ms, partition = context.cluster.clock.wall_ms(), asked.partition
+    return CommittedOffset(
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.committed_metadata or "",
+        now_ms if partition.commit_timestamp == NOT_SAID else partition.commit_timestamp,
+        NO_EXPIRY if retention_ms == NOT_SAID else now_ms + retention_ms,
+        asked.topic.topic_id,
+    )
+
+
+# --- OffsetFetch --------------------------------------------------------------------------------
 
 
 @handles(ApiKey.OFFSET_FETCH, "0-10")
 def offset_fetch(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.version >= FIRST_WITH_SEVERAL_GROUPS:
-        return OffsetFetchResponse(groups=[_group(context, group) for group in request.groups])
-    code = _coordination_error(context, request.group_id)
-    told_apart = context.version < FIRST_WITH_ERROR  # an error has no place but at each partition
-    topics = [
-        Topic(name=topic.name, partitions=[_partition(index, code) for index in topic.partition_indexes])
-        for topic in request.topics or ()
-        if code == ErrorCode.NONE or told_apart
-    ]
-    return OffsetFetchResponse(error_code=code, topics=topics)
+        return OffsetFetchResponse(groups=[_group(context, request, group) for group in request.groups])
+    return _only_group(_group(context, request, _as_group(request)), request, context.version)
 
 
-def _coordination_error(context: Context, group_id: str) -> ErrorCode:
-    try:
-        context.cluster.groups.check_node(context.node, group_id)
-    except KafkaError as error:
-        return error.code
-    return ErrorCode.NONE
+def _as_group(request: OffsetFetchRequest) -> AskedGroup:
+    """What a request for one group asks, in the words of one for several."""
+    topics = None
+    if request.topics is not None:
+        topics = [AskedTopic(name=each.name, partition_indexes=each.partition_indexes) for each in request.topics]
+    return AskedGroup(group_id=request.group_id, topics=topics)
 
 
-def _partition(index: int, code: ErrorCode) -> Topic.OffsetFetchResponsePartition:
-    return Topic.OffsetFetchResponsePartition(
-        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code
-    )
-
-
-def _group(context: Context, group: AskedGroup) -> Group:
-    code = _coordination_error(context, group.group_id)
-    topics = (group.topics or ()) if code == ErrorCode.NONE else ()
-    return Group(group_id=group.group_id, error_code=code, topics=[_group_topic(context, topic) for topic in topics])
-
-
-def _group_topic(context: Context, topic: AskedGroup.OffsetFetchRequestTopics) -> GroupTopic:
-    by_id = context.version >= FIRST_WITH_TOPIC_IDS
-    unknown = by_id and topic.topic_id not in context.cluster.image.topics_by_id
-    code = ErrorCode.UNKNOWN_TOPIC_ID if unknown else ErrorCode.NONE
-    return GroupTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            GroupTopic.OffsetFetchResponsePartitions(
-                partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code
+def _only_group(group: Group, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+    """The answer for one group. Without a place for an error of the whole, each partition has it."""
+    topics = group.topics
+    if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
+        topics = [
+            FetchedTopic(
+                name=topic.name, partitions=[_none(index, group.error_code) for index in topic.partition_indexes]
             )
-            for index in topic.partition_indexes
-        ],
-    )
+            for topic in request.topics or ()
+        ]
+    return OffsetFetchResponse(error_code=group.error_code, topics=[_old_topic(topic, version) for topic in topics])
+
+
+def _old_topic(topic: FetchedTopic, version: int) -> OldTopic:
+    """As versions before 8 have it; to version 0, what was not committed is not known."""
+    partitions = [
+        OldPartition(
+            partition_index=each.partition_index,
+            committed_offset=each.committed_offset,
+            committed_leader_epoch=each.committed_leader_epoch,
+            metadata=each.metadata if version > 0 else "",
+            error_code=each.error_code,
+        )
+        for each in topic.partitions
+    ]
+    for each in partitions:
+        if version == 0 and each.committed_offset == NO_OFFSET and each.error_code == ErrorCode.NONE:
+            each.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return OldTopic(name=topic.name, partitions=partitions)
+
+
+def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> Group:
+    groups = context.cluster.groups
+    try:
+        groups.check_node(context.node, asked.group_id)
+        group = groups.groups.get(asked.group_id)
+        if group is not None:
+            group.check_fetch(asked.member_id, asked.member_epoch)
+    except KafkaError as error:
+        return Group(group_id=asked.group_id, error_code=error.code)
+    offsets = CommittedOffsets() if group is None else group.offsets
+    fetch = Fetching(context, offsets, request.require_stable)
+    topics = fetch.all() if asked.topics is None else [fetch.asked(topic) for topic in asked.topics]
+    return Group(group_id=asked.group_id, topics=topics)
+
+
+class Fetching:
+    """Reads the offsets of one group for an answer."""
+
+    def __init__(self, context: Context, offsets: CommittedOffsets, require_stable: bool) -> None:
+        self._image = context.cluster.image
+        self._offsets = offsets
+        self._stable = require_stable
+        self._by_id = context.version >= FIRST_WITH_TOPIC_IDS
+
+    def all(self) -> list[FetchedTopic]:
+        """Every topic of which there is an offset; where topics have ids, those that still exist."""
+        indexes: dict[str, list[int]] = {}
+        for name, index in self._offsets.by_partition:
+            indexes.setdefault(name, []).append(index)
+        topics = self._image.topics
+        return [
+            self._topic(name, topics[name].topic_id if name in topics else ZERO_UUID, ZERO_UUID, found)
+            for name, found in indexes.items()
+            if name in topics or not self._by_id
+        ]
+
+    def asked(self, topic: AskedTopic) -> FetchedTopic:
+        """The partitions that were asked for."""
+        if not self._by_id:
+            return self._topic(topic.name, ZERO_UUID, ZERO_UUID, topic.partition_indexes)
+        found = self._image.topics_by_id.get(topic.topic_id)
+        if found is not None:
+            return self._topic(found.name, topic.topic_id, topic.topic_id, topic.partition_indexes)
+        unknown = [_none(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
+        return FetchedTopic(topic_id=topic.topic_id, partitions=unknown)
+
+    def _topic(self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]) -> FetchedTopic:
+        partitions = [self._partition(name, index, expected_id) for index in indexes]
+        return FetchedTopic(name=name, topic_id=topic_id, partitions=partitions)
+
+    def _partition(self, name: str, index: int, expected_id: bytes) -> FetchedPartition:
+        if self._stable and self._offsets.is_unstable(name, index):
+            return _none(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        committed = self._offsets.find(name, index, expected_id)
+        if committed is None:
+            return _none(index, ErrorCode.NONE)
+        return FetchedPartition(
+            partition_index=index,
+            committed_offset=committed.offset,
+            committed_leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+        )
+
+
+def _none(index: int, code: int) -> FetchedPartition:
+    return FetchedPartition(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code)

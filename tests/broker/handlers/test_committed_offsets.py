@@ -1,13 +1,16 @@
-"""OffsetFetch: nothing is committed, in every version's way of saying so, and only the coordinator says it."""
+"""OffsetFetch: what was committed, in every version's way of saying so, and only the coordinator says it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from minibroker.protocol.errors import ErrorCode
+from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
+from tests.broker.handlers.offset_requests import commit, committed_in
 from tests.broker.harness import Harness, served_versions
 
 VERSIONS = served_versions(OffsetFetchRequest)
@@ -15,63 +18,143 @@ ONE_GROUP = [version for version in VERSIONS if version < 8]
 SEVERAL_GROUPS = [version for version in VERSIONS if version >= 8]
 WITH_ERROR, BY_ID = 2, 10
 UNKNOWN_ID = bytes(range(16))
+NOT_KNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 Topic = OffsetFetchRequest.OffsetFetchRequestTopic
 Group = OffsetFetchRequest.OffsetFetchRequestGroup
 GroupTopic = Group.OffsetFetchRequestTopics
 
 
-def of_groups(*groups: str, topics: list[GroupTopic] | None) -> OffsetFetchRequest:
-    return OffsetFetchRequest(groups=[Group(group_id=group, topics=topics) for group in groups])
+@pytest.fixture
+def topic_id(harness: Harness) -> bytes:
+    """That of the topic "t" with 3 partitions; and the topic of the groups is there."""
+    harness.create_topic("t", 3)
+    harness.coordinator("g")
+    return harness.cluster.image.topics["t"].topic_id
+
+
+def of_groups(*groups: str, topics: list[GroupTopic] | None, **fields: Any) -> OffsetFetchRequest:
+    listed = [Group(group_id=group, topics=topics) for group in groups]
+    request: OffsetFetchRequest = OffsetFetchRequest(groups=listed, **fields)
+    return request
+
+
+def in_topic(topic: Any) -> list[tuple[int, int, int, str, int]]:
+    """(partition, offset, leader epoch, metadata, error) of each partition of an answered topic."""
+    return [
+        (one.partition_index, one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code)
+        for one in topic.partitions
+    ]
 
 
 @pytest.mark.parametrize("version", ONE_GROUP)
 @pytest.mark.parametrize("topic", ["t", "nope"])
-def test_a_group_has_committed_nothing(harness: Harness, version: int, topic: str) -> None:
-    harness.create_topic("t")
-    harness.coordinator("g")
+def test_a_group_that_has_committed_nothing(harness: Harness, topic_id: bytes, version: int, topic: str) -> None:
     asked = [Topic(name=topic, partition_indexes=[0, 9])]
     answer = harness.request(OffsetFetchRequest(group_id="g", topics=asked), version)
     assert answer.error_code == ErrorCode.NONE
-    ((name, partitions),) = ((topic.name, topic.partitions) for topic in answer.topics)
+    ((name, partitions),) = ((topic.name, in_topic(topic)) for topic in answer.topics)
     assert name == topic
-    assert [
-        (one.partition_index, one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code)
-        for one in partitions
-    ] == [(0, -1, -1, "", 0), (9, -1, -1, "", 0)]
+    code = ErrorCode.NONE if version > 0 else NOT_KNOWN
+    assert partitions == [(0, -1, -1, "", code), (9, -1, -1, "", code)]
 
 
 @pytest.mark.parametrize("version", SEVERAL_GROUPS)
-def test_groups_have_committed_nothing(harness: Harness, version: int) -> None:
-    harness.create_topic("t")
-    harness.coordinator("g")
-    topic_id = harness.cluster.image.topics["t"].topic_id
+def test_groups_that_have_committed_nothing(harness: Harness, topic_id: bytes, version: int) -> None:
     topics = [GroupTopic(name="t", topic_id=topic_id, partition_indexes=[0])]
     answer = harness.request(of_groups("g", "h", topics=topics), version)
     assert [(group.group_id, group.error_code) for group in answer.groups] == [("g", 0), ("h", 0)]
     for group in answer.groups:
         (topic,) = group.topics
         assert topic_id == topic.topic_id if version >= BY_ID else topic.name == "t"
-        (partition,) = topic.partitions
-        assert (partition.committed_offset, partition.metadata, partition.error_code) == (-1, "", 0)
+        assert in_topic(topic) == [(0, -1, -1, "", 0)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_was_committed_is_told(harness: Harness, topic_id: bytes, version: int) -> None:
+    assert commit(harness, "g", ("t", 0, 7), ("t", 1, 8), leader_epoch=4, metadata="note") == [0, 0]
+    asked = of_groups("g", topics=[GroupTopic(name="t", topic_id=topic_id, partition_indexes=[1, 0, 2])])
+    if version < 8:
+        asked = OffsetFetchRequest(group_id="g", topics=[Topic(name="t", partition_indexes=[1, 0, 2])])
+    answer = harness.request(asked, version)
+    (topic,) = answer.topics if version < 8 else answer.groups[0].topics
+    epoch, note = 4 if version >= 5 else -1, "note" if version > 0 else ""
+    missing = NOT_KNOWN if version == 0 else ErrorCode.NONE
+    assert in_topic(topic) == [(1, 8, epoch, note, 0), (0, 7, epoch, note, 0), (2, -1, -1, "", missing)]
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= WITH_ERROR])
-def test_of_all_topics_none_has_a_committed_offset(harness: Harness, version: int) -> None:
-    harness.coordinator("g")
-    if version in SEVERAL_GROUPS:
-        (answer,) = harness.request(of_groups("g", topics=None), version).groups
-    else:
-        answer = harness.request(OffsetFetchRequest(group_id="g", topics=None), version)
-    assert (answer.error_code, answer.topics) == (ErrorCode.NONE, [])
+def test_all_that_a_group_has_committed_can_be_asked_for(harness: Harness, topic_id: bytes, version: int) -> None:
+    harness.create_topic("u")
+    commit(harness, "g", ("t", 2, 7), ("u", 0, 8), ("t", 0, 9))
+
+    def of(group: str) -> Any:
+        if version in SEVERAL_GROUPS:
+            return harness.request(of_groups(group, topics=None), version).groups[0]
+        return harness.request(OffsetFetchRequest(group_id=group, topics=None), version)
+
+    answer = of("g")
+    assert answer.error_code == ErrorCode.NONE
+    names = {topic.topic_id: name for name, topic in harness.cluster.image.topics.items()}
+    told = {
+        names[topic.topic_id] if version >= BY_ID else topic.name: [each[:2] for each in in_topic(topic)]
+        for topic in answer.topics
+    }
+    assert told == {"t": [(2, 7), (0, 9)], "u": [(0, 8)]}
+    assert (of("nobody").error_code, of("nobody").topics) == (ErrorCode.NONE, [])
 
 
-def test_an_unknown_topic_id_is_told_for_its_partitions(harness: Harness) -> None:
-    harness.coordinator("g")
-    topics = [GroupTopic(topic_id=UNKNOWN_ID, partition_indexes=[0, 1])]
+def test_an_unknown_topic_id_is_told_for_its_partitions(harness: Harness, topic_id: bytes) -> None:
+    commit(harness, "g", ("t", 0, 7))
+    topics = [
+        GroupTopic(topic_id=UNKNOWN_ID, partition_indexes=[0, 1]),
+        GroupTopic(topic_id=topic_id, partition_indexes=[0]),
+    ]
     (group,) = harness.request(of_groups("g", topics=topics), BY_ID).groups
-    (topic,) = group.topics
-    assert [partition.error_code for partition in topic.partitions] == [ErrorCode.UNKNOWN_TOPIC_ID] * 2
+    unknown, known = group.topics
+    assert in_topic(unknown) == [(index, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID) for index in (0, 1)]
+    assert in_topic(known)[0][:2] == (0, 7)
+
+
+def test_an_offset_of_a_namesake_is_none_of_the_topics(harness: Harness, topic_id: bytes) -> None:
+    commit(harness, "g", ("t", 0, 7))
+    offsets = committed_in(harness, "g")
+    offsets.apply("t", 0, CommittedOffset(7, -1, "", 0, topic_id=UNKNOWN_ID))
+    topics = [GroupTopic(topic_id=topic_id, partition_indexes=[0])]
+    (group,) = harness.request(of_groups("g", topics=topics), BY_ID).groups
+    assert in_topic(group.topics[0]) == [(0, -1, -1, "", 0)]
+
+
+@pytest.mark.parametrize("topics", [None, [GroupTopic(name="t", partition_indexes=[0, 1])]], ids=["all", "some"])
+@pytest.mark.parametrize("stable", [True, False])
+def test_an_offset_that_a_transaction_is_about_to_change_is_unstable_for_whom_that_matters(
+    harness: Harness, topic_id: bytes, topics: list[GroupTopic] | None, stable: bool
+) -> None:
+    commit(harness, "g", ("t", 0, 7), ("t", 1, 8))
+    committed_in(harness, "g").pending[9] = {("t", 1): CommittedOffset(9, -1, "", 0)}
+    (group,) = harness.request(of_groups("g", topics=topics, require_stable=stable), 9).groups
+    second = (1, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT) if stable else (1, 8, -1, "", 0)
+    assert in_topic(group.topics[0]) == [(0, 7, -1, "", 0), second]
+
+
+def test_who_must_not_fetch_hears_it_for_the_group_and_the_others_are_answered(
+    harness: Harness, topic_id: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(harness, "g", ("t", 0, 7))
+    commit(harness, "h", ("t", 0, 8))
+    asked: list[tuple[str | None, int]] = []
+
+    def refuse(member_id: str | None, epoch: int) -> None:
+        asked.append((member_id, epoch))
+        raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
+
+    monkeypatch.setattr(harness.cluster.groups.groups["g"], "check_fetch", refuse)
+    request = of_groups("g", "h", topics=None)
+    request.groups[0].member_id, request.groups[0].member_epoch = "m", 3
+    first, second = harness.request(request, 9).groups
+    assert asked == [("m", 3)]
+    assert (first.error_code, first.topics) == (ErrorCode.STALE_MEMBER_EPOCH, [])
+    assert (second.error_code, in_topic(second.topics[0])) == (ErrorCode.NONE, [(0, 8, -1, "", 0)])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -89,4 +172,4 @@ def test_only_the_coordinator_answers(tmp_path: Path, version: int) -> None:
         if version >= WITH_ERROR:
             assert (answer.error_code, answer.topics) == (code, [])
         else:
-            assert [partition.error_code for topic in answer.topics for partition in topic.partitions] == [code]
+            assert [in_topic(topic) for topic in answer.topics] == [[(0, -1, -1, "", code)]]

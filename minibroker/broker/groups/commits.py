@@ -1,0 +1,83 @@
+"""Changes of committed offsets: recorded first, then applied, and answered once the record is kept.
+
+What may be changed by whom is checked before, by each kind of group and by the handlers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.groups.records import offset_entry
+from minibroker.broker.parked import Parked
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from minibroker.broker.groups.coordinator import GroupCoordinator
+    from minibroker.broker.groups.group import Group
+    from minibroker.broker.topics import Topic
+
+log = logging.getLogger("minibroker.groups")
+
+
+def commit_offsets(
+    coordinator: GroupCoordinator, group_id: str, offsets: Iterable[tuple[str, int, CommittedOffset]]
+) -> None:
+    """Record (topic, partition, offset) for a group, all or none; a group that there is not yet is made.
+
+    Raises KafkaError with the code for the client.
+    """
+    kept = list(offsets)
+    coordinator.append(group_id, [offset_entry(group_id, *each) for each in kept])
+    if kept:
+        group = coordinator.groups.get(group_id) or coordinator.classic_group(group_id)
+        for topic, partition, committed in kept:
+            group.offsets.apply(topic, partition, committed)
+
+
+def delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:
+    """Take back what a group has committed for each (topic, partition), all or none.
+
+    Raises KafkaError with the code for the client.
+    """
+    gone = list(partitions)
+    coordinator.append(group.group_id, [offset_entry(group.group_id, *each, None) for each in gone])
+    for topic, partition in gone:
+        group.offsets.apply(topic, partition, None)
+
+
+def forget_topic(coordinator: GroupCoordinator, topic: Topic) -> None:
+    """Take back what all groups have committed for a topic that was deleted."""
+    for group in list(coordinator.groups.values()):
+        partitions = group.offsets.partitions_of(topic.name, topic.topic_id)
+        try:
+            delete_offsets(coordinator, group, [(topic.name, partition) for partition in partitions])
+        except KafkaError as error:
+            log.error("%s keeps its offsets of the deleted topic %s: %s", group, topic.name, error)
+
+
+def answer_when_kept(
+    coordinator: GroupCoordinator, group_id: str, answer: Callable[[KafkaError | None], Message]
+) -> Parked:
+    """A request that has `answer(failure)` once what was appended for a group is kept: mostly at once.
+
+    After `offsets.commit.timeout.ms` it fails with COORDINATOR_NOT_AVAILABLE, as nobody knows yet.
+    """
+    parked = Parked()
+
+    def complete(failure: KafkaError | None) -> None:
+        if not parked.done:
+            parked.complete(answer(failure))
+
+    try:
+        coordinator.when_kept(group_id, complete)
+    except KafkaError as error:
+        complete(error)
+    if not parked.done:
+        cluster = coordinator.cluster
+        too_late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The offsets are not on the disk yet.")
+        cluster.clock.call_later(cluster.settings["offsets.commit.timeout.ms"], lambda: complete(too_late))
+    return parked

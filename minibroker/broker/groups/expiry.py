@@ -1,0 +1,45 @@
+"""The end of offsets whose time is over, and of the groups that nothing is left of (KIP-211).
+
+How often it is looked for them is the housekeeping's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from minibroker.broker.groups.commits import delete_offsets
+from minibroker.broker.slices import Then, in_slices
+from minibroker.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from minibroker.broker.groups.coordinator import GroupCoordinator
+    from minibroker.broker.groups.group import Group
+
+log = logging.getLogger("minibroker.groups")
+
+MINUTE_MS = 60_000
+
+
+def expire_all(coordinator: GroupCoordinator, then: Then) -> None:
+    """Look at every group that there is, and then `then`; others get their turn in between."""
+    groups = (group for group in list(coordinator.groups.values()) if coordinator.groups.get(group.group_id) is group)
+    in_slices(coordinator.cluster, lambda group: expire(coordinator, group), groups, then)
+
+
+def expire(coordinator: GroupCoordinator, group: Group) -> None:
+    """Take back the offsets of a group that are older than `offsets.retention.minutes`, or than their client wanted.
+
+    A group without members of which no offset is left is deleted.
+    """
+    retention_ms = coordinator.cluster.settings["offsets.retention.minutes"] * MINUTE_MS
+    now_ms = coordinator.cluster.clock.wall_ms()
+    expired = group.offsets.expired(now_ms, retention_ms, group.expires_since, group.is_subscribed_to)
+    try:
+        if group.is_empty and len(expired) == len(group.offsets.partitions()):
+            coordinator.delete(group)
+            log.info("%s is deleted: it has no members, and no offset is left", group)
+        else:
+            delete_offsets(coordinator, group, expired)
+    except KafkaError as error:
+        log.error("offsets of %s that have expired stay for now: %s", group, error)

@@ -1,0 +1,79 @@
+"""OffsetDelete: takes back what a group has committed for partitions that it no longer reads.
+
+Behaviour: partitions that there are not are refused one by one, and so are topics to which the group is subscribed
+(GROUP_SUBSCRIBED_TO_TOPIC); where nothing is committed there is nothing to do, which is well. A group with members that
+are no consumers keeps all (NON_EMPTY_GROUP for the whole request), as nobody knows what they read.
+
+Versions: there is only 0.
+
+Not implemented: nothing.
+"""
+
+from __future__ import annotations
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.groups.commits import answer_when_kept, delete_offsets
+from minibroker.broker.groups.group import Group
+from minibroker.broker.parked import Parked
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetDeleteResponse
+
+AskedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
+PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
+
+
+@handles(ApiKey.OFFSET_DELETE, "0")
+def offset_delete(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Parked:
+    groups = context.cluster.groups
+    try:
+        group = _group(context, request.group_id)
+        topics = [_answer(context, group, topic) for topic in request.topics]
+        committed = set(group.offsets.partitions())
+        delete_offsets(groups, group, [each for each in _deletable(topics) if each in committed])
+    except KafkaError as error:
+        return _failed(error)
+    return answer_when_kept(
+        groups,
+        request.group_id,
+        lambda failure: OffsetDeleteResponse(topics=topics) if failure is None else _failed(failure),
+    )
+
+
+def _failed(error: KafkaError) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=error.code)
+
+
+def _group(context: Context, group_id: str) -> Group:
+    """The group, if offsets of it may be deleted. Raises KafkaError."""
+    groups = context.cluster.groups
+    groups.check(context.node, group_id)
+    group = groups.groups.get(group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id}.")
+    group.check_offset_deletion()
+    return group
+
+
+def _answer(context: Context, group: Group, asked: AskedTopic) -> TopicAnswer:
+    topic = context.cluster.image.topics.get(asked.name)
+    subscribed = group.is_subscribed_to(asked.name)
+    answers = []
+    for partition in asked.partitions:
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        if topic is None or topic.partition(partition.partition_index) is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answers.append(PartitionAnswer(partition_index=partition.partition_index, error_code=code))
+    return TopicAnswer(name=asked.name, partitions=answers)
+
+
+def _deletable(topics: list[TopicAnswer]) -> list[tuple[str, int]]:
+    """Each (topic, partition) that nothing is said against, once."""
+    found = (
+        (topic.name, partition.partition_index)
+        for topic in topics
+        for partition in topic.partitions
+        if partition.error_code == ErrorCode.NONE
+    )
+    return list(dict.fromkeys(found))

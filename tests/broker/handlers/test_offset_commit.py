@@ -1,0 +1,211 @@
+"""OffsetCommit: what is recorded, what is refused partition by partition, and who may commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
+from minibroker.broker.image import TOPIC_RESOURCE
+from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.offsets import OffsetCommitRequest
+from tests.broker.handlers.offset_requests import BY_ID, codes_of, commit, commit_request, committed_in
+from tests.broker.harness import Harness, Waiting, served_versions
+
+VERSIONS = served_versions(OffsetCommitRequest)
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+UNKNOWN_ID = bytes(range(16))
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def topic_id(harness: Harness) -> bytes:
+    """That of the topic "t" with 2 partitions; and the topic of the groups is there."""
+    harness.create_topic("t", 2)
+    harness.coordinator("g")
+    return harness.cluster.image.topics["t"].topic_id
+
+
+@pytest.mark.parametrize("crash", [True, False])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_commit_is_known_also_after_a_restart(harness: Harness, topic_id: bytes, version: int, crash: bool) -> None:
+    by_id = version >= BY_ID
+    topic = topic_id if by_id else "t"
+    now_ms = harness.clock.wall_ms()
+    assert commit(harness, "g", (topic, 1, 7), version=version, leader_epoch=3, metadata="note") == [0]
+    epoch = 3 if version >= 6 else -1
+    expected = {("t", 1): CommittedOffset(7, epoch, "note", now_ms, NO_EXPIRY, topic_id if by_id else bytes(16))}
+    assert committed_in(harness, "g").by_partition == expected
+    harness.restart(crash=crash)
+    assert committed_in(harness, "g").by_partition == expected
+    group = harness.cluster.groups.groups["g"]
+    assert (group.state_name, group.protocol_type) == ("Empty", "")
+
+
+def test_version_1_says_the_time_of_the_commit_itself(harness: Harness, topic_id: bytes) -> None:
+    commit(harness, "g", ("t", 0, 7), version=1, timestamp_ms=12345)
+    commit(harness, "g", ("t", 1, 7), version=1)
+    times = [each.commit_timestamp_ms for each in committed_in(harness, "g").by_partition.values()]
+    assert times == [12345, harness.clock.wall_ms()]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_versions_2_to_4_say_how_long_to_keep_the_offset(harness: Harness, topic_id: bytes, version: int) -> None:
+    topic = topic_id if version >= BY_ID else "t"
+    commit(harness, "g", (topic, 0, 7), version=version, retention_time_ms=DAY_MS)
+    expires_ms = harness.clock.wall_ms() + DAY_MS if 2 <= version <= 4 else NO_EXPIRY
+    harness.restart()
+    (offset,) = committed_in(harness, "g").by_partition.values()
+    assert offset.expire_timestamp_ms == expires_ms
+
+
+def test_a_note_of_null_is_an_empty_one(harness: Harness, topic_id: bytes) -> None:
+    commit(harness, "g", ("t", 0, 7), metadata=None)
+    (offset,) = committed_in(harness, "g").by_partition.values()
+    assert offset.metadata == ""
+
+
+def test_each_partition_that_there_is_not_is_refused_by_itself(harness: Harness, topic_id: bytes) -> None:
+    asked = [("t", 0, 7), ("t", 9, 7), ("nope", 0, 7), ("t", -1, 7), ("t", 1, 8)]
+    assert commit(harness, "g", *asked) == [0, UNKNOWN, UNKNOWN, UNKNOWN, 0]
+    offsets = committed_in(harness, "g").by_partition
+    assert {place: each.offset for place, each in offsets.items()} == {("t", 0): 7, ("t", 1): 8}
+
+
+def test_by_id_an_unknown_topic_and_an_unknown_partition_differ(harness: Harness, topic_id: bytes) -> None:
+    asked = [(UNKNOWN_ID, 0, 7), (topic_id, 9, 7), (topic_id, 0, 7), (bytes(16), 0, 7)]
+    expected = [ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN, 0, ErrorCode.UNKNOWN_TOPIC_ID]
+    assert commit(harness, "g", *asked, version=BY_ID) == expected
+
+
+def test_the_answer_has_what_was_asked_in_its_order(harness: Harness, topic_id: bytes) -> None:
+    request = commit_request("g", ("t", 1, 7), ("nope", 5, 7), ("t", 0, 7))
+    response = harness.request(request, 9)
+    assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in response.topics] == [
+        ("t", [1]),
+        ("nope", [5]),
+        ("t", [0]),
+    ]
+
+
+@pytest.mark.parametrize(("metadata", "code"), [("x" * 10, 0), ("x" * 11, 12), ("é" * 10, 0), ("\U0001f600" * 6, 12)])
+def test_a_note_has_a_limit_in_characters_as_java_counts_them(tmp_path: Path, metadata: str, code: int) -> None:
+    with Harness(tmp_path, settings={"offset.metadata.max.bytes": "10"}) as harness:
+        harness.create_topic("t")
+        assert commit(harness, "g", ("t", 0, 7), metadata=metadata) == [code]
+        harness.restart()
+        assert ("g" in harness.cluster.groups.groups) == (code == 0)
+
+
+def test_a_note_that_is_too_long_concerns_its_own_partition_only(harness: Harness, topic_id: bytes) -> None:
+    request = commit_request("g", ("t", 0, 7), ("t", 1, 8))
+    request.topics[0].partitions[0].committed_metadata = "x" * 4097
+    response = harness.request(request, 9)
+    assert codes_of(response) == [ErrorCode.OFFSET_METADATA_TOO_LARGE, 0]
+    assert list(committed_in(harness, "g").by_partition) == [("t", 1)]
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_a_group_that_there_is_not_has_no_generation(harness: Harness, topic_id: bytes, version: int) -> None:
+    topic = topic_id if version >= BY_ID else "t"
+    code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+    answered = commit(harness, "g", (topic, 0, 7), version=version, generation_id_or_member_epoch=0, member_id="m")
+    assert answered == [code]
+    assert "g" not in harness.cluster.groups.groups
+
+
+def test_what_the_group_has_against_the_member_is_said_of_all_partitions_that_there_are(
+    harness: Harness, topic_id: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(harness, "g", ("t", 0, 7))
+    asked: list[object] = []
+
+    def refuse(*who: object, transactional: bool, version: int) -> None:
+        asked.append((*who, transactional, version))
+        raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+
+    monkeypatch.setattr(harness.cluster.groups.groups["g"], "check_commit", refuse)
+    member = {"member_id": "m", "group_instance_id": "i", "generation_id_or_member_epoch": 3}
+    answered = commit(harness, "g", ("t", 0, 8), ("nope", 0, 8), ("t", 1, 8), version=7, **member)
+    assert answered == [ErrorCode.FENCED_INSTANCE_ID, UNKNOWN, ErrorCode.FENCED_INSTANCE_ID]
+    assert asked == [("m", "i", 3, False, 7)]
+    assert [each.offset for each in committed_in(harness, "g").by_partition.values()] == [7]
+
+
+def test_what_the_group_has_against_one_partition_is_said_of_all(
+    harness: Harness, topic_id: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(harness, "g", ("t", 0, 7))
+
+    def only_first(topic: str, topic_id: bytes, partition: int) -> None:
+        if partition:
+            raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
+
+    group = harness.cluster.groups.groups["g"]
+    monkeypatch.setattr(group, "check_commit", lambda *_, **__: only_first)
+    assert commit(harness, "g", ("t", 0, 8), ("t", 1, 8)) == [ErrorCode.STALE_MEMBER_EPOCH] * 2
+    assert commit(harness, "g", ("t", 0, 9)) == [0]
+    assert [each.offset for each in group.offsets.by_partition.values()] == [9]
+
+
+def test_the_empty_group_commits_too(harness: Harness, topic_id: bytes) -> None:
+    assert commit(harness, "", ("t", 0, 7)) == [0]
+    harness.restart()
+    assert committed_in(harness, "").find("t", 0) is not None
+
+
+def test_only_the_coordinator_takes_a_commit(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t")
+        other = 3 - harness.coordinator("g")
+        answer = harness.request(commit_request("g", ("t", 0, 7), ("t", 3, 7)), node=other, version=9)
+        assert codes_of(answer) == [ErrorCode.NOT_COORDINATOR, UNKNOWN]
+
+
+def test_before_the_topic_of_the_groups_is_there_nobody_coordinates(harness: Harness) -> None:
+    harness.create_topic("t")
+    assert codes_of(harness.request(commit_request("g", ("t", 0, 7)), 9)) == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_a_commit_that_cannot_be_recorded_changes_nothing(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings={"offsets.topic.num.partitions": "1"}) as harness:
+        harness.create_topic("t")
+        commit(harness, "g", ("t", 0, 7))
+        harness.partition(GROUPS_TOPIC).log.offline = "the disk is away"
+        for group in ("g", "other"):
+            answer = harness.request(commit_request(group, ("t", 0, 8)), 9)
+            assert codes_of(answer) == [ErrorCode.NOT_COORDINATOR]
+        assert [each.offset for each in committed_in(harness, "g").by_partition.values()] == [7]
+        assert "other" not in harness.cluster.groups.groups
+
+
+@pytest.fixture
+def slow_disk(harness: Harness, topic_id: bytes) -> None:
+    """Every commit waits for the disk, which does nothing until it is told to."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    config = resource.AlterableConfig(name="flush.messages", value="1")
+    change = resource(resource_type=TOPIC_RESOURCE, resource_name=GROUPS_TOPIC, configs=[config])
+    assert harness.request(IncrementalAlterConfigsRequest(resources=[change])).responses[0].error_code == 0
+    harness.clock.holds_aside = True
+
+
+@pytest.mark.usefixtures("slow_disk")
+def test_where_the_topic_is_flushed_record_by_record_a_commit_waits_for_the_disk(harness: Harness) -> None:
+    waiting = harness.request(commit_request("g", ("t", 0, 7)), 9)
+    assert isinstance(waiting, Waiting) and not waiting.done
+    assert harness.clock.do_aside() > 0
+    assert codes_of(waiting.response()) == [0]
+
+
+@pytest.mark.usefixtures("slow_disk")
+def test_a_disk_that_takes_too_long_has_the_client_ask_again(harness: Harness) -> None:
+    waiting = harness.request(commit_request("g", ("t", 0, 7), ("t", 9, 7)), 9)
+    harness.clock.advance(4999)
+    assert not waiting.done
+    harness.clock.advance(1)
+    assert codes_of(waiting.response()) == [ErrorCode.COORDINATOR_NOT_AVAILABLE, UNKNOWN]
+    harness.clock.do_aside()
+    assert codes_of(waiting.response()) == [ErrorCode.COORDINATOR_NOT_AVAILABLE, UNKNOWN]

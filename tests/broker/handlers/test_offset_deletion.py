@@ -1,0 +1,107 @@
+"""OffsetDelete: what is taken back, and what is kept because somebody reads it or might."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.groups.classic.states import State
+from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.offsets import OffsetDeleteRequest
+from tests.broker.handlers.offset_requests import commit, committed_in
+from tests.broker.harness import Harness
+
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+Topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+Answer = tuple[int, dict[tuple[str, int], int]]
+
+
+@pytest.fixture(autouse=True)
+def committed(harness: Harness) -> None:
+    """A group "g" that has committed for two topics."""
+    harness.create_topic("t", 3)
+    harness.create_topic("u")
+    commit(harness, "g", ("t", 0, 5), ("t", 1, 6), ("u", 0, 7))
+
+
+def delete(harness: Harness, group: str, *partitions: tuple[str, int]) -> Answer:
+    """The error of the whole, and that of each partition."""
+    topics = [
+        Topic(name=name, partitions=[Topic.OffsetDeleteRequestPartition(partition_index=index)])
+        for name, index in partitions
+    ]
+    response = harness.request(OffsetDeleteRequest(group_id=group, topics=topics), node=harness.coordinator(group))
+    return response.error_code, {
+        (topic.name, each.partition_index): each.error_code for topic in response.topics for each in topic.partitions
+    }
+
+
+def left(harness: Harness) -> list[tuple[str, int]]:
+    return sorted(committed_in(harness, "g").by_partition)
+
+
+@pytest.mark.parametrize("crash", [True, False])
+def test_what_is_deleted_is_gone_also_after_a_restart(harness: Harness, crash: bool) -> None:
+    assert delete(harness, "g", ("t", 0), ("u", 0)) == (0, {("t", 0): 0, ("u", 0): 0})
+    assert left(harness) == [("t", 1)]
+    harness.restart(crash=crash)
+    assert left(harness) == [("t", 1)]
+
+
+def test_a_partition_without_an_offset_is_well_and_one_that_there_is_not_is_not(harness: Harness) -> None:
+    before = harness.partition(GROUPS_TOPIC, harness.cluster.groups.topic.partition_of("g")).log.log_end_offset
+    answer = delete(harness, "g", ("t", 2), ("t", 3), ("nope", 0))
+    assert answer == (0, {("t", 2): 0, ("t", 3): UNKNOWN, ("nope", 0): UNKNOWN})
+    after = harness.partition(GROUPS_TOPIC, harness.cluster.groups.topic.partition_of("g")).log.log_end_offset
+    assert (left(harness), after) == ([("t", 0), ("t", 1), ("u", 0)], before)
+
+
+def test_what_a_transaction_is_about_to_commit_is_deleted_too(harness: Harness) -> None:
+    committed_in(harness, "g").pending[9] = {("t", 2): CommittedOffset(9, -1, "", 0)}
+    assert delete(harness, "g", ("t", 2)) == (0, {("t", 2): 0})
+    assert not committed_in(harness, "g").is_unstable("t", 2)
+
+
+def test_what_the_group_is_subscribed_to_stays(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = harness.cluster.groups.groups["g"]
+    monkeypatch.setattr(group, "is_subscribed_to", lambda topic: topic == "t")
+    assert delete(harness, "g", ("t", 0), ("t", 9), ("u", 0)) == (
+        0,
+        {("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ("t", 9): UNKNOWN, ("u", 0): 0},
+    )
+    assert left(harness) == [("t", 0), ("t", 1)]
+
+
+def test_a_group_with_members_of_which_nobody_knows_what_they_read_keeps_all(harness: Harness) -> None:
+    group = harness.cluster.groups.classic_group("g")
+    group.kind, group.state = "connect", State.STABLE
+    assert delete(harness, "g", ("t", 0)) == (ErrorCode.NON_EMPTY_GROUP, {})
+    group.state = State.EMPTY
+    assert delete(harness, "g", ("t", 0)) == (0, {("t", 0): 0})
+
+
+@pytest.mark.parametrize(("group", "code"), [("", ErrorCode.INVALID_GROUP_ID), ("h", ErrorCode.GROUP_ID_NOT_FOUND)])
+def test_a_group_that_cannot_be_or_is_not_is_an_error_of_the_whole(
+    harness: Harness, group: str, code: ErrorCode
+) -> None:
+    assert delete(harness, group, ("t", 0)) == (code, {})
+
+
+def test_only_the_coordinator_deletes(tmp_path: Path) -> None:
+    with Harness(tmp_path / "two", nodes=2) as harness:
+        other = 3 - harness.coordinator("g")
+        response = harness.request(OffsetDeleteRequest(group_id="g"), node=other)
+        assert (response.error_code, response.topics) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+def test_a_deletion_that_cannot_be_recorded_changes_nothing(harness: Harness) -> None:
+    topic = harness.cluster.groups.topic
+    request = OffsetDeleteRequest(
+        group_id="g", topics=[Topic(name="t", partitions=[Topic.OffsetDeleteRequestPartition(partition_index=0)])]
+    )
+    topic.partition(topic.partition_of("g")).log.offline = "the disk is away"
+    assert harness.request(request).error_code == ErrorCode.NOT_COORDINATOR
+    assert left(harness) == [("t", 0), ("t", 1), ("u", 0)]
