@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from minibroker.broker.groups import records
 from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.recording import membership_entry
 from minibroker.broker.groups.classic.replaying import replay_group_metadata
 from minibroker.broker.groups.commits import forget_topic
 from minibroker.broker.groups.group import Group
@@ -82,26 +84,75 @@ class GroupCoordinator:
 
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR.
         """
+        self.check_id(group_id)
+        self.check_node(node, group_id)
+
+    def check_id(self, group_id: str) -> None:
+        """Raises KafkaError(INVALID_GROUP_ID) for an id that no group with members can have."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "A group id is not empty.")
-        self.check_node(node, group_id)
 
     def check_node(self, node: Node, group_id: str) -> None:
         """As `check`, where Kafka also takes the empty id: of those that commit offsets and belong to no group."""
         if self.node_of(group_id) is not node or self.topic.partition_of(group_id) in self._unreadable:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Node {node.node_id} does not coordinate group {group_id}.")
 
+    def of_node(self, node: Node) -> list[Group]:
+        """The groups that `node` looks after."""
+        return [group for group in self.groups.values() if self.node_of(group.group_id) is node]
+
+    def of_members(self, node: Node, group_id: str) -> Group:
+        """The group, for those who say that they belong to it.
+
+        Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, UNKNOWN_MEMBER_ID where there is no group.
+        """
+        self.check(node, group_id)
+        if group_id not in self.groups:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return self.groups[group_id]
+
+    def found(self, group_id: str) -> Group:
+        """The group, of whatever kind. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        if group_id not in self.groups:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return self.groups[group_id]
+
+    def classic(self, group_id: str) -> ClassicGroup:
+        """The classic group of this id. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        group = self.found(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
+        return group
+
     def classic_group(self, group_id: str) -> ClassicGroup:
         """The classic group of this id, made if there is no group: one that has no members, and no protocol type yet.
 
         Raises KafkaError(GROUP_ID_NOT_FOUND) if the group is of another kind.
         """
+        if group_id not in self.groups:
+            self.groups[group_id] = ClassicGroup(self, group_id, CommittedOffsets())
+        return self.classic(group_id)
+
+    def to_join(self, group_id: str, *, create: bool) -> Group:
+        """The group that a classic member joins; with `create`, made if there is none, or an empty one of another kind.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID if there is none, or what `append` raises.
+        """
         group = self.groups.get(group_id)
-        if group is None:
-            group = self.groups[group_id] = ClassicGroup(self, group_id, CommittedOffsets())
-        if not isinstance(group, ClassicGroup):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
-        return group
+        if group is not None and (isinstance(group, ClassicGroup) or not group.is_empty):
+            return group
+        if not create:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        made = ClassicGroup(self, group_id, CommittedOffsets() if group is None else group.offsets)
+        self.append(group_id, [*(() if group is None else group.tombstones()), membership_entry(made)])
+        if group is not None:
+            group.close(ErrorCode.NOT_COORDINATOR)
+        self.groups[group_id] = made
+        return made
+
+    def new_uuid(self) -> UUID:
+        """A random one, of version 4."""
+        return UUID(bytes=self.cluster.random.randbytes(16), version=4)
 
     # --- change ---------------------------------------------------------------------------------
 

@@ -18,13 +18,21 @@ The offsets belong to the group's id, not to its kind: a group that takes the pl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+)
 
 if TYPE_CHECKING:
+    from minibroker.broker.groups.callers import Caller
     from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
     from minibroker.broker.state_topics import Entry
 
@@ -69,6 +77,25 @@ class Group(ABC):
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether its members read this topic, as far as is known."""
+
+    # --- requests of members that speak the classic protocol ----------------------------------------
+    # `respond` takes the response message, now or later. A KafkaError is answered with its code by the caller.
+
+    def join(self, caller: Caller, request: JoinGroupRequest, respond: Callable[[Any], None]) -> None:
+        """Let a member join. Raises KafkaError."""
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def sync(self, caller: Caller, request: SyncGroupRequest, respond: Callable[[Any], None]) -> None:
+        """Tell a member its assignment. Raises KafkaError."""
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        """Keep a member's session alive. Raises KafkaError."""
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def leave(self, members: Sequence[LeaveGroupRequest.MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
+        """Take members out; each is answered for itself. Raises KafkaError."""
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     # --- what may be done with its offsets ------------------------------------------------------
 

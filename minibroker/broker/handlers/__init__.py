@@ -15,6 +15,8 @@ FAMILIES = (
     "elections",
     "fetch",
     "find_coordinator",
+    "group_listing",
+    "group_membership",
     "log_directories",
     "log_offsets",
     "metadata",

@@ -1,0 +1,94 @@
+"""DescribeGroups, ListGroups, DeleteGroups: what administrators see of groups, and how they remove them.
+
+Behaviour: DescribeGroups tells of classic groups; their members' metadata and assignments stand there only while the
+group is stable. ListGroups tells of groups of every kind that the node asked looks after, filtered by state and type
+without regard to case. DeleteGroups removes groups without members, with all that they have committed. Each group is
+answered for itself.
+
+Versions: DescribeGroups 3 brought authorized operations, 4 instance ids, 6 GROUP_ID_NOT_FOUND (KIP-1043; before, a
+group that is not there is Dead). ListGroups 4 brought states (KIP-518), 5 types (KIP-848). DeleteGroups 2 flexible
+fields.
+
+Not implemented: nothing.
+"""
+
+from __future__ import annotations
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.operations import GROUP_OPERATIONS
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+Described = DescribeGroupsResponse.DescribedGroup
+Deleted = DeleteGroupsResponse.DeletableGroupResult
+
+FIRST_WITH_NOT_FOUND = 6
+DEAD = "Dead"
+
+
+@handles(ApiKey.DESCRIBE_GROUPS, "0-6")
+def describe_groups(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    groups = [_described(context, group_id) for group_id in request.groups]
+    for group in groups:
+        if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
+            group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _described(context: Context, group_id: str) -> Described:
+    groups = context.cluster.groups
+    try:
+        groups.check_node(context.node, group_id)
+    except KafkaError as error:
+        return Described(group_id=group_id, error_code=error.code)
+    try:
+        return groups.classic(group_id).described()
+    except KafkaError as error:
+        described = Described(group_id=group_id, group_state=DEAD)
+        if context.version >= FIRST_WITH_NOT_FOUND:
+            described.error_code, described.error_message = error.code, error.message
+        return described
+
+
+@handles(ApiKey.LIST_GROUPS, "0-5")
+def list_groups(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+    states = {state.lower() for state in request.states_filter}
+    types = {type.lower() for type in request.types_filter}
+    return ListGroupsResponse(
+        groups=[
+            ListGroupsResponse.ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state_name,
+                group_type=group.type.value,
+            )
+            for group in context.cluster.groups.of_node(context.node)
+            if (not states or group.state_name.lower() in states) and (not types or group.type.lower() in types)
+        ]
+    )
+
+
+@handles(ApiKey.DELETE_GROUPS, "0-2")
+def delete_groups(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    asked = dict.fromkeys(request.groups_names)  # each once, as in Kafka
+    return DeleteGroupsResponse(
+        results=[Deleted(group_id=group_id, error_code=_delete(context, group_id)) for group_id in asked]
+    )
+
+
+def _delete(context: Context, group_id: str) -> ErrorCode:
+    groups = context.cluster.groups
+    try:
+        groups.check_node(context.node, group_id)
+        groups.delete(groups.found(group_id))
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE

@@ -1,0 +1,110 @@
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: how the members of a classic group come, stay and go.
+
+Behaviour: JoinGroup waits until all members have joined or the rebalance timeout is up, SyncGroup until the leader has
+brought the assignment. Who joins without an id and is no static member is given one, and comes again with it (KIP-394).
+A static member that comes back takes its place again, and whoever had it is fenced (KIP-345). What is answered has been
+recorded in `__consumer_offsets`: after a restart of the broker members go on in their generation. A client that goes
+away while it waits is noticed, as in Kafka, only by its session timeout.
+
+Versions: JoinGroup 1 brought the rebalance timeout (the session's before), 4 the required member id, 5 static members,
+7 the protocol type, 8 a reason (KIP-800), 9 an assignment that is to be skipped (KIP-814). SyncGroup 3, Heartbeat 3
+static members, SyncGroup 5 protocol type and name. LeaveGroup 3 several members at once, 5 reasons.
+
+Not implemented: nothing.
+"""
+
+from __future__ import annotations
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.groups.callers import caller_of
+from minibroker.broker.parked import Parked
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+FIRST_JOIN_WITH_REBALANCE_TIMEOUT = 1
+FIRST_JOIN_WITHOUT_PROTOCOL = 7  # from then on there need not be one in an answer
+FIRST_SYNC_WITH_PROTOCOL = 5
+FIRST_LEAVE_WITH_SEVERAL = 3
+UNKNOWN_MEMBER = ""
+
+Identity = LeaveGroupRequest.MemberIdentity
+Left = LeaveGroupResponse.MemberResponse
+
+
+@handles(ApiKey.JOIN_GROUP, "0-9")
+def join_group(context: Context, request: JoinGroupRequest) -> Parked:
+    parked = Parked()
+
+    def respond(response: JoinGroupResponse) -> None:
+        if response.protocol_name is None and context.version < FIRST_JOIN_WITHOUT_PROTOCOL:
+            response.protocol_name = ""
+        parked.complete(response)
+
+    if context.version < FIRST_JOIN_WITH_REBALANCE_TIMEOUT:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    groups, member_id = context.cluster.groups, request.member_id
+    try:
+        groups.check_id(request.group_id)
+        _check_session_timeout(context, request.session_timeout_ms)
+        groups.check_node(context.node, request.group_id)
+        group = groups.to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
+        group.join(caller_of(context), request, respond)
+    except KafkaError as error:
+        respond(JoinGroupResponse(member_id=member_id, error_code=error.code))
+    return parked
+
+
+def _check_session_timeout(context: Context, timeout_ms: int) -> None:
+    settings = context.cluster.settings
+    shortest_ms, longest_ms = settings["group.min.session.timeout.ms"], settings["group.max.session.timeout.ms"]
+    if not shortest_ms <= timeout_ms <= longest_ms:
+        raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
+
+
+@handles(ApiKey.SYNC_GROUP, "0-5")
+def sync_group(context: Context, request: SyncGroupRequest) -> Parked:
+    parked = Parked()
+    named = request.protocol_type is not None and request.protocol_name is not None
+    try:
+        if context.version >= FIRST_SYNC_WITH_PROTOCOL and not named:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        group = context.cluster.groups.of_members(context.node, request.group_id)
+        group.sync(caller_of(context), request, parked.complete)
+    except KafkaError as error:
+        parked.complete(SyncGroupResponse(error_code=error.code))
+    return parked
+
+
+@handles(ApiKey.HEARTBEAT, "0-4")
+def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+    try:
+        context.cluster.groups.of_members(context.node, request.group_id).heartbeat(request)
+    except KafkaError as error:
+        return HeartbeatResponse(error_code=error.code)
+    return HeartbeatResponse()
+
+
+@handles(ApiKey.LEAVE_GROUP, "0-5")
+def leave_group(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    several = context.version >= FIRST_LEAVE_WITH_SEVERAL
+    members = request.members if several else [Identity(member_id=request.member_id)]
+    try:
+        left = context.cluster.groups.of_members(context.node, request.group_id).leave(members)
+    except KafkaError as error:
+        if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
+            return LeaveGroupResponse(error_code=error.code)
+        left = [  # there is no such group, and that is told of each
+            Left(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error.code)
+            for each in members
+        ]
+    return LeaveGroupResponse(members=left) if several else LeaveGroupResponse(error_code=left[0].error_code)
