@@ -39,7 +39,7 @@ RESIDENT = Column("resident_mib", "RSS, MiB")
 def sections() -> list[Section]:
     """A table for each thing of which there may be many."""
     how = "server CPU; x: by what ten times as many would multiply it, from the row above"
-    partitions = (Column("create_ms", "create, CPU ms"), START, RECOVERY, FIRST, PRODUCE, FETCH, METADATA, RESIDENT)
+    partitions = (Column("create_us", "create each, us"), START, RECOVERY, FIRST, PRODUCE, FETCH, METADATA, RESIDENT)
     batches = (Column("fill_us", "append each, us"), START, RECOVERY, PRODUCE, FETCH, RESIDENT)
     segments = (Column("fill_us", "append and roll, us"), START, RECOVERY, PRODUCE, FETCH, TIME, RESIDENT)
     idle = (Column("connect_us", "connect each, us"), PRODUCE, Column("kib_each", "KiB each"), RESIDENT)
@@ -63,13 +63,14 @@ def _cases(measure: Callable[[Target, int], Sample], *sizes: int) -> list[Case]:
 
 def _partitions(target: Target, count: int) -> Sample:
     def fill(server: Server) -> Sample:
-        before = cpu_seconds(server.pid)
         with wire.Client(server) as client:
+            _roll(client, "first")
+            before = cpu_seconds(server.pid)
             client.create_topic(TOPIC, count)
             created = cpu_seconds(server.pid) - before
             every = [wire.produce_request(TOPIC, RECORD, partition) for partition in range(count)]
             client.exchange(every, wire.produce_error_at(TOPIC))
-        return {"create_ms": created * 1e3}
+        return {"create_us": created / count * 1e6}
 
     def use(server: Server) -> Sample:
         first = [wire.produce_request(TOPIC, RECORD, partition) for partition in range(count)]
@@ -90,6 +91,7 @@ def _partitions(target: Target, count: int) -> Sample:
 def _batches(target: Target, count: int) -> Sample:
     def fill(server: Server) -> Sample:
         with wire.Client(server) as client:
+            _roll(client, "first")
             client.create_topic(TOPIC)
         ran = exchanges.run(
             server,
@@ -108,12 +110,10 @@ def _segments(target: Target, count: int) -> Sample:
     first_ms = wire.now_ms() - 2 * ROLL_MS * count
 
     def fill(server: Server) -> Sample:
-        times = range(first_ms, first_ms + 2 * ROLL_MS * count, 2 * ROLL_MS)
-        frames = [wire.produce_request(TOPIC, wire.batch([b"x" * 100], stamp)) for stamp in times]
-        before = cpu_seconds(server.pid)
         with wire.Client(server) as client:
-            client.create_topic(TOPIC, configs={"segment.ms": str(ROLL_MS)})
-            client.exchange(frames, wire.produce_error_at(TOPIC))
+            _roll(client, "first")
+            before = cpu_seconds(server.pid)
+            _roll(client, TOPIC, count, first_ms)
         return {"fill_us": (cpu_seconds(server.pid) - before) / count * 1e6}
 
     def use(server: Server) -> Sample:
@@ -145,6 +145,15 @@ def _idle(target: Target, count: int) -> Sample:
             "produce_us": _each_us(server, frames, wire.produce_error_at(TOPIC)),
             "resident_mib": resident_kib(server.pid) / 1024,
         }
+
+
+def _roll(client: wire.Client, topic: str, count: int = 2, first_ms: int = 0) -> None:
+    """Make a topic of so many segments of a batch each. A first one has the server load what it needs for that."""
+    times = range(first_ms, first_ms + 2 * ROLL_MS * count, 2 * ROLL_MS)
+    client.create_topic(topic, configs={"segment.ms": str(ROLL_MS)})
+    client.exchange(
+        [wire.produce_request(topic, wire.batch([b"x" * 100], stamp)) for stamp in times], wire.produce_error_at(topic)
+    )
 
 
 # --- what they cost -------------------------------------------------------------------------------

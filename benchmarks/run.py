@@ -30,7 +30,7 @@ from report import Case, Results, Section, as_json, print_tables
 from servers import Target
 
 FULL_SECONDS, FULL_REPETITIONS = 0.7, 3
-WIDTH = 160  # of the tables in a file or a pipe
+WIDTH = 190  # of the tables in a file or a pipe
 QUICK_SECONDS, QUICK_REPETITIONS = 0.3, 1
 
 
