@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from conformance import builds
+from tests.clients.ports import free_ports
 
-START_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 60
+START_TIMEOUT_S = 180
+STOP_TIMEOUT_S = 180
 JVM_OPTIONS = [
     "-Xmx512m",
     "-XX:+UseSerialGC",
@@ -52,10 +53,10 @@ class KafkaProcess:
         self._directory = directory
         self._logs = logs or directory / "logs"
         self._dynamic = dynamic
-        self._port, controller_port = free_ports(2)
+        self._port = free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
         self.bootstrap_servers = f"127.0.0.1:{self._port}"
-        self._write_properties(controller_port, properties)
+        self._write_properties(self._port + 1, properties)
         self._format()
 
     def start(self) -> None:
@@ -138,15 +139,6 @@ class KafkaProcess:
                 return len(connection.recv(4)) == 4
         except OSError:
             return False
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now. Kafka's controller cannot be told to take any free one, so they are found before."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 @contextlib.contextmanager
