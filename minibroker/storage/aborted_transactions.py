@@ -13,7 +13,12 @@ from collections.abc import Iterable, Sequence
 from minibroker.storage.files import Disk
 from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX
 from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes, transactions_from_bytes
+from minibroker.storage.transaction_index import (
+    TRANSACTION_ENTRY,
+    AbortedTransaction,
+    transactions_bytes,
+    transactions_from_bytes,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -21,12 +26,14 @@ logger = logging.getLogger(__name__)
 class AbortedTransactions:
     """Aborted transactions in the order of the markers that ended them. All methods that write raise `OSError`."""
 
-    __slots__ = ("_disk", "_known", "_last_offsets")
+    __slots__ = ("_behind", "_disk", "_known", "_last_offsets", "_unsynced")
 
     def __init__(self, disk: Disk, transactions: Iterable[AbortedTransaction] = ()) -> None:
         self._disk = disk
         self._known = list(transactions)
         self._last_offsets = [transaction.last_offset for transaction in self._known]
+        self._unsynced: set[str] = set()
+        self._behind: str | None = None  # the path of the segment whose file lacks the last entries
 
     @classmethod
     def read(cls, disk: Disk, segment_paths: Iterable[str]) -> AbortedTransactions:
@@ -52,16 +59,74 @@ class AbortedTransactions:
                 break  # all that end later have begun later
         return found
 
+    def add(self, segment_path: str, transaction: AbortedTransaction) -> None:
+        """Note one whose marker has been appended to the segment being written to, with this path (without suffix).
+
+        What the disk fails with is only logged: the marker is in the log, where recovery finds it, and `catch_up` tries
+        again.
+        """
+        self._known.append(transaction)
+        self._last_offsets.append(transaction.last_offset)
+        self._behind = segment_path
+        try:
+            self.catch_up()
+        except OSError as error:
+            logger.warning("%s%s cannot be written to: %s", segment_path, TRANSACTION_INDEX_SUFFIX, error)
+
+    def replace(self, segment_path: str, transactions: Sequence[AbortedTransaction]) -> None:
+        """Put these, which were found in the newest segment so far, in place of what its file says."""
+        path = segment_path + TRANSACTION_INDEX_SUFFIX
+        self._disk.remove(path)
+        for transaction in transactions:
+            self._known.append(transaction)
+            self._last_offsets.append(transaction.last_offset)
+        if transactions:
+            self._behind = segment_path
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Write what could not be written: before the next segment begins, and before a flush."""
+        if self._behind is None:
+            return
+        file = self._disk.open(self._behind + TRANSACTION_INDEX_SUFFIX, create=True)
+        try:
+            written = file.size_bytes() // TRANSACTION_ENTRY.size  # a torn entry is written again
+            first = bisect_left(self._last_offsets, _base_offset(self._behind)) + written
+            file.write(written * TRANSACTION_ENTRY.size, transactions_bytes(self._known[first:]))
+        finally:
+            file.close()
+        self._unsynced.add(file.path)
+        self._behind = None
+
+    def unsynced_paths(self) -> list[str]:
+        """The paths of the files that may not be on the disk itself."""
+        return sorted(self._unsynced)
+
+    def note_synced(self) -> None:
+        """The caller sees to the sync of what `unsynced_paths` gave."""
+        self._unsynced.clear()
+
+    def remove_before(self, offset: int) -> None:
+        """Forget those whose markers lie before `offset`, as their segments are gone."""
+        gone = bisect_left(self._last_offsets, offset)
+        del self._known[:gone], self._last_offsets[:gone]
+
     def truncate(self, segment_path: str, end_offset: int) -> None:
         """Forget those whose markers are cut off: the log now ends there, in the segment with this path."""
         kept = bisect_left(self._last_offsets, end_offset)
         if kept == len(self._known):
             return
         del self._known[kept:], self._last_offsets[kept:]
-        base_offset = int(segment_path.rsplit("/", 1)[1])
-        of_segment = [transaction for transaction in self._known if transaction.last_offset >= base_offset]
+        of_segment = self._known[bisect_left(self._last_offsets, _base_offset(segment_path)) :]
         path = segment_path + TRANSACTION_INDEX_SUFFIX
+        self._behind = None
         if of_segment:
             self._disk.write_whole(path, transactions_bytes(of_segment), sync=False)
+            self._unsynced.add(path)
         else:
             self._disk.remove(path)
+            self._unsynced.discard(path)
+
+
+def _base_offset(segment_path: str) -> int:
+    return int(segment_path.rsplit("/", 1)[1])

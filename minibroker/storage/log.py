@@ -19,13 +19,13 @@ from minibroker.storage.log_contents import LogContents
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from minibroker.storage.producer_snapshots import replay
-from minibroker.storage.producer_state import marker_epoch
 from minibroker.storage.removal import unlink_later
 from minibroker.storage.retention import Extent, expired
 from minibroker.storage.scanning import spans
 from minibroker.storage.segment import Region, Segment, TimestampOffset
 from minibroker.storage.segments import Segments
 from minibroker.storage.transaction_index import AbortedTransaction
+from minibroker.storage.transaction_markers import read_marker
 
 logger = logging.getLogger(__name__)
 
@@ -93,11 +93,12 @@ class Log:
         self.directory = directory
         self.settings = settings
         self.log_start_offset = contents.log_start_offset
-        self.log_end_offset = self.high_watermark = self.last_stable_offset = contents.log_end_offset
+        self.log_end_offset = self.high_watermark = contents.log_end_offset
         self.recovery_point = contents.recovery_point
         self.clean_offset = 0
         self.cuts = 0
         self.producers = contents.producers
+        self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
         self.epochs = contents.epochs
         self._environment = environment
         self._disk = environment.disk
@@ -171,13 +172,22 @@ class Log:
         position, offset = 0, first_offset
         for header in batches:
             if header.producer_id >= 0:
-                epoch = marker_epoch(records[position:]) if header.attributes & CONTROL_BIT else -1
-                self.producers.update(header, offset, epoch)
+                if header.attributes & CONTROL_BIT:
+                    self._end_transaction(header, offset, records[position:])
+                else:
+                    self.producers.update(header, offset)
             position += header.batch_length + LOG_OVERHEAD_BYTES
             offset += header.last_offset_delta + 1
         self.producers.end_offset = next_offset
         self.log_end_offset = self.high_watermark = self.last_stable_offset = next_offset
+        if self.producers.open_transactions:
+            self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
         return first_offset
+
+    def _end_transaction(self, header: BatchHeader, offset: int, batch: memoryview | bytearray) -> None:
+        aborted = self.producers.end_transaction(header, offset, read_marker(batch))
+        if aborted is not None:
+            self._aborted.add(self._active.path, aborted)
 
     def read(
         self, offset: int, max_bytes: int, *, limit_offset: int | None = None, minimum_one: bool = True
@@ -247,17 +257,19 @@ class Log:
         """
         if self._closed or (self.recovery_point == self.log_end_offset and not whole):
             return None
+        beside = (self._snapshots, self._epoch_file, self._aborted)
         with self._disk_work("flush"):
             self._trim()
-            renamed = [*self._snapshots.unsynced_paths(), *self._epoch_file.unsynced_paths()]
+            self._aborted.catch_up()
+            renamed = [path for kept in beside for path in kept.unsynced_paths()]
             files = [self._disk.open(path) for path in renamed]
             for segment in self._segments.since(self.recovery_point):
                 files += segment.files_to_sync(indexes=whole or segment is not self._active)
         directories = []
         if renamed or not self._directory_synced:
             directories = [self.directory, os.path.dirname(self.directory)]
-        self._snapshots.note_synced()
-        self._epoch_file.note_synced()
+        for kept in beside:
+            kept.note_synced()
         self._directory_synced = True
         self.flush_at = self.log_end_offset + self.settings.flush_messages
         self.flushed_ms = self._environment.now_ms()
@@ -351,9 +363,11 @@ class Log:
 
     def _begin_at(self, offset: int) -> None:
         self.log_start_offset = offset
+        self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
         self.epochs.truncate_from_start(offset)
         self._remove_segments(self._segments.before(offset))
         self._snapshots.remove_before(self._segments.base_offsets[0])
+        self._aborted.remove_before(self._segments.base_offsets[0])
         self._epoch_file.write()
 
     def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
@@ -406,6 +420,7 @@ class Log:
     def _roll(self) -> None:
         """Begin another segment; the one that ends is brought to the disk itself, as in Kafka."""
         self._active.finish()
+        self._aborted.catch_up()
         self._snapshots.take(self.producers, self._segments.base_offsets[0])
         base_offset = self.log_end_offset
         self._directory_synced = False
@@ -439,13 +454,14 @@ class Log:
         self.recovery_point = min(self.recovery_point, offset)
         self.clean_offset = min(self.clean_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
-        self.log_end_offset = self.high_watermark = self.last_stable_offset = offset
+        self.log_end_offset = self.high_watermark = offset
         self.epochs.truncate_from_end(offset)
         self._epoch_file.write()
         self._aborted.truncate(segment.path, offset)
         self._snapshots.remove_after(offset)
         self._snapshots.load(self.producers, self._segments.base_offsets[0], offset)
         replay(self.producers, self.segments, offset)
+        self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
         """Take segments off the log, in this order, and have their files removed after `file.delete.delay.ms`."""

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Sequence
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.files import Disk
 from minibroker.storage.names import SNAPSHOT_SUFFIX, segment_name
-from minibroker.storage.producer_state import CorruptSnapshot, ProducerStates, marker_epoch
+from minibroker.storage.producer_state import CorruptSnapshot, ProducerStates
 from minibroker.storage.scanning import headers, stored_batch
 from minibroker.storage.segment import Segment
+from minibroker.storage.transaction_index import AbortedTransaction
+from minibroker.storage.transaction_markers import read_marker
 
 logger = logging.getLogger(__name__)
 
@@ -81,12 +83,20 @@ class ProducerSnapshots:
         return f"{self._directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
 
 
-def note_stored(states: ProducerStates, segment: Segment, position: int, header: BatchHeader) -> None:
-    """Take in a batch that lies in a segment, if a producer with an id wrote it. Raises `OSError`."""
+def note_stored(
+    states: ProducerStates, segment: Segment, position: int, header: BatchHeader
+) -> AbortedTransaction | None:
+    """Take in a batch that lies in a segment, if a producer with an id wrote it; the transaction that it aborts.
+
+    Raises `OSError`.
+    """
     if header.producer_id < 0:
-        return
-    epoch = marker_epoch(stored_batch(segment.file, position, header)) if header.is_control else -1
-    states.update(header, header.base_offset, epoch)
+        return None
+    if not header.is_control:
+        states.update(header, header.base_offset)
+        return None
+    marker = read_marker(stored_batch(segment.file, position, header))
+    return states.end_transaction(header, header.base_offset, marker)
 
 
 def replay(states: ProducerStates, segments: Sequence[Segment], end_offset: int) -> None:

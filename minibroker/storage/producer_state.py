@@ -1,4 +1,4 @@
-"""What one log remembers of its producers: sequences, epochs, which batches are repetitions (KIP-98, KIP-360).
+"""What one log remembers of its producers: sequences, epochs, repetitions, open transactions (KIP-98, 360, 890).
 
 Who may have which producer id is not decided here. The state is a fold over the log; a snapshot file saves a replay.
 
@@ -18,16 +18,17 @@ from collections.abc import Iterator
 from struct import Struct
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from minibroker.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
 from minibroker.protocol.records.crc import crc32c
-from minibroker.protocol.records.record import records_of
-from minibroker.storage.files import Bytes
+from minibroker.storage.transaction_index import AbortedTransaction
+from minibroker.storage.transaction_markers import Marker
 
 SNAPSHOT_VERSION = 1
 BATCHES_KEPT = 5
 MAX_SEQUENCE = 0x7FFFFFFF
 NO_EPOCH = -1
 NO_OFFSET = -1
+FIRST_VERSION_WITH_OWN_EPOCHS = 2
 
 _SNAPSHOT_HEAD = Struct(">hI")
 _COUNT = Struct(">i")
@@ -56,12 +57,16 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """The producers of one log, by producer id. `end_offset` is where the log stood when this was true."""
+    """The producers of one log, by producer id. `end_offset` is where the log stood when this was true.
 
-    __slots__ = ("end_offset", "_entries")
+    `open_transactions` has the first offset of each, by producer id, in the order of the offsets.
+    """
+
+    __slots__ = ("end_offset", "open_transactions", "_entries")
 
     def __init__(self) -> None:
         self.end_offset = 0
+        self.open_transactions: dict[int, int] = {}
         self._entries: dict[int, ProducerEntry] = {}
 
     def __len__(self) -> int:
@@ -71,12 +76,22 @@ class ProducerStates:
         """(producer id, entry) of each producer, the one first seen first."""
         return iter(self._entries.items())
 
+    def first_unstable_offset(self, offset: int) -> int:
+        """The first offset of the oldest open transaction, or `offset` if there is none."""
+        for first_offset in self.open_transactions.values():
+            return first_offset
+        return offset
+
+    def stable_offset(self, log_start_offset: int, log_end_offset: int) -> int:
+        """The last stable offset of a log that reaches from `log_start_offset` to `log_end_offset`."""
+        return max(self.first_unstable_offset(log_end_offset), log_start_offset)
+
     def check(self, header: BatchHeader) -> tuple[int, int] | None:
         """Whether a batch with a producer id may be appended: None if so.
 
         If it repeats one of the producer's last five batches, the (first offset, largest timestamp) that this one got.
         Raises `KafkaError` with INVALID_PRODUCER_EPOCH for an epoch that has passed, OUT_OF_ORDER_SEQUENCE_NUMBER for
-        a sequence that does not follow.
+        a sequence that does not follow, INVALID_TXN_STATE for what is in no transaction while one is open.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch == NO_EPOCH:
@@ -84,10 +99,13 @@ class ProducerStates:
         first = header.base_sequence
         if header.producer_epoch != entry.epoch:
             _check_new_epoch(header, entry)
+            _check_transactional(header, entry)
             return None
         batches = entry.batches
         expected = (batches[-1][1] + 1) & MAX_SEQUENCE if batches else 0
         if first == expected:
+            if entry.transaction_first_offset != NO_OFFSET:
+                _check_transactional(header, entry)
             return None
         last = header.last_sequence
         for batch in batches:
@@ -99,31 +117,70 @@ class ProducerStates:
             f"{batches[-1][1] if batches else -1} (current end sequence number)",
         )
 
-    def update(self, header: BatchHeader, first_offset: int, coordinator_epoch: int = -1) -> None:
-        """Note that the batch was appended at `first_offset`.
+    def check_marker(self, header: BatchHeader, marker: Marker, transaction_version: int = 0) -> None:
+        """Whether a transaction of the batch's producer may be ended by this marker; that none is open is well.
 
-        If it is the control batch that ends a transaction, `coordinator_epoch` is the one in its marker.
+        Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. From transaction version 2 on
+        every transaction ends with an epoch of its own, so that a marker that comes late is told apart (KIP-890).
         """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return
+        epoch = header.producer_epoch
+        is_late = epoch < entry.epoch
+        if transaction_version >= FIRST_VERSION_WITH_OWN_EPOCHS and epoch == entry.epoch:
+            is_late = entry.transaction_first_offset != NO_OFFSET  # otherwise it is the same marker once more
+        if is_late:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {header.producer_id} is {epoch}, and the last seen epoch is {entry.epoch} "
+                f"(transaction version {transaction_version})",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producer {header.producer_id}: {marker.coordinator_epoch} (zombie), "
+                f"{entry.coordinator_epoch} (current)",
+            )
+
+    def update(self, header: BatchHeader, first_offset: int) -> None:
+        """Note that a batch of records, not of control records, was appended at `first_offset`."""
+        entry = self._entry(header)
+        entry.last_timestamp = timestamp = header.max_timestamp
+        delta = header.last_offset_delta
+        if header.attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = self.open_transactions[header.producer_id] = first_offset
+        first = header.base_sequence
+        batches = entry.batches
+        batches.append((first, (first + delta) & MAX_SEQUENCE, first_offset + delta, delta, timestamp))
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+
+    def end_transaction(self, header: BatchHeader, offset: int, marker: Marker | None) -> AbortedTransaction | None:
+        """Note that a control batch was appended at `offset`; the transaction that it aborted, if it aborted one.
+
+        `marker` is what stands in it, None if compaction has emptied it.
+        """
+        entry = self._entry(header)
+        entry.last_timestamp = header.max_timestamp
+        first_offset = self.open_transactions.pop(header.producer_id, NO_OFFSET)
+        entry.transaction_first_offset = NO_OFFSET
+        if marker is None:
+            return None
+        entry.coordinator_epoch = marker.coordinator_epoch
+        if marker.committed or first_offset == NO_OFFSET:
+            return None
+        return AbortedTransaction(header.producer_id, first_offset, offset, self.first_unstable_offset(offset + 1))
+
+    def _entry(self, header: BatchHeader) -> ProducerEntry:
+        """The entry of the batch's producer, in the batch's epoch."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = self._entries[header.producer_id] = ProducerEntry()
         if entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
-        entry.last_timestamp = timestamp = header.max_timestamp
-        delta = header.last_offset_delta
-        attributes = header.attributes
-        if attributes & CONTROL_BIT:
-            entry.transaction_first_offset = NO_OFFSET
-            entry.coordinator_epoch = coordinator_epoch
-            return
-        if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset == NO_OFFSET:
-            entry.transaction_first_offset = first_offset
-        first = header.base_sequence
-        batches = entry.batches
-        batches.append((first, (first + delta) & MAX_SEQUENCE, first_offset + delta, delta, timestamp))
-        if len(batches) > BATCHES_KEPT:
-            del batches[0]
+        return entry
 
     def remove_expired(self, now_ms: int, after_ms: int) -> None:
         """Forget producers silent for `after_ms` (producer.id.expiration.ms), unless in a transaction."""
@@ -138,6 +195,7 @@ class ProducerStates:
     def clear(self, end_offset: int) -> None:
         """Forget everything; what follows is told from `end_offset` on."""
         self._entries.clear()
+        self.open_transactions.clear()
         self.end_offset = end_offset
 
     def snapshot(self) -> bytes:
@@ -152,19 +210,20 @@ class ProducerStates:
         """
         entries = _read_snapshot(data)
         self._entries = entries
+        self.open_transactions = _open_transactions(entries)
         self.end_offset = end_offset
 
 
-def marker_epoch(batch: Bytes) -> int:
-    """The coordinator epoch in the control batch that ends a transaction; -1 if no marker can be read in it."""
-    from minibroker.protocol.messages.control_records import EndTxnMarker  # most brokers never see one
-    from minibroker.protocol.records.control import control_message
+def _open_transactions(entries: dict[int, ProducerEntry]) -> dict[int, int]:
+    found = [(entry.transaction_first_offset, producer_id) for producer_id, entry in entries.items()]
+    return {producer_id: offset for offset, producer_id in sorted(found) if offset != NO_OFFSET}
 
-    try:
-        marker = control_message(next(records_of(batch)))
-    except (StopIteration, KafkaError):  # emptied by compaction, or malformed
-        return -1
-    return marker.coordinator_epoch if isinstance(marker, EndTxnMarker) else -1
+
+def _check_transactional(header: BatchHeader, entry: ProducerEntry) -> None:
+    if entry.transaction_first_offset != NO_OFFSET and not header.attributes & TRANSACTIONAL_BIT:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE, f"Expected transactional write from producer {header.producer_id}"
+        )
 
 
 def _check_new_epoch(header: BatchHeader, entry: ProducerEntry) -> None:

@@ -37,6 +37,7 @@ from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored
 from minibroker.storage.producer_state import ProducerStates
 from minibroker.storage.scanning import headers, misplaced, sound_batches
 from minibroker.storage.segment import Segment
+from minibroker.storage.transaction_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -124,6 +125,7 @@ class _Opening:
         self.snapshots.remove_strays([segment.base_offset for segment in self.segments])
         self.states = ProducerStates()
         self.epochs = LeaderEpochs()
+        self.recovered: dict[str, list[AbortedTransaction]] = {}  # what was aborted in the segments that were read
 
     def topic_id(self, clean: bool) -> bytes:
         """The id in `partition.metadata`, zeros if there is none. Raises `MalformedCheckpoint`.
@@ -172,7 +174,9 @@ class _Opening:
         """Those that the files name, as far as the log still has their markers."""
         indexed = set(offsets_with(self.names, TRANSACTION_INDEX_SUFFIX))
         paths = [segment.path for segment in self.segments if segment.base_offset in indexed]
-        aborted = AbortedTransactions.read(self.disk, paths)
+        aborted = AbortedTransactions.read(self.disk, [path for path in paths if path not in self.recovered])
+        for path, transactions in self.recovered.items():
+            aborted.replace(path, transactions)
         aborted.truncate(self.segments[-1].path, end_offset)
         return aborted
 
@@ -248,6 +252,7 @@ class _Opening:
         self.states.end_offset = next_offset
         self.snapshots.take(self.states, self.segments[0].base_offset)
         segment.forget()
+        aborted: list[AbortedTransaction] = []
         try:
             for position, header in sound_batches(segment.file, 0, segment.size_bytes):
                 last_offset = header.base_offset + header.last_offset_delta
@@ -257,10 +262,14 @@ class _Opening:
                 if header.partition_leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
-                    note_stored(self.states, segment, position, header)
+                    transaction = note_stored(self.states, segment, position, header)
+                    if transaction is not None:
+                        aborted.append(transaction)
                 next_offset = self.states.end_offset = last_offset + 1
         except CorruptBatch as problem:
             return next_offset, problem
+        finally:
+            self.recovered[segment.path] = aborted
         return next_offset, None
 
     def _cut(self, index: int, end_offset: int, problem: CorruptBatch) -> None:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader, read_header
-from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.crc import crc32c
-from minibroker.storage.producer_state import MAX_SEQUENCE, CorruptSnapshot, ProducerStates, marker_epoch
+from minibroker.storage.producer_state import MAX_SEQUENCE, CorruptSnapshot, ProducerStates
+from minibroker.storage.transaction_index import AbortedTransaction
+from minibroker.storage.transaction_markers import Marker, marker_batch
 from tests.storage.support import NOW_MS, batch
 
 
@@ -105,13 +105,16 @@ def test_a_producer_is_forgotten_after_its_time() -> None:
     assert states.check(header(77)) is None
 
 
-def marker(*, epoch: int = 0, committed: bool = True, coordinator_epoch: int = 3) -> bytearray:
-    record = end_transaction_marker(committed=committed, coordinator_epoch=coordinator_epoch, timestamp=NOW_MS)
-    return build_batch([record], producer_id=7, producer_epoch=epoch, transactional=True, control=True)
+def end(
+    states: ProducerStates, offset: int, *, epoch: int = 0, committed: bool = True, coordinator_epoch: int = 3
+) -> AbortedTransaction | None:
+    marker = Marker(committed, coordinator_epoch)
+    return states.end_transaction(read_header(marker_batch(7, epoch, marker, NOW_MS)), offset, marker)
 
 
-def transactional(sequence: int, count: int = 1) -> BatchHeader:
-    return read_header(batch(count, producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True))
+def transactional(sequence: int, count: int = 1, *, producer: int = 7) -> BatchHeader:
+    data = batch(count, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True)
+    return read_header(data)
 
 
 def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
@@ -120,23 +123,76 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     assert entry.transaction_first_offset == 100
     states.remove_expired(NOW_MS * 2, after_ms=1)
     assert len(states) == 1
-    end = marker()
-    states.update(read_header(end), 106, marker_epoch(end))
+    assert end(states, 106) is None
     assert (entry.transaction_first_offset, entry.coordinator_epoch) == (-1, 3)
     assert states.check(transactional(6)) is None
 
 
 def test_a_marker_with_a_new_epoch_begins_sequences_anew() -> None:
     states = states_after(transactional(0, 5))
-    end = marker(epoch=1)
-    states.update(read_header(end), 105, marker_epoch(end))
+    end(states, 105, epoch=1)
     assert refusal(states, header(5, 1, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(header(0, 1, epoch=1)) is None
 
 
-def test_a_control_batch_without_a_marker_tells_no_epoch() -> None:
-    assert marker_epoch(marker(coordinator_epoch=9)) == 9
-    assert marker_epoch(batch(1, producer_id=7)) == -1
+def test_the_oldest_open_transaction_is_where_the_log_is_not_stable() -> None:
+    states = ProducerStates()
+    assert states.first_unstable_offset(9) == 9
+    states.update(transactional(0, 5), 100)
+    states.update(transactional(0, 2, producer=8), 105)
+    states.update(transactional(5, 1), 107)
+    assert states.first_unstable_offset(108) == 100
+    assert end(states, 108, committed=False) == AbortedTransaction(7, 100, 108, 105)
+    assert states.first_unstable_offset(109) == 105
+
+
+def test_an_aborted_transaction_that_was_the_only_one_leaves_the_log_stable_after_its_marker() -> None:
+    states = states_after(transactional(0, 5))
+    assert end(states, 105, committed=False) == AbortedTransaction(7, 100, 105, 106)
+    assert end(states, 106, committed=False) is None  # there was nothing to abort
+
+
+def test_a_marker_that_compaction_has_emptied_tells_no_coordinator_epoch() -> None:
+    states = states_after(transactional(0, 5))
+    end(states, 105)
+    emptied = read_header(marker_batch(7, 0, Marker(False, 9), NOW_MS))
+    assert states.end_transaction(emptied, 106, None) is None
+    ((_, entry),) = states.entries()
+    assert entry.coordinator_epoch == 3
+
+
+def test_what_is_in_no_transaction_is_refused_while_one_is_open() -> None:
+    states = states_after(transactional(0, 5))
+    assert refusal(states, header(5)) == ErrorCode.INVALID_TXN_STATE
+    end(states, 105)
+    assert states.check(header(5)) is None
+
+
+def marker_refusal(states: ProducerStates, epoch: int, coordinator_epoch: int, version: int) -> ErrorCode | None:
+    marker = Marker(True, coordinator_epoch)
+    try:
+        states.check_marker(read_header(marker_batch(7, epoch, marker, NOW_MS)), marker, version)
+    except KafkaError as error:
+        return error.code
+    return None
+
+
+def test_a_marker_of_a_past_epoch_or_coordinator_ends_nothing() -> None:
+    states = states_after(header(0, epoch=4))
+    end(states, 101, epoch=5)
+    assert marker_refusal(states, 4, 3, version=0) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert marker_refusal(states, 5, 2, version=0) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert marker_refusal(states, 5, 3, version=0) is None
+    assert marker_refusal(ProducerStates(), 0, 0, version=2) is None
+
+
+def test_with_epochs_of_their_own_a_late_marker_does_not_end_the_next_transaction() -> None:
+    states = states_after(transactional(0, 5))
+    assert marker_refusal(states, 0, 3, version=1) is None
+    assert marker_refusal(states, 0, 3, version=2) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert marker_refusal(states, 1, 3, version=2) is None
+    end(states, 105, epoch=1)
+    assert marker_refusal(states, 1, 3, version=2) is None  # the same once more
 
 
 def test_a_snapshot_is_kafka_s() -> None:
@@ -160,8 +216,7 @@ def test_a_snapshot_may_hold_nobody_or_a_producer_without_batches() -> None:
     states = ProducerStates()
     states.load(states.snapshot(), 5)
     assert len(states) == 0
-    end = marker(epoch=4)
-    states.update(read_header(end), 5, marker_epoch(end))
+    end(states, 5, epoch=4)
     states.load(states.snapshot(), 6)
     assert refusal(states, header(0, epoch=3)) == ErrorCode.INVALID_PRODUCER_EPOCH
 

@@ -1,0 +1,200 @@
+"""Transactions in a log: how far it is stable, and which are aborted, also after crashes, cuts and deletions.
+
+What a marker does to one producer's state is tested in `test_producer_state.py`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.storage.log import Log
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
+from minibroker.storage.transaction_markers import Marker, marker_batch
+from tests.storage.support import NOW_MS, FailingDisk, Surroundings, append, batch, open_at
+
+SMALL = LogSettings(segment_bytes=400)
+
+
+class Writer:
+    """A transactional producer of a log."""
+
+    def __init__(self, log: Log, producer_id: int = 7) -> None:
+        self.log = log
+        self.producer_id = producer_id
+        self.sequence = 0
+
+    def write(self, count: int = 1) -> int:
+        data = batch(
+            count, producer_id=self.producer_id, producer_epoch=0, base_sequence=self.sequence, transactional=True
+        )
+        self.sequence += count
+        return append(self.log, data)
+
+    def end(self, *, committed: bool) -> int:
+        return append(self.log, marker_batch(self.producer_id, 0, Marker(committed, 0), NOW_MS))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return open_at(tmp_path)
+
+
+def aborted(log: Log, start: int = 0, end: int = 1 << 40) -> list[AbortedTransaction]:
+    return list(log.aborted_transactions(start, end))
+
+
+def test_a_log_is_stable_up_to_its_oldest_open_transaction(log: Log) -> None:
+    append(log, batch(3))
+    assert log.last_stable_offset == 3
+    first, second = Writer(log, 7), Writer(log, 8)
+    first.write(2)
+    second.write(2)
+    append(log, batch(1))
+    assert (log.last_stable_offset, log.high_watermark) == (3, 8)
+    first.end(committed=True)
+    assert log.last_stable_offset == 5
+    second.end(committed=False)
+    assert log.last_stable_offset == log.high_watermark == 10
+
+
+def test_only_aborted_transactions_are_told_to_readers(log: Log) -> None:
+    first, second = Writer(log, 7), Writer(log, 8)
+    first.write()
+    second.write()
+    first.end(committed=False)
+    second.end(committed=True)
+    assert aborted(log) == [AbortedTransaction(7, 0, 2, 1)]
+    assert aborted(log, 3) == []
+
+
+def test_a_marker_without_a_transaction_aborts_nothing(log: Log) -> None:
+    Writer(log).end(committed=False)
+    assert aborted(log) == []
+    assert not list(Path(log.directory).glob("*.txnindex"))
+
+
+def test_an_aborted_transaction_stands_in_the_index_of_the_segment_with_its_marker(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    writer = Writer(log)
+    writer.write()
+    log.roll()
+    writer.end(committed=False)
+    (file,) = tmp_path.glob("*.txnindex")
+    assert file.name == f"{1:020d}.txnindex"
+    assert transactions_from_bytes(file.read_bytes()) == [AbortedTransaction(7, 0, 1, 2)]
+
+
+def test_an_index_entry_that_the_disk_refuses_is_written_before_the_next_flush(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FailingDisk()
+    log = open_at(tmp_path, surroundings=Surroundings(disk))
+    writer = Writer(log)
+    writer.write()
+    disk.failing, disk.suffix = {"create"}, ".txnindex"
+    writer.end(committed=False)
+    assert aborted(log) == [AbortedTransaction(7, 0, 1, 2)]
+    assert ".txnindex cannot be written to" in caplog.text
+    disk.failing.clear()
+    log.flush()
+    (file,) = tmp_path.glob("*.txnindex")
+    assert transactions_from_bytes(file.read_bytes()) == aborted(log)
+
+
+def test_deleted_records_are_stable(log: Log) -> None:
+    Writer(log).write(3)
+    assert log.last_stable_offset == 0
+    log.delete_before(2)
+    assert log.last_stable_offset == 2
+
+
+# What a history of a log consists of: (what, producer or offset)
+STEPS = st.one_of(
+    st.tuples(st.sampled_from(["write", "commit", "abort"]), st.integers(7, 9)),
+    st.tuples(st.sampled_from(["plain", "roll", "crash", "restart"]), st.just(0)),
+    st.tuples(st.sampled_from(["truncate", "delete"]), st.integers(0, 30)),
+)
+
+
+class Model:
+    """The same history as plain lists: (first offset, next offset, producer, how it ends a transaction) a batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, int, int | None, bool | None]] = []
+        self.start = self.end = 0
+
+    def append(self, producer: int | None, ends: bool | None = None) -> None:
+        self.batches.append((self.end, self.end + 1, producer, ends))
+        self.end += 1
+
+    def truncate(self, offset: int) -> None:
+        self.batches = [entry for entry in self.batches if entry[1] <= offset]
+        self.end = min(self.end, offset)
+        self.start = min(self.start, self.end)
+
+    def open_and_aborted(self) -> tuple[dict[int, int], list[AbortedTransaction]]:
+        opened: dict[int, int] = {}
+        found = []
+        for offset, _, producer, ends in self.batches:
+            if producer is None:
+                continue
+            if ends is None:
+                opened.setdefault(producer, offset)
+            elif (first := opened.pop(producer, None)) is not None and not ends:
+                found.append(AbortedTransaction(producer, first, offset, min(opened.values(), default=offset + 1)))
+        return opened, found
+
+    def check(self, log: Log) -> None:
+        opened, found = self.open_and_aborted()
+        assert (log.log_start_offset, log.log_end_offset) == (self.start, self.end)
+        assert log.last_stable_offset == max(min(opened.values(), default=self.end), self.start)
+        first = log.segments[0].base_offset
+        assert aborted(log, self.start) == [one for one in found if one.last_offset >= max(self.start, first)]
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_every_history_leaves_what_its_batches_say(steps: list[tuple[str, int]]) -> None:
+    with tempfile.TemporaryDirectory(prefix="transactions-") as directory:
+        surroundings = Surroundings(FailingDisk())
+        log, model = open_at(directory, SMALL, surroundings=surroundings), Model()
+        for what, number in steps:
+            if what == "write":
+                Writer(log, number).write()
+                model.append(number)
+            elif what in ("commit", "abort"):
+                Writer(log, number).end(committed=what == "commit")
+                model.append(number, what == "commit")
+            elif what == "plain":
+                append(log, batch(1))
+                model.append(None)
+            elif what == "roll":
+                log.roll()
+            elif what == "truncate":
+                log.truncate_to(max(number, log.segments[0].base_offset))
+                model.truncate(max(number, log.segments[0].base_offset))
+            elif what == "delete":
+                log.delete_before(min(number, log.high_watermark))
+                model.start = max(model.start, min(number, model.end))
+            else:
+                start, point = log.log_start_offset, log.recovery_point
+                if what == "crash":
+                    log.abandon()
+                else:
+                    log.close()
+                clean = what == "restart"
+                log = open_at(
+                    directory,
+                    SMALL,
+                    clean=clean,
+                    surroundings=surroundings,
+                    recovery_point=point,
+                    log_start_offset=start,
+                )
+            model.check(log)
+        log.abandon()
