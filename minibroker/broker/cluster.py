@@ -261,6 +261,11 @@ class Cluster:
             cluster=self.image.config(BROKER_RESOURCE, ""), broker=self.image.config(BROKER_RESOURCE, node)
         )
 
+    @property
+    def controller_id(self) -> int:
+        """The node that clients are told to be the controller; which one they ask makes no difference. -1 for none."""
+        return min(self.nodes, default=NO_LEADER)
+
     def new_uuid(self) -> bytes:
         """An id for something new."""
         return new_uuid(self.random)

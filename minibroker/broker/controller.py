@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.elections import bring_up
-from minibroker.broker.image import TOPIC_RESOURCE
+from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED, Update, check_updates
+from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.broker.partition_changes import UNKNOWN_DIRECTORY
 from minibroker.broker.placement import (
     DEFAULT,
@@ -37,6 +38,7 @@ log = logging.getLogger("minibroker.controller")
 
 PRODUCER_IDS_PER_BLOCK = 1000
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
+MINIMUM_ISR = "min.insync.replicas"
 
 
 class Controller:
@@ -158,10 +160,13 @@ class Controller:
 
     def change_config(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
         """Set what `changes` says, remove what is None there, and have it act at once. Validated by the caller."""
-        self._cluster.commit(
+        decided: list[Message] = [
             records.ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
             for key, value in changes.items()
-        )
+        ]
+        if MINIMUM_ISR in changes and self._cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
+            decided.append(records.ClearElrRecord(topic_name=name if resource_type == TOPIC_RESOURCE else ""))
+        self._cluster.commit(decided)
         self._cluster.settings_changed(
             self._cluster.image.topics.get(name) if resource_type == TOPIC_RESOURCE else None
         )
@@ -169,12 +174,53 @@ class Controller:
             bring_up(self._cluster)
         _warn_without_effect(resource_type, name, changes)
 
+    # --- features -------------------------------------------------------------------------------
+
+    def update_features(self, updates: Sequence[Update], *, validate_only: bool = False) -> None:
+        """Set the levels of features, all or none. Raises KafkaError(INVALID_UPDATE_VERSION)."""
+        cluster = self._cluster
+        image = cluster.image
+        leader = min(cluster.nodes, default=cluster.static_settings["node.id"])
+        supported = [(f"Local controller {leader}", SUPPORTED)]
+        supported += [
+            (f"Broker {broker.broker_id}", supported_levels(broker))
+            for broker in image.brokers.values()
+            if broker.broker_id not in cluster.nodes
+        ]
+        check_updates(updates, image.features, supported)
+        if validate_only:
+            return
+        levels = {update.name: update.level for update in updates}
+        decided = self._minimum_isr_of_all() if levels.get(ELIGIBLE_LEADER_REPLICAS) else []
+        decided += [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+        if decided:
+            cluster.commit(decided)
+            cluster.settings_changed(None)
+
+    def _minimum_isr_of_all(self) -> list[Message]:
+        """Have min.insync.replicas be one value for all brokers, as eligible leaders depend on it (KIP-966)."""
+        decided: list[Message] = []
+        configs = self._cluster.image.configs
+        if MINIMUM_ISR not in configs.get((BROKER_RESOURCE, ""), ()):
+            value = str(self._cluster.static_settings[MINIMUM_ISR])
+            decided.append(
+                records.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MINIMUM_ISR, value=value)
+            )
+        decided += [
+            records.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=name, name=MINIMUM_ISR, value=None)
+            for (resource_type, name), texts in configs.items()
+            if resource_type == BROKER_RESOURCE and name and MINIMUM_ISR in texts
+        ]
+        return decided
+
     # --- producer ids ---------------------------------------------------------------------------
 
     def next_producer_id(self) -> int:
         """A producer id that was never given out; blocks of them are recorded before the first is used (KIP-730)."""
         if not self._producer_ids:
             first = self._cluster.image.next_producer_id
+            if not self._cluster.nodes:
+                raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "No broker is registered.")
             node = self._cluster.nodes[min(self._cluster.nodes)]
             following = first + PRODUCER_IDS_PER_BLOCK
             block = records.ProducerIdsRecord(
@@ -184,6 +230,14 @@ class Controller:
             self._producer_ids = range(first, following)
         producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return producer_id
+
+
+def supported_levels(broker: records.RegisterBrokerRecord) -> dict[str, range]:
+    """The levels of each feature that a broker said it supports when it registered."""
+    return {
+        feature.name: range(feature.min_supported_version, feature.max_supported_version + 1)
+        for feature in broker.features
+    }
 
 
 def _warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:

@@ -37,9 +37,14 @@ def coordinator_of_group(cluster: Cluster, group_id: str) -> Node:
 
 
 def coordinator_of(cluster: Cluster, transactional_id: str) -> Node:
-    """The node that coordinates this transactional id: Kafka's hash of it, spread over the nodes that live."""
+    """The node that coordinates this transactional id: Kafka's hash of it, spread over the nodes that live.
+
+    Raises KafkaError(COORDINATOR_NOT_AVAILABLE) where none does.
+    """
     value = java_hash(transactional_id)
     nodes = sorted(cluster.nodes)
+    if not nodes:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "No broker is registered.")
     index = 0 if value == SMALLEST_INT else abs(value) % TRANSACTION_PARTITIONS
     return cluster.nodes[nodes[index % len(nodes)]]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.partition_changes import Election, PartitionChange
 from minibroker.broker.topics import NO_LEADER, Partition
+from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.protocol.primitives import uuid_from_text
@@ -42,12 +43,17 @@ def change_of(cluster: Cluster, partition: Partition, away: Collection[int] = ()
     return PartitionChange(partition, may_lead, minimum)
 
 
-def apply_changes(cluster: Cluster, changes: Iterable[PartitionChangeRecord | None]) -> None:
-    """Commit the changes, and have those who wait at a leader that leads no more, or in an older epoch, look again."""
+def apply_changes(
+    cluster: Cluster, changes: Iterable[PartitionChangeRecord | None], beside: Iterable[Message] = ()
+) -> None:
+    """Commit the changes, and have those who wait at a leader that leads no more, or in an older epoch, look again.
+
+    The records `beside` them are committed with them: all or none.
+    """
     decided = [change for change in changes if change is not None]
-    if not decided:
-        return
-    cluster.commit(decided)
+    committed: list[Message] = [*decided, *beside]
+    if committed:
+        cluster.commit(committed)
     for change in decided:
         partition = cluster.image.topics_by_id[change.topic_id].partitions[change.partition_id]
         cluster.open_log_of(partition)
@@ -66,9 +72,11 @@ def bring_up(cluster: Cluster) -> None:
     catch_up(cluster, all_partitions(cluster))
 
 
-def keep_led(cluster: Cluster, partitions: Iterable[Partition], away: Collection[int] = ()) -> None:
-    """Let the nodes that are not there, or `away`, lead nothing and be in sync with nothing."""
-    apply_changes(cluster, [_without_absent(cluster, partition, away) for partition in partitions])
+def keep_led(
+    cluster: Cluster, partitions: Iterable[Partition], away: Collection[int] = (), beside: Iterable[Message] = ()
+) -> None:
+    """Let the nodes that are not there, or `away`, lead nothing and be in sync with nothing; `beside` as above."""
+    apply_changes(cluster, [_without_absent(cluster, partition, away) for partition in partitions], beside)
 
 
 def _without_absent(cluster: Cluster, partition: Partition, away: Collection[int]) -> PartitionChangeRecord | None:

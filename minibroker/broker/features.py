@@ -5,9 +5,11 @@ Which level is in force is in the metadata log; how a client asks for another is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
 
 METADATA_VERSION = "metadata.version"
 METADATA_VERSION_LEVEL = 30  # Kafka's 4.3-IV0, whose record versions the metadata log is written in
@@ -41,3 +43,85 @@ FEATURES: dict[str, Feature] = {
 
 SUPPORTED = {name: feature.levels for name, feature in FEATURES.items()}
 INITIAL = {name: feature.initial for name, feature in FEATURES.items() if feature.initial}
+NOT_SUPPORTED = range(1)  # level 0 of any feature means that it is off
+
+
+class Update(NamedTuple):
+    """What a client wants a feature's level to be; `kind` is an UpgradeType, or a number that is none."""
+
+    name: str
+    level: int
+    kind: int = UpgradeType.UPGRADE
+
+
+def check_updates(
+    updates: Iterable[Update], current: Mapping[str, int], supported: Iterable[tuple[str, Mapping[str, range]]]
+) -> None:
+    """Whether all of the updates may be made, one with the other; `current` are the levels that are in force.
+
+    `supported` has, for everybody who must support a level, how to call him, and his levels by feature. Raises
+    KafkaError(INVALID_UPDATE_VERSION).
+    """
+    wanted = list(updates)
+    proposed = {**current, **{update.name: update.level for update in wanted}}
+    known = list(supported)
+    for update in wanted:
+        _check_kind(update)
+        for who, levels in known:
+            _check_support(update, who, levels.get(update.name, NOT_SUPPORTED))
+        _check_direction(update, current.get(update.name, 0))
+        if update.name == METADATA_VERSION:
+            _check_downgrade(update, current[METADATA_VERSION])
+        else:
+            _check_needs(update, proposed)
+
+
+def _check_kind(update: Update) -> None:
+    if update.kind not in UpgradeType.__members__.values():
+        raise _invalid(update, "The controller does not support the given upgrade type.")
+    if update.level < 0:
+        raise _invalid(update, "A feature version cannot be less than 0.")
+
+
+def _check_support(update: Update, who: str, levels: range) -> None:
+    if update.level in levels:
+        return
+    if levels[-1] == 0:
+        raise _invalid(update, f"{who} does not support this feature.")
+    raise _invalid(update, f"{who} only supports versions {levels[0]}-{levels[-1]}")
+
+
+def _check_direction(update: Update, current: int) -> None:
+    if update.level < current and update.kind == UpgradeType.UPGRADE:
+        raise _invalid(
+            update,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade.",
+        )
+    if update.level > current and update.kind != UpgradeType.UPGRADE:
+        raise _invalid(update, "Can't downgrade to a newer version.")
+
+
+def _check_downgrade(update: Update, current: int) -> None:
+    """A lower metadata.version is allowed as long as the records have the same form in it."""
+    if not any(update.level < change <= current for change in METADATA_CHANGES):
+        return
+    reason = "Refusing to perform the requested downgrade because it might delete metadata information."
+    if update.kind == UpgradeType.UNSAFE_DOWNGRADE:
+        reason = "Unsafe metadata downgrade is not supported in this version."
+    message = f"Unsupported metadata.version downgrade from {current} to {update.level}. {reason}"
+    raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
+
+
+def _check_needs(update: Update, proposed: Mapping[str, int]) -> None:
+    if update.name not in FEATURES:
+        raise _invalid(update, f"Feature {update.name} not found.")
+    need = FEATURES[update.name].needs.get(update.level)
+    if need is not None and proposed.get(need[0], 0) < need[1]:
+        reason = f"because it depends on {need[0]} level {need[1]}"
+        raise _invalid(update, f"{update.name} could not be set to {update.level} {reason}")
+
+
+def _invalid(update: Update, reason: str) -> KafkaError:
+    message = f"Invalid update version {update.level} for feature {update.name}. {reason}"
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)

@@ -18,6 +18,7 @@ from minibroker.broker.features import LOWEST_METADATA_VERSION
 from minibroker.broker.image import InconsistentMetadata
 from minibroker.broker.metadata_snapshots import BOOTSTRAP, incompleteness, newest_snapshot, values_in
 from minibroker.broker.quorum_state import (
+    NOBODY,
     QUORUM_STATE,
     MalformedQuorumState,
     QuorumState,
@@ -96,12 +97,15 @@ def decode_record(value: bytes) -> Message:
 class MetadataLog:
     """The log of partition 0 of `__cluster_metadata`: replayed once, then led and appended to.
 
-    `leader_epoch` is the one that `lead` has begun. `is_new` says that nothing was ever written here.
+    `leader_epoch` is the one that `lead` has begun, with `leader_id` as the leader that `voters` have elected. `is_new`
+    says that nothing was ever written here.
     """
 
     def __init__(self, storage: Log, disk: Disk) -> None:
         self.storage = storage
         self.leader_epoch = NO_EPOCH
+        self.leader_id = NOBODY
+        self.voters: tuple[int, ...] = ()
         self._disk = disk
         self._snapshot_epoch = NO_EPOCH
         self._pending: list[tuple[int, Message]] | None = None  # the records of a transaction that has not ended
@@ -201,11 +205,12 @@ class MetadataLog:
         known = (state.leader_epoch, self.storage.leader_epoch, self._snapshot_epoch, 0)
         self.leader_epoch = max(known) + 1
         state = state.elected(node_id, self.leader_epoch)
+        self.leader_id, self.voters = node_id, state.voters or (node_id,)
         try:
             self._disk.write_whole(self._quorum_path, state.text(), sync=False)
         except OSError as error:
             raise MetadataError(f"{self._quorum_path} cannot be written: {error}") from error
-        voters = [LeaderChangeMessage.Voter(voter_id=voter) for voter in state.voters or (node_id,)]
+        voters = [LeaderChangeMessage.Voter(voter_id=voter) for voter in self.voters]
         granting = [LeaderChangeMessage.Voter(voter_id=node_id)]
         change = LeaderChangeMessage(leader_id=node_id, voters=voters, granting_voters=granting)
         self._append([control_record(change, timestamp=now_ms)], control=True)

@@ -51,7 +51,8 @@ def place(cluster: Cluster, partition_count: int, replication_factor: int) -> As
     live = sorted(cluster.nodes)
     away = sorted(cluster.image.brokers.keys() - cluster.nodes.keys())
     if not live:
-        message = "All brokers are currently fenced."
+        reason = "All brokers are currently fenced, or have all their log directories cordoned."
+        message = f"Unable to replicate the partition {replication_factor} time(s): {reason}"
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     if replication_factor > len(live) + len(away):
         message = (

@@ -1,17 +1,23 @@
-"""How the nodes of this process register in the metadata log when they come, and are fenced when they go.
+"""How brokers register in the metadata log when they come, are fenced when they go, and are forgotten.
 
 A reader of the log, such as a Kafka that is started on the directory later, finds there which brokers live, where they
-listen, and which directories are theirs. Leaders are elected in `controller`.
+listen, and which directories are theirs. Leaders are elected in `elections`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from minibroker.broker.elections import all_partitions, keep_led
 from minibroker.broker.features import SUPPORTED
 from minibroker.broker.listeners import PROTOCOLS, broker_listeners
 from minibroker.protocol.declare import Message
-from minibroker.protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from minibroker.protocol.primitives import uuid_from_text
 
 if TYPE_CHECKING:
@@ -34,6 +40,26 @@ def register(cluster: Cluster) -> None:
 def fence(cluster: Cluster) -> None:
     """Record that the nodes go: a broker of the same id may then register without waiting for their session's end."""
     cluster.commit(_fencing(node.node_id, node.broker_epoch) for node in cluster.nodes.values())
+
+
+def unregister(cluster: Cluster, broker_id: int) -> None:
+    """Forget a broker: it leads nothing and is in sync with nothing from now on.
+
+    A node of this process is then unknown to clients until it registers again, with the next start, and refuses what
+    they still ask of it. Raises KafkaError: BROKER_ID_NOT_REGISTERED.
+    """
+    broker = cluster.image.brokers.get(broker_id)
+    if broker is None:
+        message = f"Broker ID {broker_id} is not currently registered"
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+    forgotten = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+    concerned = (
+        partition
+        for partition in all_partitions(cluster)
+        if broker_id in partition.isr or broker_id in partition.eligible_leader_replicas
+    )
+    keep_led(cluster, concerned, away=[broker_id], beside=[forgotten])
+    cluster.nodes.pop(broker_id, None)
 
 
 def _fencing(broker_id: int, broker_epoch: int) -> Message:

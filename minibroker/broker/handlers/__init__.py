@@ -13,6 +13,7 @@ FAMILIES = (
     "configs",
     "delete_records",
     "elections",
+    "features",
     "fetch",
     "find_coordinator",
     "group_listing",
@@ -23,9 +24,11 @@ FAMILIES = (
     "offset_deletion",
     "produce",
     "producer_ids",
+    "quorum",
     "reassignments",
     "topic_partitions",
     "topics",
+    "unregistration",
 )
 
 

@@ -1,8 +1,8 @@
 """DescribeCluster: the nodes and the controller, for admin clients (KIP-700).
 
-Behaviour: a node is told with the address of the listener that the client came by. All nodes of the process live, so
-none is fenced, and asking for fenced ones too changes nothing. The controller is no endpoint of its own: who asks for
-controllers has come to a broker, and is told so with MISMATCHED_ENDPOINT_TYPE.
+Behaviour: a node is told with the address of the listener that the client came by. Fenced are the brokers that are
+registered and not there; they are told with the address they had, if they are asked for. The controller is no endpoint
+of its own: who asks for controllers has come to a broker, and is told so with MISMATCHED_ENDPOINT_TYPE.
 
 Versions: 1 brought the kind of endpoint (KIP-919), 2 fenced brokers (KIP-1073).
 """
@@ -35,8 +35,8 @@ def describe_cluster(context: Context, request: DescribeClusterRequest) -> Descr
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=message)
     return DescribeClusterResponse(
         cluster_id=context.cluster.cluster_id,
-        controller_id=min(context.cluster.nodes),
-        brokers=_brokers(context),
+        controller_id=context.cluster.controller_id,
+        brokers=[*_brokers(context), *(_fenced(context) if request.include_fenced_brokers else ())],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
@@ -53,4 +53,18 @@ def _brokers(context: Context) -> list[DescribeClusterResponse.DescribeClusterBr
             rack=node.rack,
         )
         for node in context.cluster.nodes.values()
+    ]
+
+
+def _fenced(context: Context) -> list[DescribeClusterResponse.DescribeClusterBroker]:
+    """The registered brokers that are away, as far as they had a listener of that name."""
+    cluster = context.cluster
+    return [
+        DescribeClusterResponse.DescribeClusterBroker(
+            broker_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack, is_fenced=True
+        )
+        for broker in cluster.image.brokers.values()
+        if broker.broker_id not in cluster.nodes
+        for endpoint in broker.end_points
+        if endpoint.name == context.connection.listener
     ]

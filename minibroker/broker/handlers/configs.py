@@ -21,8 +21,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from minibroker.broker.config_changes import Change, ChangeKind, differences, outcome
+from minibroker.broker.controller import MINIMUM_ISR
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
+from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.settings import (
     ConfigEntry,
     ConfigSource,
@@ -223,4 +225,17 @@ def _broker_change(context: Context, name: str, changes: Iterable[Change]) -> di
     current = cluster.image.config(ResourceType.BROKER, name)
     texts = outcome(BROKER_SETTINGS, current, changes)
     validate_broker_overrides(cluster.settings, texts, per_broker=bool(name))
-    return differences(current, texts)
+    changed = differences(current, texts)
+    if MINIMUM_ISR in changed and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
+        _check_minimum_isr(name, changed[MINIMUM_ISR])
+    return changed
+
+
+def _check_minimum_isr(name: str, text: str | None) -> None:
+    """What eligible leader replicas hang on is one value for all brokers (KIP-966). Raises KafkaError(INVALID_CONFIG)."""
+    if name:
+        message = f"Broker-level {MINIMUM_ISR} cannot be altered while ELR is enabled."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+    if text is None:
+        message = f"Cluster-level {MINIMUM_ISR} cannot be removed while ELR is enabled."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)

@@ -48,7 +48,7 @@ def metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
     return MetadataResponse(
         brokers=_brokers(context),
         cluster_id=context.cluster.cluster_id,
-        controller_id=min(context.cluster.nodes),
+        controller_id=context.cluster.controller_id,
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED

@@ -1,0 +1,86 @@
+"""DescribeQuorum: who keeps the metadata log, and how far each of them is (KIP-595, KIP-853).
+
+Behaviour: the first node leads the quorum, and is its only voter unless a Kafka has left others in the directory; the
+other nodes follow as observers. All of them read the one log, so each is as far as the leader at any time. Only
+partition 0 of `__cluster_metadata` is told of.
+
+Versions: 1 brought when a replica last fetched, 2 directories of replicas, addresses of voters and error messages.
+
+Not implemented: a listener of the controllers' own; a voter's addresses are those of its node.
+"""
+
+from __future__ import annotations
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.topics import METADATA_TOPIC
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import DescribeQuorumRequest, DescribeQuorumResponse
+
+TopicAnswer = DescribeQuorumResponse.TopicData
+PartitionAnswer = TopicAnswer.PartitionData
+ReplicaState = DescribeQuorumResponse.ReplicaState
+UNKNOWN_TIME = -1
+
+
+@handles(ApiKey.DESCRIBE_QUORUM, "0-2")
+def describe_quorum(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    asked = [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics]
+    if asked != [(METADATA_TOPIC, [0])]:
+        return DescribeQuorumResponse(topics=[_unknown(name, indexes) for name, indexes in asked])
+    topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_partition(context)])
+    return DescribeQuorumResponse(topics=[topic], nodes=_voters(context))
+
+
+def _unknown(name: str, indexes: list[int]) -> TopicAnswer:
+    code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    return TopicAnswer(
+        topic_name=name,
+        partitions=[
+            PartitionAnswer(partition_index=index, error_code=code, error_message=message) for index in indexes
+        ],
+    )
+
+
+def _partition(context: Context) -> PartitionAnswer:
+    cluster = context.cluster
+    quorum = cluster.metadata_log
+    voters = dict.fromkeys(quorum.voters)
+    return PartitionAnswer(
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.leader_epoch,
+        high_watermark=quorum.storage.high_watermark,
+        current_voters=[_state(context, voter) for voter in voters],
+        observers=[_state(context, node) for node in cluster.nodes if node not in voters],
+    )
+
+
+def _state(context: Context, replica_id: int) -> ReplicaState:
+    """How far a replica is. One that is not in this process has never been heard of."""
+    cluster = context.cluster
+    if replica_id not in cluster.nodes and replica_id != cluster.metadata_log.leader_id:
+        return ReplicaState(replica_id=replica_id, log_end_offset=-1)
+    now_ms = cluster.clock.wall_ms()
+    return ReplicaState(
+        replica_id=replica_id,
+        log_end_offset=cluster.metadata_log.storage.log_end_offset,
+        last_fetch_timestamp=now_ms if context.version > 0 else UNKNOWN_TIME,
+        last_caught_up_timestamp=now_ms if context.version > 0 else UNKNOWN_TIME,
+    )
+
+
+def _voters(context: Context) -> list[DescribeQuorumResponse.Node]:
+    """The voters of this process, with their addresses."""
+    nodes = context.cluster.nodes
+    shape = DescribeQuorumResponse.Node
+    return [
+        shape(
+            node_id=voter,
+            listeners=[
+                shape.Listener(name=name, host=endpoint.host, port=endpoint.port)
+                for name, endpoint in nodes[voter].endpoints.items()
+            ],
+        )
+        for voter in context.cluster.metadata_log.voters
+        if voter in nodes
+    ]
