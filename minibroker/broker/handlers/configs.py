@@ -232,7 +232,7 @@ def _broker_change(context: Context, name: str, changes: Iterable[Change]) -> di
 
 
 def _check_minimum_isr(name: str, text: str | None) -> None:
-    """What eligible leader replicas hang on is one value for all brokers (KIP-966). Raises KafkaError(INVALID_CONFIG)."""
+    """KIP-966 has one value for all brokers. Raises KafkaError(INVALID_CONFIG)."""
     if name:
         message = f"Broker-level {MINIMUM_ISR} cannot be altered while ELR is enabled."
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
