@@ -1,0 +1,95 @@
+"""OffsetDelete: what is taken back, and what is kept because somebody reads it or might.
+
+Every literal is what Apache Kafka 4.3 answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from conformance.wire.conftest import NewTopic
+from conformance.wire.connection import Connection
+from conformance.wire.groups import commit, committed, find_coordinator, join, sync
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.groups import LeaveGroupRequest
+from minibroker.protocol.messages.offsets import OffsetDeleteRequest
+
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+Topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+
+
+@pytest.fixture
+def group(connection: Connection, new_name: Callable[[], str]) -> str:
+    """The name of a group that there is not yet, and that somebody coordinates."""
+    name = f"group-{new_name()}"
+    find_coordinator(connection, name)
+    return name
+
+
+def delete(connection: Connection, group: str, *partitions: tuple[str, int]) -> tuple[int, dict[tuple[str, int], int]]:
+    """The error of the whole, and that of each partition."""
+    by_topic: dict[str, list[int]] = {}
+    for name, index in partitions:
+        by_topic.setdefault(name, []).append(index)
+    topics = [
+        Topic(name=name, partitions=[Topic.OffsetDeleteRequestPartition(partition_index=each) for each in indexes])
+        for name, indexes in by_topic.items()
+    ]
+    response = connection.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0)
+    return response.error_code, {
+        (topic.name, each.partition_index): each.error_code for topic in response.topics for each in topic.partitions
+    }
+
+
+def test_an_offset_is_taken_back(connection: Connection, new_topic: NewTopic, group: str) -> None:
+    name = new_topic(2)
+    commit(connection, group, (name, 0, 7), (name, 1, 8))
+    assert delete(connection, group, (name, 0)) == (0, {(name, 0): 0})
+    assert committed(connection, group) == {(name, 1): 8}
+    assert delete(connection, group, (name, 0), (name, 1)) == (0, {(name, 0): 0, (name, 1): 0})
+    assert committed(connection, group) == {}
+
+
+def test_partitions_that_there_are_not_are_refused_one_by_one(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
+    name = new_topic()
+    commit(connection, group, (name, 0, 7))
+    answer = delete(connection, group, (name, 0), (name, 9), ("no-such-topic", 0))
+    assert answer == (0, {(name, 0): 0, (name, 9): UNKNOWN, ("no-such-topic", 0): UNKNOWN})
+
+
+def test_a_group_that_there_is_not_is_an_error_of_the_whole(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
+    name = new_topic()
+    assert delete(connection, group, (name, 0)) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
+    assert delete(connection, group) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
+    assert delete(connection, "", (name, 0)) == (ErrorCode.INVALID_GROUP_ID, {})
+
+
+def test_of_a_group_that_there_is_not_an_unknown_topic_says_no_more(connection: Connection, group: str) -> None:
+    assert delete(connection, group, ("no-such-topic", 0)) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
+
+
+def test_what_members_read_stays(connection: Connection, new_topic: NewTopic, group: str) -> None:
+    read, other = new_topic(), new_topic()
+    commit(connection, group, (read, 0, 7), (other, 0, 8))
+    member = join(connection, group, read)
+    sync(connection, group, member)
+    answer = delete(connection, group, (read, 0), (other, 0), (read, 9))
+    assert answer == (0, {(read, 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, (other, 0): 0, (read, 9): UNKNOWN})
+    assert committed(connection, group) == {(read, 0): 7}
+    leave = LeaveGroupRequest(group_id=group, members=[LeaveGroupRequest.MemberIdentity(member_id=member.member_id)])
+    assert connection.ask(leave, 3).error_code == 0
+    assert delete(connection, group, (read, 0)) == (0, {(read, 0): 0})
+
+
+def test_while_members_are_no_consumers_all_stays(connection: Connection, new_topic: NewTopic, group: str) -> None:
+    name = new_topic()
+    commit(connection, group, (name, 0, 7))
+    sync(connection, group, join(connection, group, protocol_type="connect"))
+    assert delete(connection, group, (name, 0)) == (ErrorCode.NON_EMPTY_GROUP, {})
+    assert committed(connection, group) == {(name, 0): 7}
