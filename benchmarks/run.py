@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 import clients
+import compaction
 import crowds
 import durability
 import exchanges
@@ -43,6 +44,7 @@ def all_sections(seconds: float) -> list[Section]:
         *clients.sections(seconds),
         *crowds.sections(seconds),
         *durability.sections(seconds),
+        *compaction.sections(seconds),
         *restarts.sections(),
         *growth.sections(),
         memory,

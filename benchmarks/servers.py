@@ -65,10 +65,10 @@ def data_directory() -> Iterator[str]:
 
 
 @contextmanager
-def minibroker_on(folder: str, entry: Sequence[str] = MINIBROKER) -> Iterator[Server]:
-    """The same with its data in `folder`, where another one may have left some."""
-    settings = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={folder}", *SETTINGS]
-    words = [word for setting in settings for word in ("--set", setting)]
+def minibroker_on(folder: str, entry: Sequence[str] = MINIBROKER, *, settings: Sequence[str] = ()) -> Iterator[Server]:
+    """The same with its data in `folder`, where another one may have left some. `settings` are `key=value`."""
+    assignments = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={folder}", *SETTINGS, *settings]
+    words = [word for assignment in assignments for word in ("--set", assignment)]
     with _process([sys.executable, *entry, "serve", *words]) as server:
         yield server
 

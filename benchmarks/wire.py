@@ -17,6 +17,7 @@ from minibroker.protocol import headers
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest, ListOffsetsResponse
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -39,6 +40,8 @@ DELETE_TOPICS_VERSION = 4
 METADATA_VERSION = 9
 LIST_OFFSETS_VERSION = 6
 API_VERSIONS_VERSION = 0
+ALTER_CONFIGS_VERSION = 0
+TOPIC_RESOURCE, SET = 2, 0
 TIMEOUT_MS = 30_000
 SENTINEL = 0x7E7D  # an error code that no server sends, found again in an answer that we encode
 
@@ -75,6 +78,17 @@ class Client:
         """Raises Failed."""
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
         _check(self._ask(request, DELETE_TOPICS_VERSION, DeleteTopicsResponse).responses[0].error_code)
+
+    def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
+        """Set some of its configs. Raises Failed."""
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+        changes = [
+            resource.AlterableConfig(name=key, config_operation=SET, value=value) for key, value in configs.items()
+        ]
+        asked = resource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
+        request = IncrementalAlterConfigsRequest(resources=[asked])
+        answer = self._ask(request, ALTER_CONFIGS_VERSION, IncrementalAlterConfigsResponse)
+        _check(answer.responses[0].error_code)
 
     def wait_for_leader(self, name: str) -> None:
         """A cluster of several processes learns of a topic a little after it was created. Raises Failed."""
