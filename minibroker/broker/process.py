@@ -226,7 +226,7 @@ def _bound_metrics(settings: Settings, port: int | None) -> Iterator[Measurement
 def _opened(settings: Settings, clock: SystemClock, source: random.Random, disk: Disk) -> Iterator[LogDirectories]:
     """Open the log directories, and close them as a clean shutdown does, however the broker ended.
 
-    Raises UncleanStop if the disk does not let them be closed.
+    Raises UncleanStop if the disk does not let them be closed. Who could not even start is told why, and not that.
     """
     environment = Environment(disk, clock.wall_ms, clock.call_later, clock.run_aside, source)
     with _understood():
@@ -237,11 +237,16 @@ def _opened(settings: Settings, clock: SystemClock, source: random.Random, disk:
             cluster_id=None,
             new_id=lambda: uuid_text(new_uuid(source)),
         )
+    refused = False
     try:
         yield logs
+    except StartError:
+        refused = True
+        raise
     finally:
         clock.wait_for_aside()
         try:
             logs.close()
         except (KafkaError, OSError) as error:
-            raise UncleanStop(str(error)) from error
+            if not refused:
+                raise UncleanStop(str(error)) from error

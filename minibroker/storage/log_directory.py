@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 
 from minibroker.storage.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -148,16 +149,19 @@ class LogDirectory:
         """Make an empty log. `topic_id` has 16 bytes; zeros stand for none."""
         key = topic, partition
         path = self._log_path(key)
+        left = self._disk.exists(path)  # by somebody else, who may have put something there
         try:
-            left = self._disk.exists(path)  # by a creation that has failed half-way
             self._disk.make_directory(path)
             write_topic_id(self._disk, path, topic_id, sync=False)
-        except OSError as error:
+            if left:
+                log = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
+            else:
+                log = new_log(self._environment, path, key, topic_id, settings)
+        except (OSError, LogDirectoryError) as error:
+            if not left:
+                with suppress(OSError):
+                    self._disk.remove_tree(path)
             raise LogDirectoryError(f"{topic}-{partition} cannot be created: {error}") from error
-        if left:
-            log = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
-        else:
-            log = new_log(self._environment, path, key, topic_id, settings)
         self.logs[key] = log
         return log
 

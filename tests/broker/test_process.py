@@ -12,6 +12,7 @@ import pytest
 from minibroker.broker.process import StartError, run
 from minibroker.broker.settings import Settings
 from tests.broker.harness import Harness
+from tests.storage.support import FailingDisk
 
 
 def refusal(directory: Path, **settings: str) -> str:
@@ -68,6 +69,18 @@ def test_settings_in_the_metadata_that_do_not_agree_are_told(data: Path) -> None
         harness.cluster.controller.change_config(4, "", {"log.cleaner.min.compaction.lag.ms": "10"})
         harness.stop()
     assert "compaction.lag.ms" in refusal(data, log_cleaner_max_compaction_lag_ms="5")
+
+
+def test_a_disk_that_takes_nothing_is_told_as_what_keeps_it_from_starting(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FailingDisk()
+    disk.failing = {"write"}
+    monkeypatch.setattr("minibroker.broker.process.Disk", lambda: disk)
+    assert "quorum-state cannot be written" in refusal(data)
+    monkeypatch.undo()
+    with Harness(data) as harness:
+        assert harness.produce("t", "v") == 1
 
 
 def test_a_refused_start_leaves_a_directory_that_the_next_one_takes(data: Path) -> None:

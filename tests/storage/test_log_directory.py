@@ -5,6 +5,7 @@ Several directories together are tested in `test_log_directories.py`, what is in
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,11 +62,20 @@ def test_a_log_whose_making_has_failed_is_made_at_the_next_try(tmp_path: Path) -
     disk.failing = {"create"}
     with pytest.raises(LogDirectoryError, match="orders-0 cannot be created: .*Input/output error"):
         directory.create_log("orders", 0, TOPIC_ID, LogSettings())
+    assert not (tmp_path / "orders-0").exists()
     disk.failing = set()
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(2))
     directory.abandon()
     log = opened(tmp_path).open_log("orders", 0, LogSettings())
+    assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 2)
+
+
+def test_what_lies_where_a_log_is_made_is_kept(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    append(directory.create_log("orders", 0, TOPIC_ID, LogSettings()), batch(2))
+    shutil.copytree(tmp_path / "orders-0", tmp_path / "copied-0")
+    log = directory.create_log("copied", 0, bytes(16), LogSettings())
     assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 2)
 
 
