@@ -11,10 +11,11 @@ from minibroker import __version__
 from minibroker.cli.main import COMMANDS
 from tests.cli.conftest import Run
 
-ALL = [
-    *([name] for name in COMMANDS),
-    *(["topics", name] for name in ("list", "create", "describe", "alter", "config", "delete")),
-]
+SUBCOMMANDS = {
+    "topics": ("list", "create", "describe", "alter", "config", "delete"),
+    "groups": ("list", "describe", "reset-offsets", "delete"),
+}
+ALL = [*([name] for name in COMMANDS), *([group, name] for group, names in SUBCOMMANDS.items() for name in names)]
 
 
 def test_the_version_is_the_packages(run: Run) -> None:

@@ -1,0 +1,52 @@
+"""`minibroker groups describe` against a broker: members, offsets and lag."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.cli.conftest import Run
+from tests.cli.group_members import member
+from tests.running import RunningBroker
+
+
+def described(run_client: Run, group: str) -> Any:
+    return json.loads(run_client("groups", "describe", group, "--json").stdout)
+
+
+def test_a_group_with_a_member_shows_who_reads_what_and_what_is_left(run_client: Run, broker: RunningBroker) -> None:
+    run_client("topics", "create", "orders", "--partitions", "2")
+    run_client("produce", "orders", "--partition", "0", stdin=b"a\nb\nc\n")
+    with member(broker.bootstrap_servers, "billing", "orders", 2, **{"client.id": "till", "group.instance.id": "one"}):
+        found = described(run_client, "billing")
+        text = run_client("groups", "describe", "billing").stdout
+    assert (found["group"], found["state"], found["type"]) == ("billing", "Stable", "classic")
+    assert found["assignor"] == "range"
+    assert f"{found['coordinator']['host']}:{found['coordinator']['port']}" == broker.bootstrap_servers
+    (who,) = found["members"]
+    assert (who["instance"], who["client"], who["partitions"]) == ("one", "till", {"orders": [0, 1]})
+    shown = {"topic": "orders", "member": who["member"], "metadata": ""}
+    assert found["offsets"] == [
+        {**shown, "partition": 0, "committed": 2, "end": 3, "lag": 1},
+        {**shown, "partition": 1, "committed": None, "end": 0, "lag": None},
+    ]
+    lines = [line.split() for line in text.splitlines()]
+    assert ["billing", "Stable", "classic", "range", "node", "1,", broker.bootstrap_servers] in lines
+    assert [who["member"], "one", "till", "/127.0.0.1", "orders:0,1"] in lines
+    assert ["orders", "0", "2", "3", "1", who["member"]] in lines
+
+
+def test_a_group_without_members_shows_what_it_has_committed(run_client: Run) -> None:
+    run_client("topics", "create", "kept")
+    run_client("produce", "kept", "--partition", "1", stdin=b"a\nb\nc\n")
+    run_client("groups", "reset-offsets", "gone", "--topic", "kept:1", "--to-offset", "1", "--execute")
+    found = described(run_client, "gone")
+    assert (found["state"], found["members"]) == ("Empty", [])
+    (line,) = found["offsets"]
+    assert (line["partition"], line["committed"], line["end"], line["lag"], line["member"]) == (1, 1, 3, 2, None)
+    assert "instance" not in run_client("groups", "describe", "gone").stdout
+
+
+def test_a_group_that_there_is_not_is_one_line_and_status_1(run_client: Run) -> None:
+    result = run_client("groups", "describe", "nobody")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "minibroker: there is no group nobody\n")
