@@ -16,6 +16,8 @@ METADATA_VERSION_LEVEL = 30  # Kafka's 4.3-IV0, whose record versions the metada
 LOWEST_METADATA_VERSION = 7  # 3.3-IV3, the lowest that Kafka 4 starts with
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"  # KIP-966
 
+GROUP_VERSION = "group.version"  # 1 has consumer groups of KIP-848
+
 # The levels of metadata.version with which the form of the records changed; nobody may go back behind one of them.
 METADATA_CHANGES = (8, 11, 13, 14, 15, 17, 23, 30)
 
@@ -39,6 +41,7 @@ class Feature(NamedTuple):
 FEATURES: dict[str, Feature] = {
     METADATA_VERSION: Feature(range(LOWEST_METADATA_VERSION, METADATA_VERSION_LEVEL + 1), METADATA_VERSION_LEVEL),
     ELIGIBLE_LEADER_REPLICAS: Feature(range(2), 0, {1: (METADATA_VERSION, 23)}),
+    GROUP_VERSION: Feature(range(2), 1),
 }
 
 SUPPORTED = {name: feature.levels for name, feature in FEATURES.items()}

@@ -15,6 +15,7 @@ from minibroker.protocol.primitives import uuid_text
 
 TOPIC_RESOURCE = 2  # config resource types, as in ConfigRecord and in the requests (org.apache.kafka...ConfigResource)
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 LEADER_UNCHANGED = -2  # PartitionChangeRecord's default
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from minibroker.broker import group_settings
 from minibroker.broker.settings_table import BROKER_SETTINGS, TIMESTAMP_TYPES, TOPIC_SETTINGS, Scope, Setting, Value
 from minibroker.broker.settings_values import InvalidValue, canonical_text, format_value, parse_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -171,7 +172,7 @@ class Settings:
             )
         if self["log.retention.ms"] == 0:
             raise SettingsError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
-        objection = _cleaner_objection(self)
+        objection = _cleaner_objection(self) or group_settings.objection(self)
         if objection is not None:
             raise SettingsError(objection)
         conflict = _lag_conflict(self["log.cleaner.min.compaction.lag.ms"], self["log.cleaner.max.compaction.lag.ms"])

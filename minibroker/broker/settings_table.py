@@ -76,6 +76,18 @@ class OneOf(NamedTuple):
         return f"String must be one of: {', '.join(self.choices)}"
 
 
+class AnyCaseOf(NamedTuple):
+    """One of some words, in small or capital letters."""
+
+    choices: tuple[str, ...]
+
+    def objection(self, value: Any) -> str | None:
+        """What Kafka says against the value, or None."""
+        if value.upper() in self.choices:
+            return None
+        return f"String must be one of (case insensitive): {', '.join(self.choices)}"
+
+
 class ReplicaList(NamedTuple):
     """`*`, or `partition:broker` pairs."""
 
@@ -113,7 +125,7 @@ class Setting(NamedTuple):
     type: ConfigType
     default: Value
     documentation: str
-    valid: Range | OneOf | ReplicaList | NonEmpty | None = None
+    valid: Range | OneOf | AnyCaseOf | ReplicaList | NonEmpty | None = None
     scope: Scope = Scope.BROKER
     topic: str | None = None
     fallbacks: tuple[tuple[str, int], ...] = ()
@@ -146,6 +158,8 @@ MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 60 * MINUTE_MS
 CODECS: Final = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
 TIMESTAMP_TYPES: Final = OneOf(("CreateTime", "LogAppendTime"))
+MIGRATION_POLICIES: Final = AnyCaseOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"))
+REBALANCE_PROTOCOLS: Final = OneOf(("consumer", "classic", "share", "streams"))
 POLICIES: Final = OneOf(("compact", "delete"))
 PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
@@ -250,6 +264,20 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.max.session.timeout.ms", INT, 1_800_000, "The longest session timeout that a member of a classic group may ask for."),
     Setting("group.initial.rebalance.delay.ms", INT, 0, "How long a classic group that was empty waits for further members before its first generation; tests should not wait.", kafka_default=3000),
     Setting("group.max.size", INT, 2_147_483_647, "How many members a classic group has at most.", FROM_ONE),
+    # Consumer groups of the next generation (KIP-848).
+    Setting("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer"), "The protocols of groups that are served; share and streams are not, whatever stands here.", REBALANCE_PROTOCOLS, kafka_default=("classic", "consumer", "streams")),
+    Setting("group.consumer.assignors", LIST, ("uniform", "range"), "The assignors that members may ask for; the first is that of members who ask for none."),
+    Setting("group.consumer.migration.policy", STRING, "bidirectional", "Whether groups with members may go over from the classic protocol (upgrade), back to it (downgrade), both, or neither (disabled).", MIGRATION_POLICIES),
+    Setting("group.consumer.max.size", INT, 2_147_483_647, "How many members a consumer group has at most.", FROM_ONE),
+    Setting("group.consumer.session.timeout.ms", INT, 45_000, "After what time a silent member is put out of its consumer group.", FROM_ONE),
+    Setting("group.consumer.min.session.timeout.ms", INT, 45_000, "The shortest session timeout a consumer group can be given.", FROM_ONE),
+    Setting("group.consumer.max.session.timeout.ms", INT, 60_000, "The longest session timeout a consumer group can be given.", FROM_ONE),
+    Setting("group.consumer.heartbeat.interval.ms", INT, 5000, "How often the members of consumer groups are to be heard of, which is also how soon they learn of changes.", FROM_ONE),
+    Setting("group.consumer.min.heartbeat.interval.ms", INT, 5000, "The shortest heartbeat interval a consumer group can be given.", FROM_ONE),
+    Setting("group.consumer.max.heartbeat.interval.ms", INT, 15_000, "The longest heartbeat interval a consumer group can be given.", FROM_ONE),
+    Setting("group.consumer.assignment.interval.ms", INT, 0, "How long a consumer group's target assignment stays at least before the next is made; tests should not wait for it.", FROM_ZERO, kafka_default=1000),
+    Setting("group.consumer.min.assignment.interval.ms", INT, 0, "The shortest assignment interval a consumer group can be given.", FROM_ZERO),
+    Setting("group.consumer.max.assignment.interval.ms", INT, 15_000, "The longest assignment interval a consumer group can be given.", FROM_ZERO),
     # Replication and tiered storage: replicas share one log in this process, and there is no second tier.
     _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether a replica that is not in sync may lead where no other one is there."),
     _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), acts=False),

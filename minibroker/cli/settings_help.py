@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minibroker.broker.settings_table import SETTINGS, NonEmpty, OneOf, Range, ReplicaList, Scope, Setting
+from minibroker.broker.settings_table import SETTINGS, AnyCaseOf, NonEmpty, OneOf, Range, ReplicaList, Scope, Setting
 from minibroker.broker.settings_values import format_value
 
 HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meaning")
@@ -85,7 +85,7 @@ def _default(row: Setting) -> str:
 
 def _values(row: Setting) -> str:
     valid = row.valid
-    if isinstance(valid, OneOf):
+    if isinstance(valid, OneOf | AnyCaseOf):
         return ", ".join(valid.choices)
     if isinstance(valid, NonEmpty):
         return "at least one"

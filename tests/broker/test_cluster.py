@@ -37,12 +37,12 @@ def contents(harness: Harness, topic: str, index: int = 0) -> bytes:
 # --- start --------------------------------------------------------------------------------------
 
 
-def test_a_new_cluster_records_its_metadata_version_once(harness: Harness) -> None:
-    assert harness.cluster.image.features == {"metadata.version": 30}
+def test_a_new_cluster_records_its_features_once(harness: Harness) -> None:
+    assert harness.cluster.image.features == {"metadata.version": 30, "group.version": 1}
     harness.restart()
     seen: list[Message] = []
     harness.cluster.metadata_log.replay(seen.append)
-    assert [type(record) for record in seen].count(records.FeatureLevelRecord) == 1
+    assert [type(record) for record in seen].count(records.FeatureLevelRecord) == 2
 
 
 @pytest.mark.parametrize("crash", [False, True])

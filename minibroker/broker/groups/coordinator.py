@@ -6,7 +6,7 @@ What the members of a group do is its kind's business (`classic/`, `consumer/`),
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -15,6 +15,9 @@ from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.classic.recording import membership_entry
 from minibroker.broker.groups.classic.replaying import replay_group_metadata
 from minibroker.broker.groups.commits import forget_topic
+from minibroker.broker.groups.consumer import replaying as consumer_replaying
+from minibroker.broker.groups.consumer.group import ConsumerGroup
+from minibroker.broker.groups.consumer.recording import Change, entries
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.offsets import CommittedOffsets
 from minibroker.broker.state_topics import NO_PRODUCER, Entry, StateTopic, StateTopicSettings
@@ -124,6 +127,13 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
         return group
 
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        """The consumer group of this id (KIP-848). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        group = self.found(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        return group
+
     def classic_group(self, group_id: str) -> ClassicGroup:
         """The classic group of this id, made if there is no group: one that has no members, and no protocol type yet.
 
@@ -162,6 +172,12 @@ class GroupCoordinator:
         Raises KafkaError with the code for the client.
         """
         self.topic.append(self.topic.partition_of(group_id), entries)
+
+    def commit(self, group_id: str, changes: Sequence[Change]) -> None:
+        """Record changes of a group, all or nothing, and fold them in as a start would. Raises as `append` does."""
+        self.append(group_id, entries(changes))
+        for key, value in changes:
+            REPLAYED[type(key)](self, key, value)
 
     def when_kept(self, group_id: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once what was appended for a group may be told to a client; mostly at once."""
@@ -223,4 +239,5 @@ REPLAYED: dict[type[Message], Callable[[GroupCoordinator, Any, Any], None]] = {
     group_records.LegacyOffsetCommitKey: replay_offset,
     group_records.OffsetCommitKey: replay_offset,
     group_records.GroupMetadataKey: replay_group_metadata,
+    **consumer_replaying.REPLAYED,
 }

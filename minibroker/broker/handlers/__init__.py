@@ -11,6 +11,7 @@ FAMILIES = (
     "committed_offsets",
     "config_resources",
     "configs",
+    "consumer_groups",
     "delete_records",
     "elections",
     "features",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
+from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, METADATA_VERSION
 from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
@@ -52,7 +52,7 @@ def test_a_level_goes_up_is_recorded_and_kept(harness: Harness, version: int) ->
     expected = [(METADATA_VERSION, 0, "NONE"), (ELIGIBLE_LEADER_REPLICAS, 0, "NONE")]
     assert told == (expected if version < 2 else [])
     harness.restart()
-    assert harness.cluster.image.features == {METADATA_VERSION: 30, ELIGIBLE_LEADER_REPLICAS: 1}
+    assert harness.cluster.image.features == {**INITIAL, ELIGIBLE_LEADER_REPLICAS: 1}
 
 
 def test_records_are_written_in_the_form_of_the_new_level(harness: Harness) -> None:
@@ -70,7 +70,7 @@ def test_records_are_written_in_the_form_of_the_new_level(harness: Harness) -> N
 def test_an_update_that_is_only_to_be_checked_changes_nothing(harness: Harness, version: int) -> None:
     wanted = (ELIGIBLE_LEADER_REPLICAS, 1, UPGRADE)
     assert update(harness, wanted, version=version, validate_only=True).error_code == ErrorCode.NONE
-    assert harness.cluster.image.features == {METADATA_VERSION: 30}
+    assert harness.cluster.image.features == INITIAL
 
 
 @pytest.mark.parametrize(

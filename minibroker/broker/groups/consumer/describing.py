@@ -1,0 +1,74 @@
+"""What ConsumerGroupDescribe says of a consumer group.
+
+How it is asked for is the handler's business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minibroker.broker.groups.consumer.assignors.specification import Partitions
+from minibroker.broker.groups.consumer.member import ConsumerMember, without_epochs
+from minibroker.broker.groups.consumer.updating import preferred_assignor
+from minibroker.broker.image import Image
+from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
+
+if TYPE_CHECKING:
+    from minibroker.broker.groups.consumer.group import ConsumerGroup
+
+Described = ConsumerGroupDescribeResponse.DescribedGroup
+TopicPartitions = ConsumerGroupDescribeResponse.TopicPartitions
+Assignment = ConsumerGroupDescribeResponse.Assignment
+
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
+
+
+def described(group: ConsumerGroup) -> Described:
+    """The group with its members, the partitions they have and those they shall have."""
+    cluster = group.coordinator.cluster
+    return Described(
+        group_id=group.group_id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=preferred_assignor(group.members.values(), cluster.settings["group.consumer.assignors"]),
+        members=[
+            _member(member, group.target.get(member.member_id, {}), cluster.image) for member in group.members.values()
+        ],
+    )
+
+
+def _member(member: ConsumerMember, target: Partitions, image: Image) -> Described.Member:
+    return Described.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(_owned(member), image),
+        target_assignment=_assignment(target, image),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _owned(member: ConsumerMember) -> Partitions:
+    """What it has, and what it has still to give up."""
+    owned = dict(without_epochs(member.assigned))
+    for topic_id, partitions in without_epochs(member.pending_revocation).items():
+        owned[topic_id] = owned.get(topic_id, frozenset()) | partitions
+    return owned
+
+
+def _assignment(partitions: Partitions, image: Image) -> Assignment:
+    """Topics that are gone are left out."""
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=image.topics_by_id[topic_id].name, partitions=sorted(indexes))
+            for topic_id, indexes in sorted(partitions.items())
+            if topic_id in image.topics_by_id
+        ]
+    )

@@ -1,0 +1,73 @@
+"""What members with the classic protocol put into the opaque parts of their requests, where the broker must read it.
+
+They name topics, and the broker's records have ids: the one becomes the other here, as far as topics exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+
+from minibroker.broker.groups.consumer.assignors.specification import Partitions
+from minibroker.broker.image import Image
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from minibroker.protocol.primitives import MalformedMessage
+
+VERSION = Struct(">h")
+
+
+def _version(data: bytes, message: type[Message]) -> int:
+    """The version that data begin with; of one that is newer than we know, the newest we know is a part."""
+    version = int.from_bytes(data[: VERSION.size], "big", signed=True)
+    if len(data) < VERSION.size or version < 0:
+        raise MalformedMessage(message.__name__, version, "", f"{len(data)} bytes have no version")
+    return min(version, message.versions[-1])
+
+
+def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    """What a member subscribes to. Raises MalformedMessage."""
+    version = _version(metadata, ConsumerProtocolSubscription)
+    return ConsumerProtocolSubscription.decode_from(metadata, version, VERSION.size)[0]
+
+
+def assignment(data: bytes) -> ConsumerProtocolAssignment:
+    """What a member was given; nothing if it was never given anything. Raises MalformedMessage."""
+    if not data:
+        return ConsumerProtocolAssignment()
+    version = _version(data, ConsumerProtocolAssignment)
+    return ConsumerProtocolAssignment.decode_from(data, version, VERSION.size)[0]
+
+
+def by_id(partitions: Mapping[str, list[int]], image: Image) -> Partitions:
+    """Partitions by topic name, by topic id; topics that do not exist are left out."""
+    return {
+        image.topics[name].topic_id: frozenset(indexes)
+        for name, indexes in partitions.items()
+        if name in image.topics and indexes
+    }
+
+
+def owned(said: ConsumerProtocolSubscription, image: Image) -> Partitions:
+    """What a member says that it has."""
+    return by_id({each.topic: each.partitions for each in said.owned_partitions}, image)
+
+
+def assigned(given: ConsumerProtocolAssignment, image: Image) -> Partitions:
+    """What a member was given."""
+    return by_id({each.topic: each.partitions for each in given.assigned_partitions}, image)
+
+
+def encoded_assignment(partitions: Partitions, image: Image, metadata: bytes) -> bytes:
+    """Partitions as a member takes them, in the version of its subscription. Raises MalformedMessage."""
+    version = _version(metadata, ConsumerProtocolAssignment)
+    given = ConsumerProtocolAssignment(
+        assigned_partitions=[
+            ConsumerProtocolAssignment.TopicPartition(
+                topic=image.topics_by_id[topic_id].name, partitions=sorted(indexes)
+            )
+            for topic_id, indexes in sorted(partitions.items())
+            if topic_id in image.topics_by_id
+        ]
+    )
+    return VERSION.pack(version) + bytes(given.encode(version))

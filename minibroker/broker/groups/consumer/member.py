@@ -1,0 +1,185 @@
+"""A member of a consumer group: what it says of itself, its epochs, and the partitions it has.
+
+A member never changes: a change makes another one. What brings it from its partitions to those it shall have is in
+`reconciliation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from minibroker.broker.groups.consumer.assignors.specification import Partitions
+from minibroker.protocol.messages.group_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+)
+
+JOINING_EPOCH = 0
+LEAVING_EPOCH = -1
+LEAVING_FOR_A_WHILE_EPOCH = -2  # of a static member, whose place is kept until its session ends
+UNKNOWN_TIMEOUT_MS = -1
+
+# Partitions by topic id and number, each with the epoch in which the member was given it (KIP-1251).
+PartitionEpochs = Mapping[bytes, Mapping[int, int]]
+
+_Assigned = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
+_ClassicMetadata = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
+
+
+class MemberState(IntEnum):
+    """How far a member is on the way to its target, by the numbers of the record."""
+
+    STABLE = 0  # it has what it shall have in its epoch
+    UNREVOKED_PARTITIONS = 1  # it has been told to give partitions up, and has not said that it did
+    UNRELEASED_PARTITIONS = 2  # it waits for partitions that others have not given up
+    UNKNOWN = 127  # a state of a Kafka that knows more
+
+
+class ClassicProtocol(NamedTuple):
+    """A way of assigning that a member with the classic protocol understands, and its subscription in it."""
+
+    name: str
+    metadata: bytes
+
+
+class ClassicMember(NamedTuple):
+    """What is known of a member that speaks the classic protocol in a consumer group."""
+
+    session_timeout_ms: int
+    protocols: tuple[ClassicProtocol, ...]
+
+
+class ConsumerMember(NamedTuple):
+    """One member, as the records have it. `topic_regex` is empty without a pattern; `classic` is None for KIP-848's."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: frozenset[str] = frozenset()
+    topic_regex: str = ""
+    rebalance_timeout_ms: int = UNKNOWN_TIMEOUT_MS
+    server_assignor: str | None = None
+    classic: ClassicMember | None = None
+    epoch: int = JOINING_EPOCH
+    previous_epoch: int = -1
+    state: MemberState = MemberState.STABLE
+    assigned: PartitionEpochs = {}
+    pending_revocation: PartitionEpochs = {}
+
+    def moved_to(
+        self, epoch: int, state: MemberState, assigned: PartitionEpochs, pending_revocation: PartitionEpochs
+    ) -> ConsumerMember:
+        """This member in another epoch; that of now is its previous one."""
+        return self._replace(
+            epoch=epoch,
+            previous_epoch=self.epoch,
+            state=state,
+            assigned=assigned,
+            pending_revocation=pending_revocation,
+        )
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether it has all it shall have in this epoch."""
+        return self.state is MemberState.STABLE and self.epoch == epoch
+
+    def owned_since(self, topic_id: bytes, partition: int) -> int | None:
+        """The epoch in which it was given a partition that it has or is to give up; None for any other."""
+        for partitions in (self.assigned, self.pending_revocation):
+            epoch = partitions.get(topic_id, {}).get(partition)
+            if epoch is not None:
+                return epoch
+        return None
+
+    # --- records --------------------------------------------------------------------------------
+
+    def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
+        """What the member says of itself, as it is recorded."""
+        return ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=sorted(self.topic_names),
+            subscribed_topic_regex=self.topic_regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.server_assignor,
+            classic_member_metadata=None if self.classic is None else _classic_value(self.classic),
+        )
+
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+        """This member with what a record says of it."""
+        return self._replace(
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            topic_names=frozenset(value.subscribed_topic_names),
+            topic_regex=value.subscribed_topic_regex or "",
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+            classic=_classic_member(value.classic_member_metadata),
+        )
+
+    def assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+        """Its epochs, state and partitions, as they are recorded."""
+        return ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=self.state,
+            assigned_partitions=_topic_partitions(self.assigned),
+            partitions_pending_revocation=_topic_partitions(self.pending_revocation),
+        )
+
+    def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+        """This member with the epochs, state and partitions of a record."""
+        known = value.state in MemberState.__members__.values()
+        return self._replace(
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state) if known else MemberState.UNKNOWN,
+            assigned=_partition_epochs(value.assigned_partitions, value.member_epoch),
+            pending_revocation=_partition_epochs(value.partitions_pending_revocation, value.member_epoch),
+        )
+
+
+def without_epochs(partitions: PartitionEpochs) -> Partitions:
+    """The partitions alone."""
+    return {topic_id: frozenset(epochs) for topic_id, epochs in partitions.items()}
+
+
+def given_in(epoch: int, partitions: Partitions) -> PartitionEpochs:
+    """The partitions, all given in this epoch."""
+    return {topic_id: dict.fromkeys(indexes, epoch) for topic_id, indexes in partitions.items() if indexes}
+
+
+def _topic_partitions(partitions: PartitionEpochs) -> list[_Assigned]:
+    return [
+        _Assigned(topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values()))
+        for topic_id, epochs in partitions.items()
+    ]
+
+
+def _partition_epochs(recorded: Iterable[_Assigned], member_epoch: int) -> PartitionEpochs:
+    """Records of a Kafka before 4.3 have no epochs of their own: then the member's counts."""
+    return {
+        each.topic_id: dict(zip(each.partitions, each.assignment_epochs, strict=True))
+        if each.assignment_epochs is not None and len(each.assignment_epochs) == len(each.partitions)
+        else dict.fromkeys(each.partitions, member_epoch)
+        for each in recorded
+    }
+
+
+def _classic_value(classic: ClassicMember) -> _ClassicMetadata:
+    protocols = [_ClassicMetadata.ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols]
+    return _ClassicMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=protocols)
+
+
+def _classic_member(value: _ClassicMetadata | None) -> ClassicMember | None:
+    if value is None:
+        return None
+    protocols = (ClassicProtocol(each.name, bytes(each.metadata)) for each in value.supported_protocols)
+    return ClassicMember(value.session_timeout_ms, tuple(protocols))

@@ -1,0 +1,185 @@
+"""Groups that go over from the classic protocol to KIP-848's and back, with their members and what those have.
+
+A classic group goes over when the first member of the new protocol joins; it goes back when the last one has left.
+`group.consumer.migration.policy` says what of that may happen to a group that has members.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from minibroker.broker.groups.classic import rebalance
+from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.classic.members import Member, Protocol
+from minibroker.broker.groups.classic.recording import membership_entry
+from minibroker.broker.groups.classic.states import State
+from minibroker.broker.groups.classic.subscriptions import CONSUMER_PROTOCOL
+from minibroker.broker.groups.consumer import embedded, recording
+from minibroker.broker.groups.consumer.assignors.specification import Partitions
+from minibroker.broker.groups.consumer.member import (
+    ClassicMember,
+    ClassicProtocol,
+    ConsumerMember,
+    MemberState,
+    given_in,
+    without_epochs,
+)
+from minibroker.broker.groups.consumer.recording import APPLIED, Change
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.group_records import GroupMetadataKey
+from minibroker.protocol.primitives import MalformedMessage
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.groups.consumer.group import ConsumerGroup
+
+log = logging.getLogger("minibroker.groups")
+
+UPGRADING = frozenset({"upgrade", "bidirectional"})
+DOWNGRADING = frozenset({"downgrade", "bidirectional"})
+
+
+def _policy(cluster: Cluster) -> str:
+    policy: str = cluster.settings["group.consumer.migration.policy"]
+    return policy.lower()
+
+
+# --- to the new protocol ----------------------------------------------------------------------------
+
+
+def taking_over(classic: ClassicGroup, group: ConsumerGroup) -> list[Change]:
+    """The records that make the (new) consumer group out of the classic one, which are folded into it.
+
+    Raises KafkaError(GROUP_ID_NOT_FOUND) if it must stay a classic one.
+    """
+    changes = [Change(GroupMetadataKey(group=classic.group_id), None)]
+    if not classic.is_empty:
+        _check_upgrade(classic)
+        changes += _taken_over(classic)
+    for key, value in changes[1:]:
+        APPLIED[type(key)](group, key, value)
+    return changes
+
+
+def _check_upgrade(classic: ClassicGroup) -> None:
+    cluster = classic.coordinator.cluster
+    if _policy(cluster) not in UPGRADING:
+        raise _cannot_upgrade(classic, "online upgrade is disabled")
+    if classic.kind != CONSUMER_PROTOCOL:
+        raise _cannot_upgrade(classic, "the group does not use the consumer embedded protocol")
+    if len(classic.members) > cluster.settings["group.consumer.max.size"]:
+        raise _cannot_upgrade(classic, "the group size exceeds the consumer group maximum size")
+
+
+def _cannot_upgrade(classic: ClassicGroup, reason: str) -> KafkaError:
+    log.info("group %s stays a classic one: %s", classic.group_id, reason)
+    message = f"Cannot upgrade classic group {classic.group_id} to consumer group because {reason}."
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+
+def _taken_over(classic: ClassicGroup) -> list[Change]:
+    """Everybody keeps what the leader gave it last, which is also the target until another one is made."""
+    group_id, epoch = classic.group_id, classic.generation
+    members = [_upgraded(classic, member) for member in classic.members.values()]
+    return [
+        *(recording.member_metadata(group_id, member) for member in members),
+        recording.group_epoch(group_id, epoch, 0),
+        *(recording.member_target(group_id, member.member_id, without_epochs(member.assigned)) for member in members),
+        recording.target_epoch(group_id, epoch, 0),
+        *(recording.member_assignment(group_id, member) for member in members),
+    ]
+
+
+def _upgraded(classic: ClassicGroup, member: Member) -> ConsumerMember:
+    protocol = classic.protocol or member.protocols[0].name
+    try:
+        said = embedded.subscription(member.metadata(protocol))
+        given = embedded.assignment(member.assignment)
+    except MalformedMessage as error:
+        log.warning("what member %s of group %s says cannot be read: %s", member.member_id, classic.group_id, error)
+        raise _cannot_upgrade(classic, "the embedded consumer protocol is malformed") from None
+    if given.user_data:
+        hint = "Please refer to the documentation or switch to a default assignor before re-attempting the upgrade"
+        raise _cannot_upgrade(classic, f"an unsupported custom assignor is in use. {hint}")
+    return ConsumerMember(
+        member.member_id,
+        member.instance_id,
+        said.rack_id or None,
+        member.client_id,
+        member.client_host,
+        frozenset(said.topics),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicMember(
+            member.session_timeout_ms, tuple(ClassicProtocol(each.name, each.metadata) for each in member.protocols)
+        ),
+        epoch=classic.generation,
+        previous_epoch=classic.generation,
+        state=MemberState.STABLE,
+        assigned=given_in(classic.generation, embedded.assigned(given, classic.coordinator.cluster.image)),
+    )
+
+
+# --- back to the classic protocol -------------------------------------------------------------------
+
+
+def goes_back_without(group: ConsumerGroup, gone: Collection[str]) -> bool:
+    """Whether the group is to be a classic one once these members are gone, or speak the classic protocol, too."""
+    staying = [member for member in group.members.values() if member.member_id not in gone]
+    if not all(member.classic for member in staying):
+        return False
+    cluster = group.coordinator.cluster
+    if _policy(cluster) not in DOWNGRADING:
+        log.info("group %s stays a consumer group: online downgrade is disabled", group.group_id)
+        return False
+    limit: int = cluster.settings["group.max.size"]
+    return len(staying) <= limit
+
+
+def go_back(group: ConsumerGroup, members: Collection[ConsumerMember], reason: str) -> ClassicGroup:
+    """Make the group a classic one, with these members, and have them join again unless all have what they shall have.
+
+    Raises KafkaError, and nothing has changed.
+    """
+    coordinator = group.coordinator
+    classic = ClassicGroup(coordinator, group.group_id, group.offsets)
+    classic.kind = CONSUMER_PROTOCOL
+    classic.generation = group.epoch
+    classic.state = State.STABLE
+    for member in members:
+        classic.add(_downgraded(group, member))
+    classic.protocol = classic.select_protocol()
+    classic.learn_topics()
+    gone = recording.entries(recording.group_gone(group))
+    coordinator.append(group.group_id, [*gone, membership_entry(classic)])
+    coordinator.groups[group.group_id] = classic
+    group.close(ErrorCode.NOT_COORDINATOR)
+    log.info("group %s is a classic one now: %s", group.group_id, reason)
+    for each in classic.members.values():
+        classic.keep_alive(each)
+    if len(members) < len(group.members) or not _is_settled(group):
+        rebalance.prepare(classic, reason)
+    return classic
+
+
+def _is_settled(group: ConsumerGroup) -> bool:
+    settled = all(member.is_reconciled_to(group.epoch) for member in group.members.values())
+    return settled and group.assignment_epoch == group.epoch
+
+
+def _downgraded(group: ConsumerGroup, member: ConsumerMember) -> Member:
+    assert member.classic is not None
+    protocols = member.classic.protocols
+    partitions: Partitions = without_epochs(member.assigned)
+    image = group.coordinator.cluster.image
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.classic.session_timeout_ms,
+        [Protocol(each.name, each.metadata) for each in protocols],
+        embedded.encoded_assignment(partitions, image, protocols[0].metadata),
+    )

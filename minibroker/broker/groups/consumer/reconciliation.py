@@ -1,0 +1,119 @@
+"""How a member gets from the partitions it has to those it shall have: first it gives up, then it is given.
+
+A table: what happens on a heartbeat, by the member's state. No partition is given to a member before the one that had
+it has said that it gave it up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from minibroker.broker.groups.consumer.assignors.specification import Partitions
+from minibroker.broker.groups.consumer.member import ConsumerMember, MemberState, PartitionEpochs
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+
+class Circumstances(NamedTuple):
+    """What a member's next step depends on.
+
+    `owned` is what its heartbeat says it has, None if it says nothing of that. `topic_ids` are those of its
+    subscription that exist. `is_taken` says whether any member has a partition, or has still to give it up.
+    """
+
+    target_epoch: int
+    target: Partitions
+    owned: Partitions | None
+    topic_ids: frozenset[bytes]
+    subscription_changed: bool
+    is_taken: Callable[[bytes, int], bool]
+
+    def still_owns(self, revoked: PartitionEpochs) -> bool:
+        """Whether the member has not given all of these up: whoever says nothing may have every one of them."""
+        if self.owned is None:
+            return True
+        return any(not partitions.isdisjoint(revoked.get(topic_id, {})) for topic_id, partitions in self.owned.items())
+
+
+def reconciled(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+    """The member one step on; itself if there is nothing to do.
+
+    Raises KafkaError(FENCED_MEMBER_EPOCH) for one in a state that we do not know, so that it begins anew.
+    """
+    if member.is_reconciled_to(circumstances.target_epoch) and not circumstances.subscription_changed:
+        return member
+    return NEXT[member.state](member, circumstances)
+
+
+def _stable(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+    if member.epoch != circumstances.target_epoch:
+        return _toward_target(member, circumstances)
+    return _within_subscription(member, circumstances)
+
+
+def _unrevoked(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+    if not circumstances.still_owns(member.pending_revocation):
+        return _toward_target(member, circumstances)
+    return _within_subscription(member, circumstances) if circumstances.subscription_changed else member
+
+
+def _unknown(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+    if circumstances.owned is None or circumstances.owned:
+        message = "The consumer group member is in a unknown state. "
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH, f"{message}The member must abandon all its partitions and rejoin."
+        )
+    return _toward_target(member._replace(epoch=circumstances.target_epoch), circumstances)
+
+
+def _within_subscription(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+    """Take away at once what the member no longer wants; the target may only follow later."""
+    assigned, revoked = {}, {topic_id: dict(epochs) for topic_id, epochs in member.pending_revocation.items()}
+    for topic_id, epochs in member.assigned.items():
+        if topic_id in circumstances.topic_ids:
+            assigned[topic_id] = epochs
+        else:
+            revoked.setdefault(topic_id, {}).update(epochs)
+    if len(assigned) == len(member.assigned):
+        return member
+    if circumstances.still_owns(revoked):
+        return member.moved_to(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoked)
+    return member.moved_to(member.epoch, member.state, assigned, member.pending_revocation)
+
+
+def _toward_target(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+    kept: dict[bytes, dict[int, int]] = {}
+    revoked: dict[bytes, dict[int, int]] = {}
+    unreleased = False
+    target_epoch, target = circumstances.target_epoch, circumstances.target
+    for topic_id in [*member.assigned, *(each for each in target if each not in member.assigned)]:
+        wanted = target.get(topic_id, frozenset()) if topic_id in circumstances.topic_ids else frozenset()
+        has = member.assigned.get(topic_id, {})
+        mine = kept[topic_id] = {each: epoch for each, epoch in has.items() if each in wanted}
+        if len(mine) < len(has):
+            revoked[topic_id] = {each: epoch for each, epoch in has.items() if each not in wanted}
+    if revoked and circumstances.still_owns(revoked):
+        return member.moved_to(member.epoch, MemberState.UNREVOKED_PARTITIONS, _without_empty(kept), revoked)
+    for topic_id, mine in kept.items():
+        if topic_id in circumstances.topic_ids:
+            for partition in sorted(target.get(topic_id, frozenset()) - mine.keys()):
+                # What it was to give up itself, and is given again, nobody else has.
+                own = partition in member.pending_revocation.get(topic_id, {})
+                if own or not circumstances.is_taken(topic_id, partition):
+                    mine[partition] = target_epoch
+                else:
+                    unreleased = True
+    state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
+    return member.moved_to(target_epoch, state, _without_empty(kept), {})
+
+
+def _without_empty(partitions: dict[bytes, dict[int, int]]) -> PartitionEpochs:
+    return {topic_id: epochs for topic_id, epochs in partitions.items() if epochs}
+
+
+NEXT: dict[MemberState, Callable[[ConsumerMember, Circumstances], ConsumerMember]] = {
+    MemberState.STABLE: _stable,
+    MemberState.UNREVOKED_PARTITIONS: _unrevoked,
+    MemberState.UNRELEASED_PARTITIONS: _toward_target,
+    MemberState.UNKNOWN: _unknown,
+}

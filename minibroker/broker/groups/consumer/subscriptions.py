@@ -1,0 +1,62 @@
+"""What the members of a consumer group are subscribed to: topics by name, and patterns with the topics they match.
+
+How a pattern is read is in `patterns/`; what follows from a change is decided in `updating`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from minibroker.broker.groups.consumer.patterns.program import Pattern
+from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
+from minibroker.broker.image import Image
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+HASH_BYTES = 8
+
+
+class ResolvedPattern(NamedTuple):
+    """The topics that a pattern matched, in which version of the metadata (the offset in its log), and when."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+def matching_topics(pattern: str, image: Image) -> frozenset[str]:
+    """The topics whose whole names the pattern matches. Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
+    try:
+        return Pattern(pattern).matching(image.topics)
+    except InvalidPattern as error:
+        message = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
+
+
+def topic_ids(
+    topic_names: frozenset[str], topic_regex: str, patterns: Mapping[str, ResolvedPattern], image: Image
+) -> frozenset[bytes]:
+    """The ids of the topics of a subscription that exist."""
+    names = topic_names
+    if topic_regex in patterns:
+        names = names | patterns[topic_regex].topics
+    return frozenset(image.topics[name].topic_id for name in names if name in image.topics)
+
+
+def metadata_hash(topic_names: Iterable[str], image: Image) -> int:
+    """A number (int64) that is another one when these topics are others, or have more partitions; 0 without topics.
+
+    It is compared with nothing but itself. Kafka hashes otherwise: on a directory that the other one wrote, each of the
+    two looks at a group's topics anew, once.
+    """
+    found = sorted(
+        (topic.topic_id, len(topic.partitions)) for name in topic_names if (topic := image.topics.get(name)) is not None
+    )
+    if not found:
+        return 0
+    digest = hashlib.blake2b(digest_size=HASH_BYTES)
+    for topic_id, partition_count in found:
+        digest.update(topic_id)
+        digest.update(partition_count.to_bytes(4, "big"))
+    return int.from_bytes(digest.digest(), "big", signed=True)

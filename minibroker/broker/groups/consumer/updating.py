@@ -1,0 +1,216 @@
+"""One change of a consumer group, as it is decided: the records so far, and what the group is with them.
+
+Nothing is changed before `commit`, which writes all records or none. When a change is made, and for whom, is decided
+in `heartbeat`, `leaving` and `classic_members`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from minibroker.broker.group_settings import group_value
+from minibroker.broker.groups.consumer import recording
+from minibroker.broker.groups.consumer.assignors import ASSIGNORS
+from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification, Partitions
+from minibroker.broker.groups.consumer.member import ConsumerMember
+from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconciled
+from minibroker.broker.groups.consumer.recording import Change
+from minibroker.broker.groups.consumer.subscriptions import (
+    ResolvedPattern,
+    matching_topics,
+    metadata_hash,
+    topic_ids,
+)
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from minibroker.broker.groups.consumer.group import ConsumerGroup
+    from minibroker.broker.groups.group import Group
+
+
+class Update:
+    """A change of `group`.
+
+    A group that takes the place of another (`replaced`) is not recorded yet: `first` are the records that make it.
+    """
+
+    def __init__(self, group: ConsumerGroup, first: Sequence[Change] = (), *, replaced: Group | None = None) -> None:
+        self.group = group
+        self.replaced = replaced
+        self.changes: list[Change] = [*first]
+        self.epoch = group.epoch
+        self.members = group.members
+        self.target = group.target
+        self.assignment_epoch = group.assignment_epoch
+        self._patterns = group.patterns
+        self._cluster = group.coordinator.cluster
+        self._image = self._cluster.image
+
+    # --- members --------------------------------------------------------------------------------
+
+    def check_room(self, member_id: str) -> None:
+        """Raises KafkaError(GROUP_MAX_SIZE_REACHED) for one more member than the group may have."""
+        limit = self._cluster.settings["group.consumer.max.size"]
+        if len(self.members) >= limit and member_id not in self.members:
+            message = f"The consumer group has reached its maximum capacity of {limit} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+
+    def set_member(self, before: ConsumerMember, member: ConsumerMember) -> bool:
+        """Take in what a member says of itself; whether it subscribes to something else than `before`.
+
+        Raises KafkaError(INVALID_REGULAR_EXPRESSION).
+        """
+        if member != before or member.member_id not in self.members:
+            self.changes.append(recording.member_metadata(self.group.group_id, member))
+            self.members = {**self.members, member.member_id: member}
+        return member.topic_names != before.topic_names or member.topic_regex != before.topic_regex
+
+    def replace(self, member: ConsumerMember, replacement: ConsumerMember) -> None:
+        """Have a static member with a new id take the place of the one before, with its target and partitions."""
+        group_id = self.group.group_id
+        target = self.target.get(member.member_id, {})
+        self.remove([member])
+        self.members[replacement.member_id] = replacement
+        self.target[replacement.member_id] = target
+        self.changes += [
+            recording.member_metadata(group_id, replacement),
+            recording.member_target(group_id, replacement.member_id, target),
+            recording.member_assignment(group_id, replacement),
+        ]
+
+    def remove(self, members: Iterable[ConsumerMember]) -> None:
+        """Let members go, with their targets."""
+        self.members, self.target = {**self.members}, {**self.target}
+        for member in members:
+            self.changes += recording.member_gone(self.group.group_id, member.member_id)
+            self.members.pop(member.member_id, None)
+            self.target.pop(member.member_id, None)
+
+    # --- the group's epoch ------------------------------------------------------------------------
+
+    def look_at_topics(self, *, changed: bool) -> None:
+        """Begin another epoch if the members (`changed`) or the topics they subscribe to are others than before.
+
+        Raises KafkaError(INVALID_REGULAR_EXPRESSION) for a pattern that came with this change.
+        """
+        if not changed and self.group.looked_at_commit == self._cluster.commits:
+            return
+        changed = self._match_patterns() or changed
+        found = metadata_hash(self._subscribed_topics(), self._image)
+        if changed or found != self.group.metadata_hash:
+            self.epoch += 1
+            self.changes.append(recording.group_epoch(self.group.group_id, self.epoch, found))
+            if self.group.has_partition_metadata:
+                self.changes.append(recording.partition_metadata_gone(self.group.group_id))
+
+    def _match_patterns(self) -> bool:
+        """Find the topics of the patterns that are subscribed to now; whether any pattern has others than before."""
+        wanted = {member.topic_regex for member in self.members.values() if member.topic_regex}
+        present, self._patterns = self._patterns, {**self._patterns}
+        for pattern in present.keys() - wanted:
+            self._set_pattern(pattern, None)
+        changed = False
+        for pattern in sorted(wanted):
+            topics = self._matching(pattern, present.get(pattern))
+            if pattern not in present or present[pattern].topics != topics:
+                version = self._cluster.metadata_log.storage.log_end_offset - 1
+                self._set_pattern(pattern, ResolvedPattern(topics, version, self._cluster.clock.wall_ms()))
+                changed = True
+        return changed
+
+    def _matching(self, pattern: str, known: ResolvedPattern | None) -> frozenset[str]:
+        """A pattern that takes too long, now that there are more topics, keeps those that it had."""
+        try:
+            return matching_topics(pattern, self._image)
+        except KafkaError:
+            if known is None:
+                raise
+            return known.topics
+
+    def _set_pattern(self, pattern: str, resolved: ResolvedPattern | None) -> None:
+        self.changes.append(recording.pattern_topics(self.group.group_id, pattern, resolved))
+        if resolved is None:
+            del self._patterns[pattern]
+        else:
+            self._patterns[pattern] = resolved
+
+    def _subscribed_topics(self) -> set[str]:
+        subscriptions = {member.topic_names for member in self.members.values()}
+        return set[str]().union(*subscriptions, *(pattern.topics for pattern in self._patterns.values()))
+
+    # --- the target -------------------------------------------------------------------------------
+
+    def assign(self) -> None:
+        """Make a target for the group's epoch, if there is none and the last one is not too young."""
+        now_ms = self._cluster.clock.wall_ms()
+        if self.epoch <= self.assignment_epoch or now_ms < self._next_assignment_ms():
+            return
+        group_id = self.group.group_id
+        counts = {topic_id: len(topic.partitions) for topic_id, topic in self._image.topics_by_id.items()}
+        target = ASSIGNORS[self._assignor()](self._specifications(), counts)
+        for member_id, partitions in target.items():
+            if self.target.get(member_id) != partitions:
+                self.changes.append(recording.member_target(group_id, member_id, partitions))
+        self.changes.append(recording.target_epoch(group_id, self.epoch, now_ms))
+        self.target, self.assignment_epoch = target, self.epoch
+
+    def _next_assignment_ms(self) -> int:
+        interval_ms: int = group_value(self._cluster, self.group.group_id, "consumer.assignment.interval.ms")
+        last_ms = self.group.assignment_timestamp_ms
+        return last_ms + interval_ms if last_ms else 0
+
+    def _assignor(self) -> str:
+        return preferred_assignor(self.members.values(), self._cluster.settings["group.consumer.assignors"])
+
+    def _specifications(self) -> dict[str, MemberSpecification]:
+        wanted = {
+            subscription: topic_ids(*subscription, self._patterns, self._image)
+            for subscription in {(member.topic_names, member.topic_regex) for member in self.members.values()}
+        }
+        return {
+            member_id: MemberSpecification(
+                wanted[member.topic_names, member.topic_regex], self.target.get(member_id, {})
+            )
+            for member_id, member in self.members.items()
+        }
+
+    # --- one member -------------------------------------------------------------------------------
+
+    def reconcile(
+        self, member: ConsumerMember, owned: Partitions | None, *, subscription_changed: bool
+    ) -> ConsumerMember:
+        """Bring a member a step nearer to its target; `owned` is what it says it has. Raises KafkaError."""
+        after = reconciled(
+            member,
+            Circumstances(
+                self.assignment_epoch,
+                self.target.get(member.member_id, {}),
+                owned,
+                topic_ids(member.topic_names, member.topic_regex, self._patterns, self._image),
+                subscription_changed,
+                self.group.is_taken,
+            ),
+        )
+        if after != member:
+            self.changes.append(recording.member_assignment(self.group.group_id, after))
+        return after
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def commit(self) -> ConsumerGroup:
+        """Write the records, and fold them in; the group as it then is. Raises KafkaError, and nothing has changed."""
+        coordinator, group_id = self.group.coordinator, self.group.group_id
+        coordinator.commit(group_id, self.changes)
+        group = coordinator.consumer_group(group_id)
+        if self.replaced is not None:
+            self.replaced.close(ErrorCode.REBALANCE_IN_PROGRESS)
+        group.looked_at_commit = self._cluster.commits
+        return group
+
+
+def preferred_assignor(members: Iterable[ConsumerMember], available: Sequence[str]) -> str:
+    """The assignor that most members ask for; the first of those available if nobody does."""
+    votes = Counter(member.server_assignor for member in members if member.server_assignor in available)
+    return max(available, key=lambda name: votes[name])

@@ -1,0 +1,91 @@
+"""What a ConsumerGroupHeartbeat must say to be looked at, in Kafka's order and words.
+
+Whether it fits the group, and the member that it knows, is decided in `heartbeat` and `leaving`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minibroker.broker.groups.consumer.assignors.specification import Partitions
+from minibroker.broker.groups.consumer.member import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    LEAVING_FOR_A_WHILE_EPOCH,
+    UNKNOWN_TIMEOUT_MS,
+    ConsumerMember,
+    PartitionEpochs,
+)
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
+
+FIRST_WITH_CLIENTS_MEMBER_ID = 1  # KIP-1082
+
+
+def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
+    """Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    epoch = request.member_epoch
+    if version >= FIRST_WITH_CLIENTS_MEMBER_ID or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
+        _check_not_empty(request.member_id, "MemberId")
+    _check_not_empty(request.group_id, "GroupId")
+    _check_not_empty(request.instance_id, "InstanceId")
+    _check_not_empty(request.rack_id, "RackId")
+    if epoch == JOINING_EPOCH:
+        _check_join(request)
+    elif epoch == LEAVING_FOR_A_WHILE_EPOCH and request.instance_id is None:
+        raise _invalid("InstanceId can't be null.")
+    elif epoch < LEAVING_FOR_A_WHILE_EPOCH:
+        raise _invalid("MemberEpoch is invalid.")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        supported = f"Supported assignors: {', '.join(assignors)}."
+        message = f"ServerAssignor {request.server_assignor} is not supported. {supported}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == UNKNOWN_TIMEOUT_MS:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+
+
+def _check_not_empty(text: str | None, name: str) -> None:
+    """Blanks alone are empty, too."""
+    if text is not None and not text.strip():
+        raise _invalid(f"{name} can't be empty.")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
+    """Raises KafkaError(FENCED_MEMBER_EPOCH) for another epoch than the member's.
+
+    Its previous one is good while it has nothing that it must give up: the answer with the new one may have been lost.
+    """
+    if epoch in (JOINING_EPOCH, member.epoch):
+        return
+    if epoch < member.epoch and epoch == member.previous_epoch and _has_no_more_than(owned, member.assigned):
+        return
+    relation = "greater" if epoch > member.epoch else "smaller"
+    message = (
+        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin."
+    )
+    raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
+
+
+def _has_no_more_than(owned: Partitions | None, assigned: PartitionEpochs) -> bool:
+    return owned is not None and all(
+        partitions <= assigned.get(topic_id, {}).keys() for topic_id, partitions in owned.items()
+    )
+
+
+def check_instance(member: ConsumerMember, member_id: str, instance_id: str) -> None:
+    """Raises KafkaError(FENCED_INSTANCE_ID) if another member has taken over the instance id."""
+    if member.member_id != member_id:
+        message = f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+        raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, message)
