@@ -213,7 +213,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _both("segment.index.bytes", "log.index.size.max.bytes", INT, 10_485_760, "The size of an index at which its segment is closed.", Range(4)),
     _both("index.interval.bytes", "log.index.interval.bytes", INT, 4096, "How many bytes of records lie between two index entries at least.", FROM_ZERO),
     _both("file.delete.delay.ms", "log.segment.delete.delay.ms", LONG, 60_000, "How long a deleted segment's files stay on the disk.", FROM_ZERO),
-    _both("preallocate", "log.preallocate", BOOLEAN, False, "Whether a segment's file takes its full size when it is created.", acts=False),
+    _both("preallocate", "log.preallocate", BOOLEAN, False, "Whether a segment's file has its full size from the beginning, zeros at its end, until the segment is closed."),
     _both("flush.messages", "log.flush.interval.messages", LONG, LONG_MAX, "After how many records the log is forced to the disk; the producer of the last one is answered then.", FROM_ONE),
     _both("flush.ms", "log.flush.interval.ms", LONG, None, "After how long records that were appended are forced to the disk.", FROM_ZERO, fallbacks=(("log.flush.scheduler.interval.ms", 1),)),
     Setting("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often the logs are looked at for forcing them to the disk; if unset, as often as the shortest flush.ms asks for."),

@@ -40,6 +40,7 @@ class LogSettings(NamedTuple):
     retention_ms: int = 7 * DAY_MS
     retention_bytes: int = -1
     segment_jitter_ms: int = 0
+    preallocate: bool = False
 
     @property
     def max_segment_ms(self) -> int:

@@ -35,7 +35,7 @@ from minibroker.storage.names import (
 )
 from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored, replay
 from minibroker.storage.producer_state import ProducerStates
-from minibroker.storage.scanning import headers, misplaced, sound_batches
+from minibroker.storage.scanning import headers, is_blank, misplaced, sound_batches
 from minibroker.storage.segment import Segment
 from minibroker.storage.transaction_index import AbortedTransaction
 
@@ -275,7 +275,9 @@ class _Opening:
     def _cut(self, index: int, end_offset: int, problem: CorruptBatch) -> None:
         """End the log where the sound batches end, and say what is lost."""
         segment, later = self.segments[index], self.segments[index + 1 :]
-        logger.warning(
+        preallocated = self.settings.preallocate and not later and is_blank(segment.file, problem.position)
+        logger.log(
+            logging.INFO if preallocated else logging.WARNING,
             "%s: %s is cut at position %d, offset %d; lost are %d bytes of it and %d later segments of %d bytes: %s",
             self.label,
             segment.file.path,

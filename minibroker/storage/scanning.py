@@ -121,6 +121,11 @@ def stored_batch(file: File, position: int, header: BatchHeader) -> bytes:
     return data
 
 
+def is_blank(file: File, position: int) -> bool:
+    """Whether there are zeros where the header of a batch must be: nothing was written there yet."""
+    return not any(file.read(position, HEADER_BYTES))
+
+
 def misplaced(file: File, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:
     """What is said of a batch whose offsets cannot be, where `next_offset` or a somewhat larger one must come."""
     return CorruptBatch(

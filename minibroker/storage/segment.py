@@ -70,6 +70,7 @@ class Segment:
         "_max_segment_ms",
         "_file",
         "_loaded",
+        "_preallocated",
         "_remembered",
     )
 
@@ -86,14 +87,18 @@ class Segment:
         self._max_segment_ms = settings.max_segment_ms
         self._file: File | None = None
         self._loaded = True
+        self._preallocated = False  # zeros may follow the last batch
         self._remembered: dict[int, int] = {}
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> Segment:
-        """An empty segment, whose `.log` file is made."""
+        """An empty segment, whose `.log` file is made; with `preallocate`, zeros fill it up to `segment.bytes`."""
         segment = cls(disk, directory, base_offset, settings, now_ms)
         segment._file = disk.open(segment.path + LOG_SUFFIX, create=True)
         segment._file.truncate(0)
+        if settings.preallocate:
+            segment._file.truncate(settings.segment_bytes)
+            segment._preallocated = True
         return segment
 
     @classmethod
@@ -240,6 +245,9 @@ class Segment:
 
     def finish(self) -> None:
         """Complete the indexes and bring their files up to date, unless nobody has looked at them."""
+        if self._preallocated:
+            self.file.truncate(self.size_bytes)
+            self._preallocated = False
         if self._loaded:
             self.indexes.finish()
 
