@@ -23,6 +23,7 @@ TopicPartition = tuple[str, int]
 PERSISTENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 IN_FLIGHT = 300  # records that are not acknowledged yet
 LARGEST_BYTES = 400
+GROUP = "followers"
 
 
 def value_of(number: int) -> bytes:
@@ -91,19 +92,23 @@ class Writer:
 class Follower:
     """A consumer that reads all partitions from their start, until it has seen as many records as it is told to expect.
 
-    `seen` counts by partition the records that came in order; `failures` is what else came.
+    `seen` counts by partition the records that came in order, which it commits for `GROUP`; `committed` are the offsets
+    of which it was told that they are, OFFSET_INVALID before; `failures` is what else came.
     """
 
     def __init__(self, servers: str, partitions: list[TopicPartition]) -> None:
         self.seen = dict.fromkeys(partitions, 0)
+        self.committed = dict.fromkeys(partitions, confluent_kafka.OFFSET_INVALID)
+        self._commits = False
         self.failures: list[str] = []
         self.expected: Mapping[TopicPartition, int] | None = None
         self._consumer = confluent_kafka.Consumer(
             {
                 **PERSISTENT,
                 "bootstrap.servers": servers,
-                "group.id": "none",
+                "group.id": GROUP,
                 "enable.auto.commit": False,
+                "on_commit": self._answered,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 50,
                 "fetch.error.backoff.ms": 20,
@@ -120,8 +125,22 @@ class Follower:
             messages = self._consumer.consume(10_000, timeout=0.1)
             for message in messages:
                 self._look_at(message)
+            self._commit()
             idle_s = 0.0 if messages or self.expected is None else idle_s + 0.1
         self._consumer.close()
+
+    def _commit(self) -> None:
+        if not self._commits:
+            self._commits = True
+            seen = [confluent_kafka.TopicPartition(*key, offset) for key, offset in self.seen.items()]
+            self._consumer.commit(offsets=seen, asynchronous=True)
+
+    def _answered(self, error: Any, partitions: list[confluent_kafka.TopicPartition]) -> None:
+        """It may also be told that the broker has gone: then the next commit says more."""
+        self._commits = False
+        for each in partitions:
+            if error is None and each.error is None:
+                self.committed[each.topic, each.partition] = each.offset
 
     def _look_at(self, message: confluent_kafka.Message) -> None:
         key = message.topic(), message.partition()
@@ -132,6 +151,21 @@ class Follower:
         if (message.offset(), message.value()) != (expected, value_of(expected)):
             self.failures.append(f"{key}: offset {message.offset()} has {message.value()!r}, expected {expected}")
         self.seen[key] += 1
+
+
+class Remembered:
+    """What the broker knows of the offsets that `GROUP` has committed."""
+
+    def __init__(self, servers: str, partitions: list[TopicPartition]) -> None:
+        settings = {**PERSISTENT, "bootstrap.servers": servers, "group.id": GROUP}
+        self._consumer = confluent_kafka.Consumer(settings, logger=LOG)
+        self._asked = [confluent_kafka.TopicPartition(*key) for key in partitions]
+
+    def offsets(self) -> dict[TopicPartition, int]:
+        """By partition the offset, OFFSET_INVALID where there is none."""
+        found = self._consumer.committed(self._asked, timeout=PATIENCE_S)
+        assert [each.error for each in found if each.error is not None] == []
+        return {(each.topic, each.partition): each.offset for each in found}
 
 
 class TopicMaker:

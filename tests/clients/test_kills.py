@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from minibroker.cli.main import main
 from tests.clients.confluent import Confluent
 from tests.clients.interface import PATIENCE_S
-from tests.clients.killing import Follower, TopicMaker, Writer, in_thread, value_of
+from tests.clients.killing import Follower, Remembered, TopicMaker, Writer, in_thread, value_of
 from tests.clients.ports import free_ports
 from tests.running import RunningBroker, running_broker
 
@@ -57,7 +57,7 @@ def test_kills_lose_reorder_and_repeat_nothing(
         writer, follower = Writer(address, PARTITIONS, chosen.randrange(10)), Follower(address, PARTITIONS)
         maker = TopicMaker(address)
         with in_thread(writer) as writing, in_thread(follower) as following:
-            early = killed_often(broker, writer, maker, chosen)
+            early = killed_often(broker, (writer, follower, maker), chosen)
             writer.stop.set()
             writing.join()
             follower.expected = writer.sent
@@ -71,6 +71,7 @@ def test_kills_lose_reorder_and_repeat_nothing(
                 assert consumer.offsets(partition) == (0, len(numbers))
                 stored = [(read.offset, read.record.value) for read in consumer.read(len(numbers))]
             assert stored == [(number, value_of(number)) for number in numbers]
+        assert min(follower.committed.values()) > 0 and maker.made
         assert maker.made <= maker.found().items()
         assert broker.stop() == 0
         assert not re.search(" (ERROR|CRITICAL) ", broker.log), broker.log
@@ -78,14 +79,17 @@ def test_kills_lose_reorder_and_repeat_nothing(
     assert verified.exit_code == 0, verified.output
 
 
-def killed_often(broker: RunningBroker, writer: Writer, maker: TopicMaker, chosen: random.Random) -> int:
+def killed_often(broker: RunningBroker, clients: tuple[Writer, Follower, TopicMaker], chosen: random.Random) -> int:
     """Kill the broker `KILLS` times, and leave it running; how many of the kills came before it listened."""
+    writer, follower, maker = clients
     early, start_s = 0, 0.0
+    remembered = Remembered(broker.bootstrap_servers, PARTITIONS)
     await_more(writer)
     for kills in range(1, KILLS + 1):
         if writer.failures:
             break
         broker.kill()
+        committed = dict(follower.committed)
         launched_at = time.monotonic()
         broker.launch()
         if start_s and kills < KILLS and chosen.random() < STARTING:
@@ -94,6 +98,8 @@ def killed_often(broker: RunningBroker, writer: Writer, maker: TopicMaker, chose
         else:
             broker.await_listening()
             start_s = time.monotonic() - launched_at
+            kept = remembered.offsets()
+            assert all(kept[key] >= offset for key, offset in committed.items()), (kept, committed)
             maker.ask()
             await_more(writer)
             time.sleep(chosen.uniform(0, LONGEST_RUN_S))
