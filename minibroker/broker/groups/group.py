@@ -43,8 +43,8 @@ CheckPartition = Callable[[str, bytes, int], None]
 class GroupType(StrEnum):
     """The kinds of groups, by the names that ListGroups has for them (KIP-848)."""
 
-    CLASSIC = "Classic"
-    CONSUMER = "Consumer"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 class Group(ABC):

@@ -1,9 +1,9 @@
 """DescribeGroups, ListGroups, DeleteGroups: what administrators see of groups, and how they remove them.
 
-Behaviour: DescribeGroups tells of classic groups; their members' metadata and assignments stand there only while the
-group is stable. ListGroups tells of groups of every kind that the node asked looks after, filtered by state and type
-without regard to case. DeleteGroups removes groups without members, with all that they have committed. Each group is
-answered for itself.
+Behaviour: DescribeGroups tells of classic groups. What their members tell their leader stands there only while the
+group is stable, what they have been assigned also afterwards. ListGroups tells of groups of every kind that the node
+asked looks after, filtered by state and type without regard to case. DeleteGroups removes groups without members, with
+all that they have committed. Each group is answered for itself.
 
 Versions: DescribeGroups 3 brought authorized operations, 4 instance ids, 6 GROUP_ID_NOT_FOUND (KIP-1043; before, a
 group that is not there is Dead). ListGroups 4 brought states (KIP-518), 5 types (KIP-848). DeleteGroups 2 flexible
@@ -71,7 +71,7 @@ def list_groups(context: Context, request: ListGroupsRequest) -> ListGroupsRespo
                 group_type=group.type.value,
             )
             for group in context.cluster.groups.of_node(context.node)
-            if (not states or group.state_name.lower() in states) and (not types or group.type.lower() in types)
+            if (not states or group.state_name.lower() in states) and (not types or group.type.value in types)
         ]
     )
 

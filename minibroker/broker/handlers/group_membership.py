@@ -60,7 +60,7 @@ def join_group(context: Context, request: JoinGroupRequest) -> Parked:
         group = groups.to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
         group.join(caller_of(context), request, respond)
     except KafkaError as error:
-        respond(JoinGroupResponse(member_id=member_id, error_code=error.code))
+        respond(JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=error.code))
     return parked
 
 

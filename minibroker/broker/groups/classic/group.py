@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from minibroker.broker.clock import Clock, Timer
 from minibroker.broker.groups import records
 from minibroker.broker.groups.classic import joining, leaving, rebalance, sessions, syncing
-from minibroker.broker.groups.classic.members import Member, Membership, Respond
+from minibroker.broker.groups.classic.members import Member, Membership, Respond, join_error
 from minibroker.broker.groups.classic.states import FOLLOWING, State
 from minibroker.broker.groups.classic.subscriptions import CONSUMER_PROTOCOL, subscribed_topics
 from minibroker.broker.groups.group import CheckPartition, Group, GroupType
@@ -22,7 +22,6 @@ from minibroker.protocol.messages.groups import (
     DescribeGroupsResponse,
     HeartbeatRequest,
     JoinGroupRequest,
-    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     SyncGroupRequest,
@@ -153,7 +152,7 @@ class ClassicGroup(Membership, Group):
             self.forget_pending(member_id)
         for member in self.members.values():
             member.end_session()
-            self.answer_join(member.member_id, JoinGroupResponse(member_id=member.member_id, error_code=code))
+            self.answer_join(member.member_id, join_error(code, member.member_id))
             self.answer_sync(member.member_id, SyncGroupResponse(error_code=code))
         self.become(State.DEAD)
 
@@ -190,7 +189,7 @@ class ClassicGroup(Membership, Group):
     # --- state ------------------------------------------------------------------------------------
 
     def described(self) -> DescribeGroupsResponse.DescribedGroup:
-        """What DescribeGroups tells of it; while it is not stable, nothing is told of what members say and have."""
+        """What DescribeGroups tells of it; while it is not stable, nothing is told of what its members say."""
         stable = self.state is State.STABLE
         return DescribeGroupsResponse.DescribedGroup(
             group_id=self.group_id,
@@ -204,7 +203,7 @@ class ClassicGroup(Membership, Group):
                     client_id=member.client_id,
                     client_host=member.client_host,
                     member_metadata=member.metadata(self.protocol) if stable else b"",
-                    member_assignment=member.assignment if stable else b"",
+                    member_assignment=member.assignment,
                 )
                 for member in self.members.values()
             ],

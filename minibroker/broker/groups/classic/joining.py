@@ -9,10 +9,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.classic import rebalance, static
-from minibroker.broker.groups.classic.members import Member, Protocol, Respond
+from minibroker.broker.groups.classic.members import Member, Protocol, Respond, join_error
 from minibroker.broker.groups.classic.states import State
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
+from minibroker.protocol.messages.groups import JoinGroupRequest
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.callers import Caller
@@ -31,7 +31,7 @@ def join(group: ClassicGroup, caller: Caller, request: JoinGroupRequest, respond
     names = [protocol.name for protocol in request.protocols]
     if not _has_room(group, request.member_id):
         group.remove(request.member_id)
-        respond(JoinGroupResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED))
+        respond(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
         rebalance.complete_if_all_joined(group)
     elif not _understands(group, request.protocol_type, names):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -68,7 +68,7 @@ def _require_member_id(group: ClassicGroup, caller: Caller, request: JoinGroupRe
     """Give out an id, with which the member is to come again: one whose answer is lost leaves no member behind."""
     member_id = new_member_id(group, caller, request)
     group.expect(member_id, request.session_timeout_ms)
-    respond(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
+    respond(join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
 
 def new_member_id(group: ClassicGroup, caller: Caller, request: JoinGroupRequest) -> str:
@@ -121,8 +121,7 @@ def _join_known(group: ClassicGroup, caller: Caller, request: JoinGroupRequest, 
     try:
         member = group.check_member(request.member_id, request.group_instance_id)
     except KafkaError as error:
-        code = error.code
-        respond(JoinGroupResponse(member_id=request.member_id, protocol_name=None, error_code=code))
+        respond(join_error(error.code, request.member_id))
         return
     _rejoin(group, member, request, respond)
 
@@ -150,7 +149,5 @@ def update(group: ClassicGroup, member: Member, request: JoinGroupRequest) -> No
 
 def await_join(group: ClassicGroup, member: Member, respond: Respond) -> None:
     """Answer a member's JoinGroup when the next generation begins; one of its that waits already is told to go on."""
-    group.answer_join(
-        member.member_id, JoinGroupResponse(member_id=member.member_id, error_code=ErrorCode.REBALANCE_IN_PROGRESS)
-    )
+    group.answer_join(member.member_id, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.joining[member.member_id] = respond

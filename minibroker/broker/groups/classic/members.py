@@ -23,6 +23,11 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
+def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    """The answer to a JoinGroup that is refused."""
+    return JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=code)
+
+
 class Member:
     """One member. `instance_id` is that of a static member (KIP-345), None for a dynamic one.
 
@@ -148,13 +153,13 @@ class Membership:
         self.forget_pending(member_id)
         self.unsynced.discard(member_id)
         code = ErrorCode.UNKNOWN_MEMBER_ID
-        self.answer_join(member_id, JoinGroupResponse(error_code=code))
+        self.answer_join(member_id, join_error(code))
         self.answer_sync(member_id, SyncGroupResponse(error_code=code))
 
     def replace(self, old: Member, member_id: str) -> Member:
         """Give a static member another id; whoever waits under the old one is fenced, and its session ends."""
         code = ErrorCode.FENCED_INSTANCE_ID
-        self.answer_join(old.member_id, JoinGroupResponse(member_id=old.member_id, protocol_name=None, error_code=code))
+        self.answer_join(old.member_id, join_error(code, old.member_id))
         self.answer_sync(old.member_id, SyncGroupResponse(error_code=code))
         old.end_session()
         del self.members[old.member_id]
