@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 
 import exchanges
 import wire
@@ -18,7 +19,8 @@ from servers import Server, Target
 
 BUSY = (1, 50, 200)
 IDLE = 2_000
-READERS = 20
+IDLE_READERS = (5, 20, 100)  # that never read
+READERS = 20  # that read slowly
 NEIGHBOURS = 10  # busy connections beside the readers
 READ_BYTES = 50_000_000  # what each reader asks for: far more than all buffers between hold
 BATCH_BYTES = 999_000
@@ -42,11 +44,11 @@ def sections(seconds: float) -> list[Section]:
     connections = (*COLUMNS, Column("grown_mib", "RSS for the busy, MiB"), Column("idle_kib", "for each idle one, KiB"))
     busy = [_busy_case(f"{count:>5} busy", count, 0, seconds) for count in BUSY]
     among = [_busy_case(f"{count:>5} busy, {IDLE:,} idle", count, IDLE, seconds) for count in BUSY]
-    readers = [
-        _readers_case("no readers", _nobody, seconds),
-        _readers_case(f"{READERS} that never read", _never_reading, seconds),
-        _readers_case(f"{READERS} that read 1.6 MB/s each", _reading_slowly, seconds),
+    never = [
+        _readers_case(f"{count:>3} that never read", partial(_never_reading, count), seconds) for count in IDLE_READERS
     ]
+    slowly = _readers_case(f"{READERS:>3} that read 1.6 MB/s each", _reading_slowly, seconds)
+    readers = [_readers_case(" no readers", _nobody, seconds), *never, slowly]
     return [
         Section("connections", f"Connections: {produce}, each waits for its answer", connections, [*busy, *among]),
         Section(
@@ -120,9 +122,9 @@ def _nobody(server: Server, large: str) -> Iterator[None]:
 
 
 @contextmanager
-def _never_reading(server: Server, large: str) -> Iterator[list[wire.Client]]:
+def _never_reading(count: int, server: Server, large: str) -> Iterator[list[wire.Client]]:
     with ExitStack() as stack:
-        readers = [stack.enter_context(wire.Client(server)) for _ in range(READERS)]
+        readers = [stack.enter_context(wire.Client(server)) for _ in range(count)]
         for reader in readers:
             reader.begin(wire.fetch_request(large, READ_BYTES))
         yield readers
@@ -137,7 +139,7 @@ def _reading_slowly(server: Server, large: str) -> Iterator[None]:
             for reader in readers:
                 reader.take(SIP_BYTES)
 
-    with _never_reading(server, large) as readers:
+    with _never_reading(READERS, server, large) as readers:
         thread = threading.Thread(target=read, args=(readers,))
         thread.start()
         try:

@@ -15,7 +15,7 @@ from programs import Unavailable
 from report import Case, Column, Sample, Section
 from servers import Target
 
-CONNECTIONS = (1, 10, 50)
+CONNECTIONS = (1, 10, 50, 200)
 EACH_BATCH = {"flush.messages": "1"}
 RECORD = b"x" * 100
 
