@@ -41,10 +41,9 @@ AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 class Served:
     """One API as we serve it."""
 
-    def __init__(self, key: ApiKey, served: range, announced: range, handler: Handler, authenticated: bool) -> None:
+    def __init__(self, key: ApiKey, served: range, handler: Handler, authenticated: bool) -> None:
         self.key = key
         self.versions = served
-        self.announced = announced
         self.handler = handler
         self.authenticated = authenticated
 
@@ -52,19 +51,16 @@ class Served:
 SERVED: dict[int, Served] = {}
 
 
-def handles(
-    key: ApiKey, served: str, *, announced: str | None = None, authenticated: bool = True
-) -> Callable[[AnyHandler], AnyHandler]:
+def handles(key: ApiKey, served: str, *, authenticated: bool = True) -> Callable[[AnyHandler], AnyHandler]:
     """Register a handler for `key` in the versions `served` ("0-12").
 
-    `announced` is what ApiVersions says instead, where that must differ. `authenticated` says whether a client
-    has to be authenticated first, where its listener asks for that.
+    `authenticated` says whether a client has to be authenticated first, where its listener asks for that.
     """
 
     def register(handler: AnyHandler) -> AnyHandler:
         if key in SERVED:
             raise ValueError(f"{key.name} has a handler already")
-        SERVED[key] = Served(key, versions(served), versions(announced or served), handler, authenticated)
+        SERVED[key] = Served(key, versions(served), handler, authenticated)
         return handler
 
     return register

@@ -11,7 +11,16 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from minibroker.broker import group_settings
-from minibroker.broker.settings_table import BROKER_SETTINGS, TIMESTAMP_TYPES, TOPIC_SETTINGS, Scope, Setting, Value
+from minibroker.broker.format_versions import format_of_version
+from minibroker.broker.settings_table import (
+    BROKER_SETTINGS,
+    LONG_MAX,
+    TIMESTAMP_TYPES,
+    TOPIC_SETTINGS,
+    Scope,
+    Setting,
+    Value,
+)
 from minibroker.broker.settings_values import InvalidValue, canonical_text, format_value, parse_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log_settings import LogSettings
@@ -253,10 +262,22 @@ def _log_settings(values: Mapping[str, Any]) -> LogSettings:
     """The part of a topic's typed values that its logs go by, in the types of the layer below."""
     fields = {field: values[field.replace("_", ".")] for field in LogSettings._fields}
     fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
+    fields["message_format_version"] = format_of_version(fields["message_format_version"])
+    fields.update(_timestamp_bounds(values))
     fields["message_timestamp_type"] = TIMESTAMP_TYPES.choices.index(fields["message_timestamp_type"])
     if values["internal.segment.bytes"] is not None:
         fields["segment_bytes"] = values["internal.segment.bytes"]
     return LogSettings(**fields)
+
+
+def _timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
+    """How far timestamps may lie in the past and in the future: as in Kafka 3.6, an older setting gives the default."""
+    difference_ms = values["message.timestamp.difference.max.ms"]
+    if difference_ms == LONG_MAX:
+        return {}
+    names = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+    given = {name.replace(".", "_"): values[name] == TOPIC_SETTINGS[name].default for name in names}
+    return {field: difference_ms for field, is_default in given.items() if is_default}
 
 
 def topic_names_without_effect(overrides: Iterable[str]) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple
 
+from minibroker.broker.format_versions import format_of_version
+
 # The typed value of a setting: bool, int, float, str, a tuple of str, or None where a setting has no default.
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -98,6 +100,14 @@ class ReplicaList(NamedTuple):
         return "must be the literal '*' or a list of replicas in the format [partitionId]:[brokerId],..."
 
 
+class FormatVersion(NamedTuple):
+    """A version of Kafka, as `message.format.version` has it until Kafka 4: the format of its time is meant."""
+
+    def objection(self, value: Any) -> str | None:
+        """What Kafka says against the value, or None."""
+        return None if format_of_version(value) is not None else f"Version {value} is not a valid version"
+
+
 class NonEmpty(NamedTuple):
     """A list of at least one element."""
 
@@ -118,14 +128,15 @@ class Setting(NamedTuple):
     is BROKER. `fallbacks` are broker settings consulted, in order, while this one is unset: (name, factor that turns
     theirs into this one's unit). `acts` is False for a setting that is checked, kept and described, but changes nothing
     yet: whoever sets it is warned by name. `kafka_default` is Kafka's default where ours differs, "required" if Kafka has
-    none and insists on a value.
+    none and insists on a value. `in_kafka` is False for what Apache Kafka 4.3 does not know, as it was given up or is
+    only planned.
     """
 
     name: str
     type: ConfigType
     default: Value
     documentation: str
-    valid: Range | OneOf | AnyCaseOf | ReplicaList | NonEmpty | None = None
+    valid: Range | OneOf | AnyCaseOf | ReplicaList | FormatVersion | NonEmpty | None = None
     scope: Scope = Scope.BROKER
     topic: str | None = None
     fallbacks: tuple[tuple[str, int], ...] = ()
@@ -133,6 +144,7 @@ class Setting(NamedTuple):
     acts: bool = True
     internal: bool = False
     kafka_default: Value = None
+    in_kafka: bool = True
 
     @property
     def sensitive(self) -> bool:
@@ -229,9 +241,11 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _both("compression.gzip.level", "compression.gzip.level", INT, -1, "The level for gzip when the broker compresses; -1 for the codec's own.", Range(1, 9, or_equal_to=-1)),
     _both("compression.lz4.level", "compression.lz4.level", INT, 9, "The level for lz4 when the broker compresses.", Range(1, 17)),
     _both("compression.zstd.level", "compression.zstd.level", INT, 3, "The level for zstd when the broker compresses.", Range(-131_072, 22)),
+    _both("message.format.version", "log.message.format.version", STRING, "3.0-IV1", "The version of Kafka whose message format records are stored in: 0 before 0.10.0, 1 before 0.11.0, 2 since.", FormatVersion(), in_kafka=False),
     _both("message.timestamp.type", "log.message.timestamp.type", STRING, "CreateTime", "Whether a record has the producer's time or that of its append.", TIMESTAMP_TYPES),
     _both("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", LONG, LONG_MAX, "How far a record's timestamp may lie in the past.", FROM_ZERO),
     _both("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", LONG, HOUR_MS, "How far a record's timestamp may lie in the future.", FROM_ZERO),
+    _both("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms", LONG, LONG_MAX, "An older name for both of these, for where they have their defaults.", FROM_ZERO, in_kafka=False),
     _both("min.insync.replicas", "min.insync.replicas", INT, 1, "How many replicas must be in sync for a produce with acks=all.", FROM_ONE),
     # Retention and compaction. The policy also decides whether records need keys.
     _both("cleanup.policy", "log.cleanup.policy", LIST, ("delete",), "What is done about old records: delete, compact, or both; with compact, records need keys.", POLICIES),

@@ -9,7 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minibroker.broker.settings_table import SETTINGS, AnyCaseOf, NonEmpty, OneOf, Range, ReplicaList, Scope, Setting
+from minibroker.broker.settings_table import (
+    SETTINGS,
+    AnyCaseOf,
+    FormatVersion,
+    NonEmpty,
+    OneOf,
+    Range,
+    ReplicaList,
+    Scope,
+    Setting,
+)
 from minibroker.broker.settings_values import format_value
 
 HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meaning")
@@ -75,6 +85,8 @@ def _marked(cells: list[str]) -> list[str]:
 def _default(row: Setting) -> str:
     """The default, the fallback for want of one, and Kafka's where it is another."""
     text = format_value(row.default)
+    if not row.in_kafka:
+        return f"{text} (Kafka 4: no such setting)"
     if text is None:
         text = " or ".join(name for name, _ in row.fallbacks)
     if row.kafka_default is None:
@@ -89,6 +101,8 @@ def _values(row: Setting) -> str:
         return ", ".join(valid.choices)
     if isinstance(valid, NonEmpty):
         return "at least one"
+    if isinstance(valid, FormatVersion):
+        return "a version of Kafka, from 0.8.0 on"
     if isinstance(valid, ReplicaList):
         return "*, or partition:broker pairs"
     return _range(valid) if valid is not None else ""

@@ -13,6 +13,7 @@ from minibroker.protocol.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
+    MAGIC,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     check_batch,
@@ -21,16 +22,13 @@ from minibroker.protocol.records.batch import (
     set_max_timestamp,
 )
 from minibroker.protocol.records.building import recompress
-from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.validation import check_records
+from minibroker.protocol.records.formats import is_old
+from minibroker.protocol.records.validation import check_records, stamped_by_producer
+from minibroker.storage.format_admission import FIRST_VERSION_WITH_ZSTD, ZSTD, admit_formats, zstd_too_early
 from minibroker.storage.log import Log
-from minibroker.storage.log_settings import LogSettings
-
-FIRST_VERSION_WITH_ZSTD = 7
+from minibroker.storage.log_settings import CODECS, LogSettings
 
 _PRODUCER = "producer"
-_ZSTD = int(Compression.ZSTD)  # comparing with a member of an enumeration takes three times as long
-_CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 def admit(
@@ -38,12 +36,20 @@ def admit(
 ) -> tuple[memoryview, tuple[BatchHeader, ...]]:
     """The batch to append, and its header: `records` itself, changed in place, or a recompressed copy of it.
 
-    `records` is what a Produce request of `api_version` (3 or newer) brings for one partition. Raises `KafkaError`:
-    CORRUPT_MESSAGE (length, magic, checksum), INVALID_RECORD and INVALID_TIMESTAMP (`InvalidRecords`, with the records
-    they are about), MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
+    `records` is what a Produce request of `api_version` brings for one partition; where formats 0 and 1 come into it,
+    see `format_admission.py`, which gives a header a message. Raises `KafkaError`: CORRUPT_MESSAGE (length, magic,
+    checksum), INVALID_RECORD and INVALID_TIMESTAMP (`InvalidRecords`, with the records they are about),
+    MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     settings = log.settings
-    header = check_batch(records)
+    if settings.message_format_version != MAGIC:
+        return admit_formats(log, records, api_version=api_version, now_ms=now_ms)
+    try:
+        header = check_batch(records)
+    except CorruptBatch:
+        if is_old(records):
+            return admit_formats(log, records, api_version=api_version, now_ms=now_ms)
+        raise
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
         records = _only_batch(records, header)
     if header.base_offset:
@@ -51,11 +57,8 @@ def admit(
     if len(records) > settings.max_message_bytes or len(records) > settings.segment_bytes:
         raise _too_large(len(records), settings)
     codec = header.attributes & COMPRESSION_MASK
-    if codec == _ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {api_version} are not allowed to use ZStandard compression",
-        )
+    if codec == ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
+        raise zstd_too_early(api_version)
     keys_required = "compact" in settings.cleanup_policy
     if settings.message_timestamp_type == LOG_APPEND_TIME:
         check_records(records, 0, header, keys_required=keys_required)
@@ -68,7 +71,7 @@ def admit(
         )
         if largest != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
             header = _timed(records, header, largest)
-    if settings.compression_type != _PRODUCER and codec != _CODECS[settings.compression_type]:
+    if settings.compression_type != _PRODUCER and codec != CODECS[settings.compression_type]:
         records, header = _recompressed(records, header, settings)
     return records, (header,)
 
@@ -102,7 +105,7 @@ def _too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
 def _stamped(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
     """The header after the topic's LogAppendTime was put in, which a producer must not do itself."""
     if header.timestamp_type == LOG_APPEND_TIME:
-        raise _stamped_by_producer(header)
+        raise stamped_by_producer(range(header.record_count))
     set_log_append_time(records, 0, now_ms)
     return read_header(records)
 
@@ -110,25 +113,15 @@ def _stamped(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHead
 def _timed(records: memoryview, header: BatchHeader, largest: int) -> BatchHeader:
     """The header of a topic with CreateTime, corrected in what it says of the records' timestamps."""
     if header.timestamp_type == LOG_APPEND_TIME and largest < 0:
-        raise _stamped_by_producer(header)
+        raise stamped_by_producer(range(header.record_count))
     set_max_timestamp(records, 0, CREATE_TIME, largest)
     return read_header(records)
 
 
-def _stamped_by_producer(header: BatchHeader) -> InvalidRecords:
-    message = "Producer should not set timestamp type to LogAppendTime"
-    errors = tuple((index, message) for index in range(header.record_count))
-    return InvalidRecords(
-        "One or more records have been rejected due to invalid timestamp", errors, ErrorCode.INVALID_TIMESTAMP
-    )
-
-
 def _recompressed(records: memoryview, header: BatchHeader, settings: LogSettings) -> tuple[memoryview, BatchHeader]:
     """The batch under the topic's own codec."""
-    kind = settings.compression_type
-    batch = memoryview(
-        recompress(records, 0, header, _CODECS[kind], getattr(settings, f"compression_{kind}_level", None))
-    )
+    codec = CODECS[settings.compression_type]
+    batch = memoryview(recompress(records, 0, header, codec, settings.compression_level(codec)))
     if len(batch) > settings.max_message_bytes or len(batch) > settings.segment_bytes:
         raise _too_large(len(batch), settings)
     return batch, read_header(batch)

@@ -7,21 +7,28 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from minibroker.protocol.records.batch import CREATE_TIME
+from minibroker.protocol.records.batch import CREATE_TIME, MAGIC
 
 MAX_LONG = (1 << 63) - 1
 DAY_MS = 24 * 60 * 60 * 1000
+
+# `compression.type` but for "producer", which leaves the codec to producers.
+CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 COMPACT: Final = "compact"
 
 
 class LogSettings(NamedTuple):
-    """Units are in the names: bytes, milliseconds. An instance never changes; a log is given another one."""
+    """Units are in the names: bytes, milliseconds. An instance never changes; a log is given another one.
+
+    `message_format_version` is the magic byte that the version stands for: 0, 1 or 2.
+    """
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * DAY_MS
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     max_message_bytes: int = 1_048_588
+    message_format_version: int = MAGIC
     message_timestamp_type: int = CREATE_TIME
     message_timestamp_before_max_ms: int = MAX_LONG
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
@@ -41,6 +48,11 @@ class LogSettings(NamedTuple):
     retention_bytes: int = -1
     segment_jitter_ms: int = 0
     preallocate: bool = False
+
+    def compression_level(self, codec: int) -> int | None:
+        """The level that the topic has for a codec; None if that has none."""
+        levels = {1: self.compression_gzip_level, 3: self.compression_lz4_level, 4: self.compression_zstd_level}
+        return levels.get(codec)
 
     @property
     def max_segment_ms(self) -> int:

@@ -72,6 +72,7 @@ class Segment:
         "_loaded",
         "_preallocated",
         "_remembered",
+        "_not_newer",
     )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> None:
@@ -89,6 +90,7 @@ class Segment:
         self._loaded = True
         self._preallocated = False  # zeros may follow the last batch
         self._remembered: dict[int, int] = {}
+        self._not_newer: dict[int, tuple[int, int]] = {}
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> Segment:
@@ -164,6 +166,7 @@ class Segment:
         self.indexes = SegmentIndexes(self._disk, self.path, self.base_offset, self._settings)
         self.first_timestamp = NO_TIMESTAMP
         self._remembered.clear()
+        self._not_newer.clear()
         self._loaded = True
 
     def accepts(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
@@ -198,6 +201,21 @@ class Segment:
         if len(self._remembered) >= REMEMBERED_POSITIONS:
             self._remembered.clear()
         self._remembered[offset] = position
+
+    def has_newer_format(self, magic: int, position: int, end: int) -> bool:
+        """Whether a batch from `position` to `end` is of a newer format than `magic`.
+
+        What was found out is remembered: a reader goes on where it ended, and no header is read twice for it.
+        """
+        known_from, known_to = self._not_newer.get(magic, (position, position))
+        if not known_from <= position <= known_to:
+            known_from = known_to = position
+        for at, header in headers(self.file, known_to, max(end, known_to)):
+            if header.magic > magic:
+                self._not_newer[magic] = known_from, at
+                return True
+        self._not_newer[magic] = known_from, max(end, known_to)
+        return False
 
     def position_of(self, offset: int) -> int:
         """Where the first batch begins that ends at or after `offset`; `size_bytes` if there is none."""
@@ -236,6 +254,7 @@ class Segment:
         """Cut the segment to `position`, where the batch after `end_offset` - 1 begins."""
         uncertain = self._loaded_indexes().truncate(position, end_offset)
         self._remembered.clear()
+        self._not_newer.clear()
         self.file.truncate(position)
         self.size_bytes = position
         for at, header in headers(self.file, uncertain, position):
@@ -299,6 +318,10 @@ class Segment:
         self.load()
         if self.indexes.max_timestamp >= 0:
             return self.indexes.max_timestamp
+        return self.modified_ms()
+
+    def modified_ms(self) -> int:
+        """When the file was written last, in ms: the time of records that have none (KIP-33)."""
         return self._disk.modified_ms(self.path + LOG_SUFFIX)
 
     def _cut(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:

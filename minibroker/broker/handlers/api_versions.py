@@ -31,9 +31,7 @@ def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsRe
         context.connection.software = f"{texts[0]} {texts[1]}"
     return ApiVersionsResponse(
         api_keys=[
-            ApiVersionsResponse.ApiVersion(
-                api_key=key, min_version=served.announced[0], max_version=served.announced[-1]
-            )
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.versions[0], max_version=served.versions[-1])
             for key, served in sorted(SERVED.items())
         ],
         supported_features=[

@@ -5,11 +5,13 @@ least, whatever the limits. Below min_bytes the request is parked until an appen
 see `sessions`. An error concerns its partition only, but for errors of the session. The id of a deleted topic is
 unknown at once, also in a session that knew it.
 
-Versions: 4 brought format 2 and isolation levels (older ones are not served yet), 5 the log start offset, 7 sessions, 9
-leader epochs (KIP-320), 10 zstd, 12 diverging epochs and the current leader, 13 topic ids, 16 where leaders are, 17 and
-18 fields for followers.
+Versions: clients of 0 and 1 know message format 0, of 2 and 3 format 1: what is stored in a newer one is converted for
+them, without control batches. 1 brought the throttle time, 3 max_bytes (before, each partition with records gets one
+batch at least, as its clients ask for partitions in the same order for ever), 4 format 2 and isolation levels, 5 the
+log start offset, 7 sessions, 9 leader epochs (KIP-320), 10 zstd (a topic that compresses with it is refused before), 12
+diverging epochs and the current leader, 13 topic ids, 16 where leaders are, 17 and 18 fields for followers.
 
-Not implemented: followers (a replica id is taken for a consumer), rack-aware reading, and versions 0 to 3.
+Not implemented: followers (a replica id is taken for a consumer), and rack-aware reading.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 
 from minibroker.broker.clock import Timer
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.down_conversion import Wanted, read_for_old_client
 from minibroker.broker.leaders import current_leader, leader_endpoints
 from minibroker.broker.parked import Parked
 from minibroker.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
@@ -26,10 +29,15 @@ from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.storage.log import Log
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = TopicAnswer.PartitionData
 
+FIRST_WITH_FORMAT_1 = 2
+FIRST_WITH_MAX_BYTES = 3
+FIRST_WITH_FORMAT_2 = 4
+FIRST_WITH_ZSTD = 10
 FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 16
 READ_COMMITTED = 1
@@ -39,7 +47,7 @@ LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCE
 Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many bytes of records it carries
 
 
-@handles(ApiKey.FETCH, "4-18")
+@handles(ApiKey.FETCH, "0-18")
 def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked:
     try:
         session, wanted = _wanted(context, request)
@@ -204,6 +212,11 @@ class Reading:
         if fetched.last_fetched_epoch >= 0 and self._diverges(fetched, partition, answer):
             return answer, 0
         limit = log.last_stable_offset if committed else log.high_watermark
+        if self.context.version < FIRST_WITH_ZSTD:
+            if log.settings.compression_type == "zstd":
+                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            if self.context.version < FIRST_WITH_FORMAT_2:
+                return self._for_old_client(fetched, log, answer, left)
         region = log.read(
             fetched.fetch_offset, min(fetched.max_bytes, left), limit_offset=limit, minimum_one=self.size_bytes == 0
         )
@@ -218,6 +231,26 @@ class Reading:
             ]
         answer.records = region
         return answer, region.size_bytes
+
+    def _for_old_client(
+        self, fetched: FetchedPartition, log: Log, answer: PartitionAnswer, left: int
+    ) -> tuple[PartitionAnswer, int]:
+        """Records for a client that does not know format 2."""
+        version = self.context.version
+        wanted = Wanted(
+            fetched.fetch_offset,
+            min(fetched.max_bytes, left),
+            log.high_watermark,
+            self.size_bytes == 0 or version < FIRST_WITH_MAX_BYTES,
+            magic=1 if version >= FIRST_WITH_FORMAT_1 else 0,
+        )
+        found = read_for_old_client(log, wanted)
+        if found is None:
+            return answer, 0
+        if found.next_offset < log.high_watermark and fetched.fetch_offset < log.segments[-1].base_offset:
+            self.urgent = True  # as with newer clients
+        answer.records = found.records
+        return answer, found.size_bytes
 
     def _diverges(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
         """KIP-320: whether what the client read last is not in this log; then the answer says from where on."""

@@ -6,16 +6,18 @@ twice in a ListOffsets is refused in it. An epoch ends where the next one begins
 is answered with -1 and -1, without an error.
 
     timestamp  since  the offset
-        -1         1  latest: high watermark, or last stable offset
-        -2         1  earliest: log start offset
+        -1         0  latest: high watermark, or last stable offset
+        -2         0  earliest: log start offset
         -3         7  the first record of those with the largest timestamp (KIP-734)
         -4         8  earliest on the local disk: earliest, as there is no second tier (KIP-405)
         -5         9  latest in the second tier: none
         -6        11  earliest not yet in the second tier (KIP-1023): none, as Kafka has it for a topic without one
 
-Versions: ListOffsets 1 brought one offset a partition (0, with lists, belongs to the old formats, which are not served
-yet), 2 isolation levels, 4 leader epochs (KIP-320), 6 flexible fields, 10 a timeout for the second tier;
-OffsetForLeaderEpoch 1 brought the epoch in the answer, 2 the client's current epoch, 3 a replica id.
+Versions: ListOffsets 0 is answered with up to max_num_offsets offsets a partition, the largest first: the log's end and
+where segments begin whose files were last written at the asked time or before, as it is older than timestamps in
+records. 1 brought one offset a partition, by the records' timestamps, which a topic of message format 0 has not
+(UNSUPPORTED_FOR_MESSAGE_FORMAT), 2 isolation levels, 4 leader epochs (KIP-320), 6 flexible fields, 10 a timeout for the
+second tier; OffsetForLeaderEpoch 1 brought the epoch in the answer, 2 the client's current epoch, 3 a replica id.
 
 Not implemented: followers, and debugging consumers that ask a node which does not lead (a replica id says nothing).
 """
@@ -53,8 +55,8 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 FIRST_VERSIONS = {
-    LATEST: 1,
-    EARLIEST: 1,
+    LATEST: 0,
+    EARLIEST: 0,
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL: 8,
     LATEST_TIERED: 9,
@@ -70,7 +72,7 @@ class Found(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
-@handles(ApiKey.LIST_OFFSETS, "1-11")
+@handles(ApiKey.LIST_OFFSETS, "0-11")
 def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
     counts = Counter((name, partition.partition_index) for name, partition in asked)
@@ -91,9 +93,14 @@ def _listed(
     try:
         if repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}-{asked.partition_index} is asked for more than once.")
-        if asked.timestamp < 0 and context.version < FIRST_VERSIONS.get(asked.timestamp, context.version + 1):
+        if asked.timestamp < 0 and 0 < context.version < FIRST_VERSIONS.get(asked.timestamp, context.version + 1):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There is no timestamp {asked.timestamp}.")
         partition = _led(context, name, asked.partition_index, asked.current_leader_epoch)
+        if context.version == 0:
+            offsets = _offsets_before(
+                partition, asked.timestamp, asked.max_num_offsets, context.cluster.clock.wall_ms()
+            )
+            return PartitionAnswer(partition_index=asked.partition_index, old_style_offsets=offsets)
         found = _found(partition, asked.timestamp, request.isolation_level == READ_COMMITTED)
     except KafkaError as error:
         return PartitionAnswer(partition_index=asked.partition_index, error_code=error.code)
@@ -112,6 +119,24 @@ def _led(context: Context, topic: str, index: int, current_leader_epoch: int) ->
     return partition
 
 
+def _offsets_before(partition: Partition, timestamp: int, max_count: int, now_ms: int) -> list[int]:
+    """Where segments begin that were last written at `timestamp` or before, and the end of the log, largest first."""
+    log = partition.log
+    try:
+        places = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms()) for segment in log.segments]
+    except OSError as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+    if log.segments[-1].size_bytes:
+        places.append((log.log_end_offset, now_ms))
+    if timestamp == EARLIEST:
+        del places[1:]
+    elif timestamp != LATEST:
+        while places and places[-1][1] > timestamp:
+            places.pop()
+    newest = [min(offset, log.high_watermark) for offset, _ in reversed(places)]
+    return newest[: max(max_count, 0)]
+
+
 def _found(partition: Partition, timestamp: int, committed: bool) -> Found:
     log = partition.log
     limit_offset = log.last_stable_offset if committed else log.high_watermark
@@ -121,6 +146,8 @@ def _found(partition: Partition, timestamp: int, committed: bool) -> Found:
         return Found(log.log_start_offset, leader_epoch=_first_epoch(partition))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return Found()
+    if log.settings.message_format_version == 0:
+        raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{partition} has message format 0.")
     record = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     return Found() if record is None or record.offset >= limit_offset else Found(*record)
 

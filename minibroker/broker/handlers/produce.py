@@ -6,10 +6,11 @@ is not answered, and an error then closes the connection, since that is all such
 with NOT_ENOUGH_REPLICAS below min.insync.replicas. Where flush.messages has been reached, the answer waits until the
 records are on the disk itself, whatever the acks: Kafka syncs within the append. They can be read before that.
 
-Versions: 3 brought format 2 (older ones are not served yet), 7 zstd, 8 record errors (KIP-467), 10 the current leader
-in the answer (KIP-951), 13 topic ids.
+Versions: 0 and 1 bring format 0, 2 format 1 (but any of the two is taken in all three), 3 and newer format 2; what the
+topic's `message.format.version` has otherwise is converted. 1 brought the throttle time, 2 the time of the append, 3
+transactional ids, 7 zstd, 8 record errors (KIP-467), 10 the current leader in the answer (KIP-951), 13 topic ids.
 
-Not implemented: transactions (INVALID_TXN_STATE), formats 0 and 1, and versions 0 to 2 with them.
+Not implemented: transactions (INVALID_TXN_STATE).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from minibroker.protocol.records.batch import TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, TRANSACTIONAL_BIT
 from minibroker.storage.admission import admit
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG
@@ -53,9 +54,7 @@ TELL_LOG_START = frozenset(
 )
 
 
-# librdkafka compresses only for a broker that announces version 0, which no librdkafka of today then uses. Kafka 4 does
-# the same (KAFKA-18659).
-@handles(ApiKey.PRODUCE, "3-13", announced="0-13")
+@handles(ApiKey.PRODUCE, "0-13")
 def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Parked | None:
     answers = []
     failed: list[PartitionAnswer] = []
@@ -123,7 +122,7 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
         must_flush = last_offset >= log.recovery_point and log.settings.flush_messages != MAX_LONG
     else:
         first_offset = log.append(records, headers, partition.leader_epoch)
-        append_time_ms = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else -1
+        append_time_ms = now_ms if log.settings.message_timestamp_type == LOG_APPEND_TIME else -1
         if partition.waiters:
             cluster.appended(partition, len(records))
         must_flush = log.log_end_offset >= log.flush_at

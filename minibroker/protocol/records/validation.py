@@ -6,6 +6,7 @@ depends on a log (sequences, sizes, a topic's codec and timestamp type) is the s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NoReturn
 
 from minibroker.protocol.errors import ErrorCode, InvalidRecords
@@ -18,7 +19,7 @@ INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1
 NO_TIMESTAMP = -1
 
-_NO_KEY = "Compacted topic cannot accept message without key"
+NO_KEY_MESSAGE = "Compacted topic cannot accept message without key"
 
 
 def check_records(
@@ -99,21 +100,31 @@ def _refuse(payload: Bytes, header: BatchHeader, keys_required: bool, earliest_m
     code = ErrorCode.INVALID_RECORD
     for index, record in enumerate(parse_records(payload, header)):
         if keys_required and record.key is None:
-            errors.append((index, _NO_KEY))
+            errors.append((index, NO_KEY_MESSAGE))
         elif record.timestamp != NO_TIMESTAMP and not earliest_ms <= record.timestamp <= latest_ms:
-            errors.append((index, _timestamp_message(record, earliest_ms, latest_ms)))
+            errors.append((index, timestamp_message(record, earliest_ms, latest_ms)))
             code = ErrorCode.INVALID_TIMESTAMP
-    raise InvalidRecords(_summary(errors, code), tuple(errors), code)
+    raise InvalidRecords(summary(errors, code), tuple(errors), code)
 
 
-def _timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
+def timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
+    """What is said of a record whose time is not between these."""
     return (
         f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
         f"The timestamp should be within [{earliest_ms}, {latest_ms}]"
     )
 
 
-def _summary(errors: list[tuple[int, str]], code: ErrorCode) -> str:
+def stamped_by_producer(indexes: Iterable[int]) -> InvalidRecords:
+    """What is said of records that came with the time of an append."""
+    message = "Producer should not set timestamp type to LogAppendTime"
+    errors = tuple((index, message) for index in indexes)
+    code = ErrorCode.INVALID_TIMESTAMP
+    return InvalidRecords(summary([], code), errors, code)
+
+
+def summary(errors: list[tuple[int, str]], code: ErrorCode) -> str:
+    """One sentence about records that were refused."""
     if code == ErrorCode.INVALID_TIMESTAMP:
         return "One or more records have been rejected due to invalid timestamp"
     first = "; ".join(f"record {index}: {message}" for index, message in errors[:3])

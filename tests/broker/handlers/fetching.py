@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minibroker.protocol.messages.fetch import FetchRequest
-from minibroker.protocol.records.batch import batches
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.formats import batches_in, records_in
 from tests.broker.harness import Harness, served_versions
 
 VERSIONS = served_versions(FetchRequest)
@@ -77,8 +76,4 @@ def fetch(
 def values_in(answer: Any) -> list[str]:
     """The values of all records in a partition's answer, as text."""
     data = bytes(answer.records)
-    return [
-        (record.value or b"").decode()
-        for position, header in batches(data)
-        for record in records_of(data[position : position + header.size_bytes])
-    ]
+    return [(record.value or b"").decode() for position, _ in batches_in(data) for record in records_in(data, position)]

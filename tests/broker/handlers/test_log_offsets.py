@@ -11,7 +11,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from tests.broker.harness import Harness, served_versions
 
-LISTED = served_versions(ListOffsetsRequest)
+LISTED = served_versions(ListOffsetsRequest)[1:]  # version 0 is another matter
 WITH_LEADER_EPOCH = 4
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
 T = 1_700_000_000_000
@@ -278,3 +278,79 @@ def test_epochs_are_told_only_to_who_knows_the_current_one(
 def test_epochs_of_an_unknown_partition_are_refused(filled: Harness, version: int, topic: str, index: int) -> None:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert epoch_end(filled, topic, 0, index, version=version) == (code, -1, -1)
+
+
+# --- version 0: offsets by the time of files ----------------------------------------------------
+
+
+def old_style(harness: Harness, timestamp: int, *, count: int = 100, topic: str = "t", index: int = 0) -> Any:
+    """(error, offsets) of the one partition asked for, in version 0."""
+    partition = Partition(partition_index=index, timestamp=timestamp, max_num_offsets=count)
+    response = harness.request(ListOffsetsRequest(replica_id=-1, topics=[Topic(name=topic, partitions=[partition])]), 0)
+    ((answer,),) = (topic.partitions for topic in response.topics)
+    return answer.error_code, answer.old_style_offsets
+
+
+@pytest.fixture
+def segments(filled: Harness) -> Harness:
+    """The log of "t" has segments from 0, 4 and 5 on, last written at T - 30, T - 20 and T - 10. Now is T."""
+    log = filled.partition("t").log
+    log.roll()
+    filled.produce("t", "e")
+    log.roll()
+    filled.produce("t", "f")
+    for index, segment in enumerate(log.segments):
+        filled.disk.set_modified_ms(segment.path + ".log", T - 30 + 10 * index)
+    return filled
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offsets"),
+    [
+        (LATEST, [6, 5, 4, 0]),
+        (EARLIEST, [0]),
+        (T - 31, []),
+        (T - 30, [0]),
+        (T - 20, [4, 0]),
+        (T - 11, [4, 0]),
+        (T - 10, [5, 4, 0]),
+        (T - 1, [5, 4, 0]),
+        (T, [6, 5, 4, 0]),
+        (1 << 62, [6, 5, 4, 0]),
+        (MAX_TIMESTAMP, []),
+    ],
+)
+def test_version_0_lists_where_segments_begin_by_the_time_of_their_files(
+    segments: Harness, timestamp: int, offsets: list[int]
+) -> None:
+    assert old_style(segments, timestamp) == (0, offsets)
+
+
+@pytest.mark.parametrize(("count", "offsets"), [(2, [6, 5]), (1, [6]), (0, []), (-1, []), (1 << 30, [6, 5, 4, 0])])
+def test_version_0_lists_as_many_as_are_asked_for(segments: Harness, count: int, offsets: list[int]) -> None:
+    assert old_style(segments, LATEST, count=count) == (0, offsets)
+
+
+def test_version_0_begins_where_the_log_does(segments: Harness) -> None:
+    segments.partition("t").log.delete_before(2)
+    assert old_style(segments, EARLIEST) == (0, [2])
+    assert old_style(segments, LATEST) == (0, [6, 5, 4, 2])
+
+
+def test_an_empty_log_has_one_offset_in_version_0(filled: Harness) -> None:
+    assert old_style(filled, LATEST, index=1) == old_style(filled, EARLIEST, index=1) == (0, [0])
+
+
+def test_version_0_refuses_what_is_not_there(filled: Harness) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert old_style(filled, LATEST, topic="nowhere") == old_style(filled, LATEST, index=7) == (unknown, [])
+
+
+@pytest.mark.parametrize("version", LISTED)
+def test_records_of_format_0_have_no_time_to_be_found_by(filled: Harness, version: int) -> None:
+    filled.create_topic("old", message_format_version="0.9.0")
+    filled.produce("old", "a")
+    epoch = 0 if version >= WITH_LEADER_EPOCH else -1
+    assert listed(filled, "old", T, version=version) == refused(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+    assert listed(filled, "old", LATEST, version=version)[:2] == (0, 1)
+    assert listed(filled, "old", EARLIEST, version=version) == (0, 0, -1, epoch)

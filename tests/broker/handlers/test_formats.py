@@ -1,0 +1,260 @@
+"""Clients of all times on one topic: what Produce of each version brings, and Fetch of each version takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.broker.down_conversion import has_newer_format
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.conversion import build
+from minibroker.protocol.records.formats import batches_in, check_any, records_in
+from minibroker.protocol.records.record import Record
+from minibroker.storage.segment import Region
+from tests.broker.handlers.fetching import VERSIONS, fetch, values_in
+from tests.broker.harness import Harness
+from tests.protocol.records.test_message_set import CODECS
+from tests.storage.support import append
+
+T = 1_700_000_000_000
+FORMAT_VERSIONS = {0: "0.9.0", 1: "0.10.2", 2: "0.11.0"}
+FETCHED = {version: 0 if version < 2 else 1 if version < 4 else 2 for version in VERSIONS}
+UNSUPPORTED_CODEC = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def records(*values: str, headers: tuple[tuple[str, bytes], ...] = ()) -> list[Record]:
+    return [Record(at, T + at, value.encode(), value.encode(), headers) for at, value in enumerate(values)]
+
+
+def produce(harness: Harness, *values: str, magic: int, codec: int = 0, topic: str = "t") -> None:
+    version = {0: 0, 1: 2, 2: 9}[magic]
+    answer = harness.produce_batch(topic, bytes(build(records(*values), magic, compression=codec)), version=version)
+    assert answer.error_code == ErrorCode.NONE
+
+
+def fetched(answer: Any) -> list[Record]:
+    assert answer.error_code == 0
+    data = bytes(answer.records)
+    for position, _ in batches_in(data):
+        check_any(data, position)
+    return [record for position, _ in batches_in(data) for record in records_in(data, position)]
+
+
+@pytest.fixture
+def mixed(harness: Harness) -> Harness:
+    """A topic "t", to which clients of each format and codec have written while its own format changed."""
+    harness.create_topic("t")
+    log = harness.partition("t").log
+    for stored in (2, 0, 1, 2, 1, 0):
+        log.update_settings(log.settings._replace(message_format_version=stored))
+        for magic in (0, 1, 2):
+            for codec in CODECS:
+                produce(harness, f"{stored}{magic}{codec}a", f"{stored}{magic}{codec}b", magic=magic, codec=codec)
+    assert {header.magic for _, header in batches_in(_stored(harness))} == {0, 1, 2}
+    return harness
+
+
+def _stored(harness: Harness) -> bytes:
+    region = harness.partition("t").log.read(0, 1 << 20)
+    assert region is not None
+    return region.read()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_reads_the_same_records_from_every_offset_of_a_mixed_log(mixed: Harness, version: int) -> None:
+    magic = FETCHED[version]
+    all_stored = {record.offset: record for record in _all_records(mixed)}
+    for offset in range(len(all_stored)):
+        answer = fetch(mixed, {("t", 0): offset}, version=version)["t", 0]
+        headers = [header for _, header in batches_in(bytes(answer.records))]
+        assert max(header.magic for header in headers) <= magic
+        found = fetched(answer)
+        assert [record.offset for record in found if record.offset >= offset] == list(range(offset, len(all_stored)))
+        for record in found:
+            stored = all_stored[record.offset]
+            assert (record.key, record.value) == (stored.key, stored.value)
+            assert record.timestamp == (stored.timestamp if magic else -1)
+
+
+def _all_records(harness: Harness) -> list[Record]:
+    data = _stored(harness)
+    return [record for position, _ in batches_in(data) for record in records_in(data, position)]
+
+
+@pytest.mark.parametrize("version", VERSIONS[:4])
+@pytest.mark.parametrize("limit", [1, 100, 250, 1000])
+def test_old_clients_get_on_whatever_the_limit(mixed: Harness, version: int, limit: int) -> None:
+    offset, found = 0, []
+    while offset < mixed.partition("t").log.log_end_offset:
+        answer = fetch(mixed, {("t", 0): offset}, version=version, partition_max_bytes=limit)["t", 0]
+        data = bytes(answer.records)
+        assert len(data) <= limit or len(list(batches_in(data))) == 1 or _is_one_stored_batch(mixed, data)
+        new = [record for record in fetched(answer) if record.offset >= offset]
+        assert new
+        found += new
+        offset = new[-1].offset + 1
+    assert [record.value for record in found] == [record.value for record in _all_records(mixed)]
+
+
+def _is_one_stored_batch(harness: Harness, data: bytes) -> bool:
+    """Whether all of it was one batch of format 2, which was converted whole."""
+    offsets = [header.last_offset for _, header in batches_in(data)]
+    return any(
+        header.magic == 2 and header.base_offset <= offsets[0] and offsets[-1] <= header.last_offset
+        for _, header in batches_in(_stored(harness))
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS[:4])
+def test_what_is_no_newer_than_the_client_goes_from_the_file(harness: Harness, version: int) -> None:
+    magic = FETCHED[version]
+    harness.create_topic("t", message_format_version=FORMAT_VERSIONS[magic])
+    for codec in CODECS:
+        produce(harness, "a", "b", magic=2, codec=codec)
+    outlet = harness.client().outlet
+    assert outlet.items == []
+    assert bytes(fetch(harness, {("t", 0): 0}, version=version)["t", 0].records) == _stored(harness)
+    log = harness.partition("t").log
+    region = log.read(0, 1 << 20)
+    assert isinstance(region, Region)
+    assert not has_newer_format(log, region, magic)
+    log.update_settings(log.settings._replace(message_format_version=2))
+    produce(harness, "c", magic=2)
+    region = log.read(0, 1 << 20)
+    assert isinstance(region, Region)
+    assert has_newer_format(log, region, magic)
+    log.truncate_to(8)
+    region = log.read(0, 1 << 20)
+    assert isinstance(region, Region)
+    assert not has_newer_format(log, region, magic)
+
+
+@pytest.mark.parametrize("version", [0, 2, 3])
+def test_control_batches_are_left_out_for_old_clients(harness: Harness, version: int) -> None:
+    harness.create_topic("t")
+    log = harness.partition("t").log
+    for codec in (0, 1):
+        harness.produce("t", f"a{codec}", compression=codec)
+        marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
+        for _ in range(3):
+            append(log, build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0))
+    assert values_in(fetch(harness, {("t", 0): 0}, version=version)["t", 0]) == ["a0", "a1"]
+    # Nothing but control batches is within the limit, but the client gets on.
+    assert values_in(fetch(harness, {("t", 0): 1}, version=version, partition_max_bytes=1)["t", 0]) == ["a1"]
+    assert fetch(harness, {("t", 0): 5}, version=version)["t", 0].records == b""
+
+
+def test_headers_are_dropped_for_old_clients(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.produce_batch("t", build_batch(records("a", headers=(("h", b"1"),))))
+    assert fetched(fetch(harness, {("t", 0): 0}, version=3)["t", 0]) == records("a")
+    assert fetched(fetch(harness, {("t", 0): 0}, version=4)["t", 0])[0].headers == (("h", b"1"),)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_zstd_is_refused_to_those_who_do_not_know_it(harness: Harness, version: int) -> None:
+    harness.create_topic("t", 2)
+    harness.produce("t", "a", compression=Compression.ZSTD)
+    harness.produce("t", "b", partition=1)
+    answers = fetch(harness, {("t", 0): 0, ("t", 1): 0}, version=version)
+    assert answers["t", 0].error_code == (UNSUPPORTED_CODEC if version < 4 else 0)
+    assert values_in(answers["t", 1]) == ["b"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_that_compresses_with_zstd_is_for_fetch_10_and_newer(harness: Harness, version: int) -> None:
+    harness.create_topic("t", compression_type="zstd")
+    harness.produce("t", "a")
+    answer = fetch(harness, {("t", 0): 0}, version=version)["t", 0]
+    assert answer.error_code == (UNSUPPORTED_CODEC if version < 10 else 0)
+
+
+def test_what_comes_before_zstd_is_answered_first(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.produce("t", "a")
+    harness.produce("t", "b", compression=Compression.ZSTD)
+    assert values_in(fetch(harness, {("t", 0): 0}, version=2)["t", 0]) == ["a"]
+    assert fetch(harness, {("t", 0): 1}, version=2)["t", 0].error_code == UNSUPPORTED_CODEC
+
+
+def test_each_partition_gets_a_batch_where_a_request_has_no_limit_of_its_own(harness: Harness) -> None:
+    harness.create_topic("t", 2)
+    for partition in (0, 1):
+        harness.produce("t", "x" * 100, "y" * 100, partition=partition)
+    wanted = {("t", 0): 0, ("t", 1): 0}
+    for version in (0, 2):
+        found = fetch(harness, wanted, version=version, partition_max_bytes=1)
+        assert [len(values_in(answer)) for answer in found.values()] == [2, 2]
+    found = fetch(harness, wanted, version=3, partition_max_bytes=1)
+    assert [len(values_in(answer)) for answer in found.values()] == [2, 0]
+
+
+def test_a_damaged_batch_is_not_converted(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.produce("t", "a")
+    path = Path(harness.partition("t").log.segments[0].path + ".log")
+    path.write_bytes(path.read_bytes()[:-2] + b"??")
+    assert fetch(harness, {("t", 0): 0}, version=2)["t", 0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# --- Produce ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stored", [0, 1, 2])
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_old_producers_are_told_where_and_when(harness: Harness, version: int, stored: int) -> None:
+    harness.create_topic("t", message_format_version=FORMAT_VERSIONS[stored], message_timestamp_type="LogAppendTime")
+    data = bytes(build(records("a", "b"), 0 if version < 2 else 1))
+    for first_offset in (0, 2):
+        answer = harness.produce_batch("t", data, version=version)
+        assert (answer.error_code, answer.base_offset) == (0, first_offset)
+        assert answer.log_append_time_ms == (harness.clock.wall_ms() if version == 2 else -1)
+    assert [record.value for record in _all_records(harness)] == [b"a", b"b", b"a", b"b"]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_old_producers_without_acks_are_not_answered(harness: Harness, version: int) -> None:
+    harness.create_topic("t")
+    data = ProduceRequest.TopicProduceData.PartitionProduceData(
+        index=0, records=memoryview(bytes(build(records("a"), 1)))
+    )
+    request = ProduceRequest(
+        acks=0, timeout_ms=1, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])]
+    )
+    assert harness.request(request, version) is None
+    assert len(_all_records(harness)) == 1
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+def test_producers_with_an_id_are_refused_by_topics_of_old_formats(harness: Harness, stored: int) -> None:
+    harness.create_topic("t", message_format_version=FORMAT_VERSIONS[stored])
+    data = build_batch(records("a"), producer_id=3, producer_epoch=0, base_sequence=0)
+    assert harness.produce_batch("t", data).error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+@pytest.mark.parametrize("version", ["0.7", "latest", "2"])
+def test_a_topic_needs_a_version_that_there_was(harness: Harness, version: str) -> None:
+    with pytest.raises(AssertionError, match="Version .* is not a valid version"):
+        harness.create_topic("t", message_format_version=version)
+
+
+def test_the_brokers_version_is_that_of_its_topics(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings={"log.message.format.version": "0.10.0"}) as harness:
+        harness.create_topic("t")
+        harness.produce("t", "a")
+        assert {header.magic for _, header in batches_in(_stored(harness))} == {1}
+        assert values_in(fetch(harness, {("t", 0): 0})["t", 0]) == ["a"]
+
+
+def test_old_formats_outlive_a_restart(mixed: Harness) -> None:
+    before = _all_records(mixed)
+    mixed.restart(crash=True)
+    assert _all_records(mixed) == before
+    mixed.restart()
+    assert _all_records(mixed) == before

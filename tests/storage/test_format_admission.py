@@ -1,0 +1,313 @@
+"""Produced records of any format for logs of any format: what is stored, with which offsets, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import CREATE_TIME, LOG_APPEND_TIME
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.conversion import build
+from minibroker.protocol.records.formats import batches_in, check_any
+from minibroker.protocol.records.message import encode_message, read_message, set_message_offset
+from minibroker.protocol.records.message_set import build_message_set, headers_of_set
+from minibroker.protocol.records.record import Record
+from minibroker.storage.admission import admit
+from minibroker.storage.log import Log
+from minibroker.storage.log_settings import LogSettings
+from tests.protocol.records.samples import damaged
+from tests.protocol.records.test_conversion import MAGICS, bare, records_of_data
+from tests.protocol.records.test_message_set import CODECS, FORMATS, OLD, named
+from tests.protocol.records.test_message_set import SMALL as GOLDEN_SMALL
+from tests.storage.support import NOW_MS, batch, open_at
+
+VERSIONS = {0: 0, 1: 2, 2: 9}  # of Produce, by format
+RECORDS = [Record(offset, NOW_MS + offset, b"k%d" % offset, b"v" * offset) for offset in range(5)]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    log = open_at(tmp_path)
+    log.append(batch(7), (check_any(batch(7)),), 0)
+    return log
+
+
+def append(
+    log: Log, data: bytes | bytearray, *, api_version: int = 2, now_ms: int = NOW_MS, **settings: object
+) -> memoryview:
+    """Admit and append what a producer sends; what was stored."""
+    log.update_settings(LogSettings(**settings))  # type: ignore[arg-type]
+    first_offset = log.log_end_offset
+    view = memoryview(bytearray(data))
+    admitted, headers = admit(log, view, api_version=api_version, now_ms=now_ms)
+    assert sum(header.size_bytes for header in headers) == len(admitted)
+    assert log.append(admitted, headers, 3) == first_offset
+    stored = log.read(first_offset, 1 << 20)
+    assert stored is not None
+    assert stored.read() == admitted
+    assert log.log_end_offset == first_offset + sum(header.last_offset_delta + 1 for header in headers)
+    return admitted
+
+
+def refused(log: Log, data: bytes | bytearray, *, api_version: int = 2, **settings: object) -> KafkaError:
+    end_offset = log.log_end_offset
+    with pytest.raises(KafkaError) as raised:
+        append(log, data, api_version=api_version, **settings)
+    assert log.log_end_offset == end_offset
+    return raised.value
+
+
+def moved(records: list[Record], offset: int) -> list[Record]:
+    return [record._replace(offset=offset + index) for index, record in enumerate(records)]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("target", MAGICS)
+@pytest.mark.parametrize("source", MAGICS)
+def test_records_of_every_format_are_stored_in_that_of_the_log(log: Log, source: int, target: int, codec: int) -> None:
+    data = build(RECORDS, source, compression=codec)
+    stored = append(log, data, api_version=VERSIONS[source], message_format_version=target)
+    headers = [header for _, header in batches_in(stored)]
+    assert {(header.magic, header.compression) for header in headers} == {(target, codec)}
+    for position, _ in batches_in(stored):
+        check_any(stored, position)
+    assert records_of_data(bytes(stored)) == moved(bare(bare(RECORDS, source), target), 7)
+    assert headers[-1].last_offset == 11
+    assert len(headers) == (5 if codec == 0 and target < 2 else 1)
+
+
+@pytest.mark.parametrize("name", [name for name in OLD if "small" in name])
+def test_what_old_clients_wrote_is_taken(log: Log, name: str) -> None:
+    version, *_ = name.split()
+    for target in MAGICS:
+        offset = log.log_end_offset
+        stored = append(log, OLD[name], message_format_version=target)
+        expected = bare(named(FORMATS[version], GOLDEN_SMALL), target)
+        assert records_of_data(bytes(stored)) == moved(expected, offset)
+
+
+def test_headers_are_lost_in_older_formats(log: Log) -> None:
+    data = build_batch([RECORDS[0]._replace(headers=(("a", b"1"),))])
+    assert records_of_data(bytes(append(log, data, message_format_version=1))) == [RECORDS[0]._replace(offset=7)]
+
+
+def test_a_wrapper_whose_offsets_count_from_0_is_not_compressed_again(log: Log) -> None:
+    inner = b"".join(encode_message(1, r.offset, r.timestamp, 0, r.key, r.value) for r in RECORDS)
+    value = gzip.compress(inner, 1, mtime=77)  # which nobody else would write like that
+    stored = append(log, encode_message(1, 4, NOW_MS + 4, 1, None, value), message_format_version=1)
+    wrapper, _ = read_message(bytes(stored))
+    assert (wrapper.offset, wrapper.timestamp, wrapper.value) == (11, NOW_MS + 4, value)
+
+
+@pytest.mark.parametrize("offsets", [[0, 0, 0], [0, 2, 4], [3, 4, 5], [2, 1, 0]])
+def test_other_offsets_in_a_wrapper_are_assigned_anew(log: Log, offsets: list[int]) -> None:
+    inner = b"".join(encode_message(1, offset, NOW_MS, 0, b"%d" % at, b"") for at, offset in enumerate(offsets))
+    data = encode_message(1, max(offsets), NOW_MS, Compression.GZIP, None, gzip.compress(inner))
+    stored = append(log, data, message_format_version=1)
+    assert [(record.offset, record.key) for record in records_of_data(bytes(stored))] == [
+        (7, b"0"),
+        (8, b"1"),
+        (9, b"2"),
+    ]
+
+
+def test_a_wrapper_of_format_0_is_compressed_again_with_absolute_offsets(log: Log) -> None:
+    stored = append(log, build_message_set(RECORDS, 0, compression=Compression.GZIP), message_format_version=0)
+    assert [record.offset for record in records_of_data(bytes(stored))] == [7, 8, 9, 10, 11]
+
+
+def test_plain_messages_are_numbered_in_place_and_keep_their_bytes(log: Log) -> None:
+    for magic in (0, 1):
+        data, offset = build_message_set(RECORDS, magic), log.log_end_offset
+        stored = append(log, data, message_format_version=magic)
+        for index, (position, _) in enumerate(headers_of_set(data)):
+            set_message_offset(data, position, offset + index)
+        assert stored == data
+
+
+@pytest.mark.parametrize("source", [0, 1])
+@pytest.mark.parametrize("target", MAGICS)
+def test_the_topics_codec_is_applied(log: Log, source: int, target: int) -> None:
+    for codec, kind in ((0, "uncompressed"), (1, "gzip"), (2, "snappy"), (3, "lz4")):
+        for came in CODECS:
+            data, offset = build_message_set(RECORDS, source, compression=came), log.log_end_offset
+            stored = append(log, data, message_format_version=target, compression_type=kind)
+            assert {header.compression for _, header in batches_in(stored)} == {codec}
+            assert records_of_data(bytes(stored)) == moved(bare(bare(RECORDS, source), target), offset)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("target", MAGICS)
+@pytest.mark.parametrize("source", MAGICS)
+def test_log_append_time_is_put_in_where_the_format_has_it(log: Log, source: int, target: int, codec: int) -> None:
+    data = build(RECORDS, source, compression=codec)
+    stored = append(
+        log,
+        data,
+        api_version=VERSIONS[source],
+        now_ms=NOW_MS + 500,
+        message_format_version=target,
+        message_timestamp_type=LOG_APPEND_TIME,
+    )
+    expected = {NOW_MS + 500} if target else {-1}
+    assert {header.timestamp_type for _, header in batches_in(stored)} == {LOG_APPEND_TIME if target else CREATE_TIME}
+    assert {header.max_timestamp for _, header in batches_in(stored)} == expected
+    assert {record.timestamp for record in records_of_data(bytes(stored))} == expected
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("settings", [{}, {"message_timestamp_type": LOG_APPEND_TIME}])
+def test_a_producer_may_not_put_in_log_append_time(log: Log, codec: int, settings: dict[str, int]) -> None:
+    records = [record._replace(timestamp=-1) for record in RECORDS]
+    data = build_message_set(records, 1, compression=codec, timestamp_type=LOG_APPEND_TIME)
+    error = refused(log, data, message_format_version=1, **settings)
+    assert error.code == ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("source", "target"), [(1, 1), (1, 2), (1, 0), (2, 1)])
+def test_timestamps_must_be_within_bounds(log: Log, source: int, target: int, codec: int) -> None:
+    data = build(RECORDS, source, compression=codec)
+    settings = {"message_format_version": target, "message_timestamp_after_max_ms": 3}
+    error = refused(log, data, api_version=VERSIONS[source], **settings)
+    assert error.code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in error.record_errors] == [4]  # type: ignore[attr-defined]
+
+
+def test_a_record_without_a_timestamp_is_taken_whatever_the_bounds(log: Log) -> None:
+    data = build_message_set([Record(0, -1, b"k", b"")], 1)
+    settings = {"message_timestamp_before_max_ms": 0, "message_timestamp_after_max_ms": 0}
+    assert records_of_data(bytes(append(log, data, message_format_version=1, **settings)))[0].timestamp == -1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(("source", "target"), [(0, 0), (0, 2), (1, 1), (2, 0)])
+def test_a_compacted_topic_takes_no_record_without_a_key(log: Log, source: int, target: int, codec: int) -> None:
+    data = build([RECORDS[0], RECORDS[1]._replace(key=None)], source, compression=codec)
+    settings = {"message_format_version": target, "cleanup_policy": frozenset({"compact"})}
+    error = refused(log, data, api_version=VERSIONS[source], **settings)
+    assert error.code == ErrorCode.INVALID_RECORD
+    assert [index for index, _ in error.record_errors] == [1]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("target", [0, 1])
+@pytest.mark.parametrize("options", [{}, {"transactional": True}])
+def test_producers_with_an_id_need_format_2(log: Log, target: int, options: dict[str, bool]) -> None:
+    data = build_batch(RECORDS, producer_id=4, producer_epoch=0, base_sequence=0, **options)
+    error = refused(log, data, api_version=9, message_format_version=target)
+    assert error.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+def test_newer_requests_bring_format_2_only(log: Log) -> None:
+    for target in MAGICS:
+        for magic in (0, 1):
+            data = build_message_set(RECORDS, magic)
+            error = refused(log, data, api_version=3, message_format_version=target)
+            assert error.code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_zstd_is_not_for_older_formats(log: Log, target: int) -> None:
+    data = build_batch(RECORDS, compression=Compression.ZSTD)
+    error = refused(log, data, api_version=9, message_format_version=target)
+    assert error.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    error = refused(log, build_batch(RECORDS), api_version=9, message_format_version=target, compression_type="zstd")
+    assert error.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    error = refused(log, data, api_version=6, message_format_version=target, compression_type="gzip")
+    assert error.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+ONE = build_message_set(RECORDS[:1], 1)
+WRAPPED = build_message_set(RECORDS, 1, compression=Compression.GZIP)
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"", ErrorCode.CORRUPT_MESSAGE),
+        (ONE[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (ONE[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE),
+        (ONE + build_message_set(RECORDS[:1], 0), ErrorCode.INVALID_RECORD),
+        (WRAPPED + WRAPPED, ErrorCode.INVALID_RECORD),
+        (WRAPPED + ONE, ErrorCode.INVALID_RECORD),
+        (ONE + WRAPPED, ErrorCode.INVALID_RECORD),
+        (encode_message(1, 0, NOW_MS, 1, None, gzip.compress(bytes(WRAPPED))), ErrorCode.INVALID_RECORD),
+        (encode_message(1, 0, NOW_MS, 4, None, b""), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    ],
+    ids=["nothing", "cut", "damaged", "two formats", "two wrappers", "more behind", "more before", "nested", "zstd"],
+)
+@pytest.mark.parametrize("target", MAGICS)
+def test_sets_that_cannot_be_are_refused(log: Log, data: bytes, code: ErrorCode, target: int) -> None:
+    assert refused(log, data, message_format_version=target).code == code
+
+
+def test_what_is_cut_off_behind_whole_messages_is_dropped(log: Log) -> None:
+    stored = append(log, ONE + ONE[:20], message_format_version=1)
+    assert len(records_of_data(bytes(stored))) == 1
+
+
+def test_each_message_may_be_as_large_as_the_topic_allows(log: Log) -> None:
+    data = build_message_set([Record(0, NOW_MS, b"", bytes(100)), Record(1, NOW_MS, b"", bytes(100))], 1)
+    append(log, data, message_format_version=1, max_message_bytes=134)
+    assert refused(log, data, message_format_version=1, max_message_bytes=133).code == ErrorCode.MESSAGE_TOO_LARGE
+    error = refused(log, data, message_format_version=2, max_message_bytes=134)  # the batch is larger than each message
+    assert error.code == ErrorCode.MESSAGE_TOO_LARGE
+    error = refused(log, data, message_format_version=1, segment_bytes=200)
+    assert error.code == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_old_formats_say_nothing_of_leader_epochs(log: Log) -> None:
+    append(log, ONE, message_format_version=1)
+    assert log.epochs.latest == -1 or log.epochs.end_offset_for(3, log.log_end_offset) == (-1, -1)
+    append(log, ONE, message_format_version=2)
+    assert log.epochs.latest == 3
+
+
+def test_a_log_of_mixed_formats_is_read_from_every_offset_and_found_by_time(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    for target in (0, 2, 1, 0, 1, 2):
+        for codec in CODECS:
+            append(log, build_message_set(RECORDS, 1, compression=codec), message_format_version=target)
+    count = log.log_end_offset
+    assert count == 6 * 4 * 5
+    for reopened in (False, True):
+        if reopened:
+            log.close()
+            log = open_at(tmp_path, LogSettings(index_interval_bytes=100), clean=False)
+        for offset in range(count):
+            region = log.read(offset, 1)
+            assert region is not None
+            found = records_of_data(region.read())
+            assert offset in [record.offset for record in found]
+        region = log.read(0, 1 << 20)
+        assert region is not None
+        assert [record.offset for record in records_of_data(region.read())] == list(range(count))
+        by_time = log.offset_for_timestamp(NOW_MS + 2)
+        assert by_time is not None
+        assert (by_time.offset, by_time.timestamp) == (22, NOW_MS + 2)
+    log.truncate_to(63)
+    assert log.log_end_offset <= 63
+    region = log.read(0, 1 << 20)
+    assert region is not None
+    assert [record.offset for record in records_of_data(region.read())] == list(
+        range(60 + (log.log_end_offset > 60) * 3)
+    )
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from(MAGICS), st.sampled_from(sorted(OLD)))
+def test_no_damage_gets_in_and_none_breaks_the_broker(
+    tmp_path_factory: pytest.TempPathFactory, random: object, target: int, name: str
+) -> None:
+    log = open_at(tmp_path_factory.mktemp("log"))
+    data = damaged(random, OLD[name][:2000])  # type: ignore[arg-type]
+    try:
+        stored = append(log, data, message_format_version=target)
+    except KafkaError:
+        return
+    assert [record.offset for record in records_of_data(bytes(stored))] == list(range(log.log_end_offset))
