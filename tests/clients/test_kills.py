@@ -39,6 +39,7 @@ SETTINGS = (
     "replica.high.watermark.checkpoint.interval.ms=50",
 )
 STARTING = 0.4  # the share of kills that are not to wait until the broker listens
+STOPPED = 0.15  # the share of the others before which the broker is stopped in order, and started, as well
 LONGEST_RUN_S = 0.2  # from the first acknowledgement to a kill
 
 
@@ -100,6 +101,8 @@ def killed_often(broker: RunningBroker, clients: tuple[Writer, Follower, TopicMa
             start_s = time.monotonic() - launched_at
             kept = remembered.offsets()
             assert all(kept[key] >= offset for key, offset in committed.items()), (kept, committed)
+            if chosen.random() < STOPPED:
+                broker.restart()
             maker.ask()
             await_more(writer)
             time.sleep(chosen.uniform(0, LONGEST_RUN_S))
