@@ -20,12 +20,16 @@ from minibroker.protocol.records.batch import (
     DELETE_HORIZON_BIT,
     KNOWN_ATTRIBUTES,
     LOG_APPEND_TIME,
+    MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
 from minibroker.protocol.records.building import assemble
 from minibroker.protocol.records.compression import compress
-from minibroker.protocol.records.record import payload_of
+from minibroker.protocol.records.formats import records_in
+from minibroker.protocol.records.message import message_header
+from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.record import Record, payload_of
 from minibroker.protocol.records.slicing import slices, with_timestamps_moved
 from minibroker.protocol.records.varints import Bytes, from_zigzag
 from minibroker.storage.compaction.offset_map import OffsetMap
@@ -65,7 +69,11 @@ class Counts:
 
 
 class BatchFilter:
-    """One pass over the batches of a log, oldest first. `end_offset` is where the part to clean ends."""
+    """One pass over the batches of a log, oldest first. `end_offset` is where the part to clean ends.
+
+    Messages of formats 0 and 1 have no place for a delete horizon: `old_tombstones_stay` says, as Kafka has it, for a
+    whole segment whether their tombstones do.
+    """
 
     def __init__(
         self,
@@ -82,12 +90,15 @@ class BatchFilter:
         self._now_ms = retention.now_ms
         self._horizon_ms = retention.now_ms + retention.delete_retention_ms
         self.counts = Counts()
+        self.old_tombstones_stay = True
 
     def filtered(self, header: BatchHeader, batch: bytes) -> Batch | None:
         """What is to be written in the place of the batch: itself, a smaller one, one without records, or None.
 
         Raises `KafkaError` if the records cannot be read.
         """
+        if header.magic < MAGIC:
+            return self._messages(header, batch)
         if header.attributes & CONTROL_BIT:
             kept = self._marker(header, batch)
         elif header.attributes & TRANSACTIONAL_BIT and self._transactions.passes_aborted(header):
@@ -103,6 +114,36 @@ class BatchFilter:
             counts.written_bytes += len(kept[1])
             counts.written_records += kept[0].record_count
         return kept
+
+    def _messages(self, header: BatchHeader, batch: bytes) -> Batch | None:
+        """What stays of a message of format 0 or 1, or of those in a wrapper; nothing waits for a horizon there."""
+        kept, read_records = [], 0
+        for record in records_in(batch):
+            read_records += 1
+            if self._record_stays(record):
+                kept.append(record)
+        data: Bytes = batch
+        if 0 < len(kept) < read_records:
+            codec, timestamp_type = header.compression, header.timestamp_type
+            data = build_message_set(kept, header.magic, compression=codec, timestamp_type=timestamp_type)
+        counts = self.counts
+        counts.read_bytes += len(batch)
+        counts.read_records += read_records
+        if not kept:
+            return None
+        counts.written_bytes += len(data)
+        counts.written_records += len(kept)
+        return message_header(data), data
+
+    def _record_stays(self, record: Record) -> bool:
+        if record.offset > self._keys.latest_offset:
+            return True
+        if record.key is None:
+            self.counts.keyless_records += 1
+            return False
+        if record.value is None and not self.old_tombstones_stay:
+            return False
+        return self._keys.get(record.key) <= record.offset
 
     def _marker(self, header: BatchHeader, batch: bytes) -> Batch | None:
         is_of_nothing = self._transactions.passes_marker(header, batch)

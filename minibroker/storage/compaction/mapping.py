@@ -6,7 +6,8 @@ What is done with that is told in `batch_filter.py`, and who calls in `cleaning.
 from __future__ import annotations
 
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from minibroker.protocol.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, BatchHeader
+from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.record import payload_of
 from minibroker.protocol.records.slicing import slices
 from minibroker.storage.compaction.offset_map import OffsetMap
@@ -43,13 +44,23 @@ class KeyMapper:
             return False
         if header.attributes & TRANSACTIONAL_BIT and self._transactions.passes_aborted(header):
             return False
-        return header.record_count > 0 and header.last_offset >= self._start_offset
+        return header.record_count != 0 and header.last_offset >= self._start_offset
 
     def _put(self, header: BatchHeader, data: bytes) -> bool:
+        if header.magic < MAGIC:
+            return self._put_messages(data)
         put, start, base = self._keys.put, self._start_offset, header.base_offset
         payload = bytes(payload_of(data, 0, header))
         for _, _, raw_offset, _, key, _ in slices(payload, header.record_count):
             offset = base + (raw_offset >> 1)
             if key is not None and offset >= start and not put(key, offset):
+                return False
+        return True
+
+    def _put_messages(self, data: bytes) -> bool:
+        """The same for a message of format 0 or 1."""
+        for record in records_in(data):
+            key, offset = record.key, record.offset
+            if key is not None and offset >= self._start_offset and not self._keys.put(key, offset):
                 return False
         return True

@@ -79,6 +79,8 @@ class Rewriter:
         retention = Retention(plan.now_ms, plan.settings.delete_retention_ms)
         self._filter = BatchFilter(self.keys, self._transactions, plan.last_records, dirt.end_offset, retention)
 
+        self._old_horizon_ms = self._horizon_of_old_formats()
+
     @property
     def counts(self) -> Counts:
         """What was read and written."""
@@ -126,7 +128,9 @@ class Rewriter:
 
     def _copy(self, source: Source, writer: SegmentWriter) -> None:
         """Write what stays of one segment."""
-        file = self._plan.disk.open(source.path + LOG_SUFFIX)
+        disk = self._plan.disk
+        file = disk.open(source.path + LOG_SUFFIX)
+        self._filter.old_tombstones_stay = disk.modified_ms(source.path + LOG_SUFFIX) > self._old_horizon_ms
         for batch in stored_batches(file, source.size_bytes, source.base_offset, self._plan.limits.buffer_bytes):
             self._pace(len(batch.data))
             try:
@@ -136,6 +140,13 @@ class Rewriter:
             if kept is not None:
                 writer.add(*kept)
                 self._pace(len(kept[1]))
+
+    def _horizon_of_old_formats(self) -> int:
+        """Segments written until then keep no tombstones of formats 0 and 1: by the time of the last clean segment."""
+        clean = [source for source in self._plan.sources if source.base_offset < self._plan.dirt.first_dirty_offset]
+        if not clean:
+            return 0
+        return self._plan.disk.modified_ms(clean[-1].path + LOG_SUFFIX) - self._plan.settings.delete_retention_ms
 
     def _index_sizes(self, source: Source) -> IndexSizes:
         return IndexSizes(self._size_of(source.path + INDEX_SUFFIX), self._size_of(source.path + TIME_INDEX_SUFFIX))
