@@ -15,6 +15,7 @@ from minibroker.broker import elections, features, registration
 from minibroker.broker.clock import Clock
 from minibroker.broker.controller import Controller
 from minibroker.broker.image import BROKER_RESOURCE, Image
+from minibroker.broker.log_moves import LogMoves
 from minibroker.broker.metadata_log import MetadataError, MetadataLog
 from minibroker.broker.recorded_configs import drop_unusable
 from minibroker.broker.settings import Settings
@@ -92,6 +93,7 @@ class Cluster:
             )
         storage = self._open_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_SETTINGS)
         self.metadata_log = MetadataLog(storage, logs.disk)
+        self.moves = LogMoves(self)
         self.commits = 0
         self.unflushed: list[tuple[Log, Any]] = []  # what the request being handled must not be answered before
         self._woken: set[Waiter] = set()
@@ -133,8 +135,16 @@ class Cluster:
         if not self.logs.clean:
             elections.begin_epochs(self)
         elections.bring_up(self)
+        self._resume_moves()
         if GROUPS_TOPIC in self.image.topics:
             self.groups.load()
+
+    def _resume_moves(self) -> None:
+        for (name, index), directory in self.logs.interrupted_moves():
+            topic = self.image.topics.get(name)
+            partition = None if topic is None else topic.partition(index)
+            if partition is not None and partition.is_here:
+                self.moves.begin(partition, directory)
 
     def _check_features(self) -> None:
         """Raises MetadataError for a cluster whose records we might misunderstand."""

@@ -67,13 +67,14 @@ class Flush(NamedTuple):
 class Flusher:
     """The flushes of one log."""
 
-    __slots__ = ("_log", "_run_aside", "_on_its_way", "_again", "_waiters", "_next_waiters")
+    __slots__ = ("_log", "_run_aside", "_on_its_way", "_again", "_held", "_waiters", "_next_waiters")
 
     def __init__(self, log: Log, run_aside: RunAside) -> None:
         self._log = log
         self._run_aside = run_aside
         self._on_its_way: Flush | None = None
         self._again = False
+        self._held = False
         self._waiters: list[Waiter] = []
         self._next_waiters: list[Waiter] = []
 
@@ -83,10 +84,26 @@ class Flusher:
         covered = flush is not None and self._covers(flush)
         if waiter is not None:
             (self._waiters if covered else self._next_waiters).append(waiter)
-        if flush is None:
+        if flush is None and not self._held:
             self._begin()
         elif not covered:
             self._again = True
+
+    def hold(self) -> bool:
+        """Begin no further flush until `release`; whether none is on its way any more."""
+        self._held = True
+        return self._on_its_way is None
+
+    def release(self) -> None:
+        """Go on, with what was asked for meanwhile."""
+        self._held = False
+        if self._again and self._on_its_way is None:
+            self._begin()
+
+    def hand_over(self) -> list[Waiter]:
+        """Those who wait for a flush that is held: another log is to tell them. The flusher stays held."""
+        waiters, self._next_waiters = self._next_waiters, []
+        return waiters
 
     def _covers(self, flush: Flush) -> bool:
         """Whether nothing has happened to the log since the flush began."""
@@ -112,7 +129,7 @@ class Flusher:
         self._on_its_way = None
         waiters = self._waiters
         failure = self._log.finish_flush(flush, error)
-        if self._again:
+        if self._again and not self._held:
             self._begin()  # before anybody is told, as the disk need not wait for that
         _tell(waiters, failure)
 

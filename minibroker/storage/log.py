@@ -71,7 +71,7 @@ class Log:
         "_active",
         "_snapshots",
         "_aborted",
-        "_flusher",
+        "flusher",
         "_torn",
         "_closed",
         "_synced_to",
@@ -107,7 +107,7 @@ class Log:
         self._snapshots = contents.snapshots
         self._aborted = contents.aborted
         self._epoch_file = LeaderEpochFile(self.epochs, self._disk, directory)
-        self._flusher = Flusher(self, environment.run_aside)
+        self.flusher = Flusher(self, environment.run_aside)
         self.flush_at = self.recovery_point + settings.flush_messages
         self.flushed_ms = environment.now_ms()  # when the last flush began
         self.offline = ""
@@ -240,7 +240,7 @@ class Log:
 
     def flush_soon(self, waiter: Waiter | None = None) -> None:
         """Have all that was appended brought to the disk itself; `waiter` is told when it is, or why it is not."""
-        self._flusher.request(waiter)
+        self.flusher.request(waiter)
 
     def flush(self) -> None:
         """Return once everything is on the disk itself, indexes and all. Slow: never in the event loop's thread."""
@@ -429,7 +429,7 @@ class Log:
         self._activate(segment)
         # Until its indexes are on the disk itself, a start after a crash has to read the old segment.
         self.recovery_point = min(self.recovery_point, base_offset - 1)
-        self._flusher.request()
+        self.flusher.request()
         self._check_online()
 
     def _activate(self, segment: Segment) -> None:

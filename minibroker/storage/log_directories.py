@@ -14,7 +14,11 @@ from minibroker.storage.flushing import attempt
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_directory import LogDirectory
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.moving import LogCopy
+from minibroker.storage.names import MOVED_MARKER
 from minibroker.storage.recovery import LogDirectoryError
+
+MAXIMUM_PREFERRED = 10_000
 
 
 class LogDirectories:
@@ -40,12 +44,15 @@ class LogDirectories:
         self.disk = environment.disk
         self.broker_epoch: int | None = None
         self.directories = [LogDirectory(environment, path) for path in paths]
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
+        self._interrupted: list[tuple[TopicPartition, LogDirectory]] = []
         try:
             found = [cluster for directory in self.directories if (cluster := directory.lock())]
             self.cluster_id = cluster_id or (found[0] if found else new_id())
             for directory in self.directories:
                 directory.check_identity(node_id, self.cluster_id)
-            self._found = self._locate()
+            self._found, older = self._locate()
+            self._settle_moves(older)
             for directory in self.directories:
                 directory.open(node_id, self.cluster_id, new_id)
         except BaseException:
@@ -71,8 +78,12 @@ class LogDirectories:
         return self._found[topic, partition].open_log(topic, partition, settings)
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
-        """Make an empty log in the directory with the fewest. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
-        directory = min(self.directories, key=lambda directory: len(directory.logs))
+        """Make an empty log in the directory that is preferred, or has the fewest.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        fewest = min(self.directories, key=lambda directory: len(directory.logs))
+        directory = self._preferred.pop((topic, partition), fewest)
         try:
             log = directory.create_log(topic, partition, topic_id, settings)
         except LogDirectoryError as error:
@@ -132,13 +143,67 @@ class LogDirectories:
         for directory in self.directories:
             directory.abandon()
 
-    def _locate(self) -> dict[TopicPartition, LogDirectory]:
+    # --- logs that move from one directory to another -----------------------------------------------
+
+    def prefer(self, topic: str, partition: int, directory: LogDirectory) -> None:
+        """Have a log that is not there yet be made in this directory. Only the newest wishes are remembered."""
+        self._preferred.pop((topic, partition), None)
+        if len(self._preferred) >= MAXIMUM_PREFERRED:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[topic, partition] = directory
+
+    def interrupted_moves(self) -> list[tuple[TopicPartition, LogDirectory]]:
+        """The moves of logs that the last stop has interrupted, and where they went: they have to begin anew."""
+        return [
+            (key, directory) for key, directory in self._interrupted if self._found.get(key) not in (None, directory)
+        ]
+
+    def move(self, copy: LogCopy, target: LogDirectory, settings: LogSettings, unique: str) -> Log:
+        """Let a copy in `target`, which is complete, take the place of its log; the log from now on.
+
+        `unique` is 32 hexadecimal digits. Raises `OSError`, and then nothing has changed, or `LogDirectoryError`: the
+        log is then where it was to go, but cannot be opened there.
+        """
+        old = copy.log
+        key = old.topic, old.partition
+        source = self._found[key]
+        path = target.adopt_copy(copy)
+        try:
+            source.delete_log(old, unique)
+        except OSError:
+            self.disk.rename(path, copy.path)
+            raise
+        self._found[key] = target
+        return target.open_copy(copy, settings)
+
+    def conclude_move(self, source: LogDirectory, target: LogDirectory, log: Log) -> None:
+        """Have the move of `log` be for good, once it is made. Slow: for another thread. Raises `OSError`."""
+        self.disk.sync_directory(target.path)
+        self.disk.sync_directory(source.path)
+        self.disk.remove(f"{log.directory}/{MOVED_MARKER}")
+
+    def _locate(self) -> tuple[dict[TopicPartition, LogDirectory], dict[TopicPartition, LogDirectory]]:
+        """Where each log lies, and where an older one of it lies, which a crash right after its move has left."""
         located: dict[TopicPartition, LogDirectory] = {}
+        older: dict[TopicPartition, LogDirectory] = {}
         for directory in self.directories:
             for key in directory.found():
-                if key in located:
-                    raise LogDirectoryError(
-                        f"{key[0]}-{key[1]} lies both in {located[key].path} and in {directory.path}"
-                    )
-                located[key] = directory
-        return located
+                other = located.get(key)
+                if other is None:
+                    located[key] = directory
+                elif key not in older and other.has_moved_here(key) != directory.has_moved_here(key):
+                    located[key], older[key] = (other, directory) if other.has_moved_here(key) else (directory, other)
+                else:
+                    raise LogDirectoryError(f"{key[0]}-{key[1]} lies both in {other.path} and in {directory.path}")
+        return located, older
+
+    def _settle_moves(self, older: dict[TopicPartition, LogDirectory]) -> None:
+        """Complete the moves that came so far, and note those that did not. Raises `LogDirectoryError`."""
+        try:
+            for key, directory in self._found.items():
+                if directory.has_moved_here(key):
+                    directory.settle_move(key, older.get(key))
+            for directory in self.directories:
+                self._interrupted += [(key, directory) for key in directory.take_futures()]
+        except OSError as error:
+            raise LogDirectoryError(f"a log that was moved is left in two directories: {error}") from error

@@ -24,12 +24,16 @@ from minibroker.storage.files import File
 from minibroker.storage.flushing import attempt
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.moving import LogCopy
 from minibroker.storage.names import (
     DELETED_LOG_SUFFIX,
+    MOVED_MARKER,
     STRAY_LOG_SUFFIX,
+    future_log_name,
     is_deleted_log,
     log_name,
     topic_partition_of,
+    topic_partition_of_future,
     unlisted_log_name,
 )
 from minibroker.storage.offset_checkpoint import OffsetCheckpoint
@@ -172,6 +176,47 @@ class LogDirectory:
         except OSError as error:
             raise LogDirectoryError(f"{log} cannot be given its topic's id: {error}") from error
         log.topic_id = topic_id
+
+    def adopt_copy(self, copy: LogCopy) -> str:
+        """Give a whole copy of a log, which lies here, the name of a log; its path then. Raises `OSError`."""
+        path = self._log_path((copy.log.topic, copy.log.partition))
+        self._disk.rename(copy.path, path)
+        return path
+
+    def open_copy(self, copy: LogCopy, settings: LogSettings) -> Log:
+        """Open what was a copy of a log until now, and has the name of a log."""
+        copied = copy.log
+        key = copied.topic, copied.partition
+        known = Checkpointed(clean=False, recovery_point=copy.recovery_point, log_start_offset=copied.log_start_offset)
+        log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
+        log.clean_offset = copied.clean_offset
+        return log
+
+    def future_path(self, topic: str, partition: int, unique: str) -> str:
+        """Where a copy of a log is to be made. `unique` is 32 hexadecimal digits."""
+        return f"{self.path}/{future_log_name(topic, partition, unique)}"
+
+    def discard(self, path: str) -> None:
+        """Have another thread remove a directory in this one which holds nothing that is of use."""
+        self._removal.later(path, 0)
+
+    def has_moved_here(self, key: TopicPartition) -> bool:
+        """Whether this log has taken the place of one in another directory, and nobody knows that that one is gone."""
+        return self._disk.exists(f"{self._log_path(key)}/{MOVED_MARKER}")
+
+    def settle_move(self, key: TopicPartition, older: LogDirectory | None) -> None:
+        """What is to be done at the start for such a log: remove the `older` one, and the marker. Raises `OSError`."""
+        if older is not None:
+            self._disk.remove_tree(older._log_path(key))
+            self._disk.sync_directory(older.path)
+        self._disk.remove(f"{self._log_path(key)}/{MOVED_MARKER}")
+
+    def take_futures(self) -> list[TopicPartition]:
+        """Remove copies that a stop has interrupted; of which logs they were. Raises `OSError`."""
+        found = [(name, key) for name in self._disk.names(self.path) if (key := topic_partition_of_future(name))]
+        for name, _ in found:
+            self._disk.remove_tree(f"{self.path}/{name}")
+        return [key for _, key in found]
 
     def delete_log(self, log: Log, unique: str) -> None:
         """Rename the log's directory at once, so that its name is free, and remove it after `file.delete.delay.ms`.

@@ -3,6 +3,7 @@
     <topic>-<partition>/                              a log
     <topic>-<partition>.<32 hex digits>-delete/       a log that is being removed
     <topic>-<partition>.<32 hex digits>-stray/        a log that the cluster's metadata does not know
+    <topic>-<partition>.<32 hex digits>-future/       a copy in the making of a log that lies in another directory
     <base offset, 20 digits>.log .index .timeindex .txnindex .snapshot
     <any of these>.deleted .cleaned .swap             on the way out, being compacted, about to replace an original
 
@@ -27,6 +28,8 @@ SWAP_SUFFIX = ".swap"
 TEMPORARY_SUFFIX = ".tmp"
 DELETED_LOG_SUFFIX = "-delete"
 STRAY_LOG_SUFFIX = "-stray"
+FUTURE_LOG_SUFFIX = "-future"
+MOVED_MARKER = "moved"  # in a copy that is whole, and has taken the log's place, or is about to
 
 OFFSET_DIGITS = 20
 MAX_NAME_BYTES = 255
@@ -34,6 +37,7 @@ MAX_NAME_BYTES = 255
 # A topic's name may contain dashes and digits itself: the partition is what stands behind the last dash.
 _LOG_NAME = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
 _DELETED_LOG_NAME = re.compile(r".+\.[0-9a-f]{32}-delete")
+_FUTURE_LOG_NAME = re.compile(r"(?P<log>.+)\.[0-9a-f]{32}-future")
 
 
 def segment_name(base_offset: int) -> str:
@@ -76,3 +80,14 @@ def unlisted_log_name(topic: str, partition: int, unique: str, suffix: str) -> s
 def is_deleted_log(name: str) -> bool:
     """Whether a directory of this name holds a log that was deleted."""
     return _DELETED_LOG_NAME.fullmatch(name) is not None
+
+
+def future_log_name(topic: str, partition: int, unique: str) -> str:
+    """What the copy of a log is called as long as it is one. `unique` is 32 hexadecimal digits."""
+    return f"{log_name(topic, partition)}.{unique}{FUTURE_LOG_SUFFIX}"
+
+
+def topic_partition_of_future(name: str) -> tuple[str, int] | None:
+    """The (topic, partition) of whose log a directory of this name has a copy in the making; None if it has none."""
+    match = _FUTURE_LOG_NAME.fullmatch(name)
+    return topic_partition_of(match["log"]) if match else None

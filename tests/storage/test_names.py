@@ -10,12 +10,14 @@ import pytest
 from minibroker.storage.names import (
     DELETED_LOG_SUFFIX,
     STRAY_LOG_SUFFIX,
+    future_log_name,
     is_deleted_log,
     log_name,
     offset_in,
     offsets_with,
     segment_name,
     topic_partition_of,
+    topic_partition_of_future,
     unlisted_log_name,
 )
 
@@ -78,3 +80,19 @@ def test_segment_files_are_named_by_twenty_digits() -> None:
 def test_only_files_with_exactly_the_suffix_are_listed() -> None:
     names = ["00000000000000000042.log", "00000000000000000007.log", "00000000000000000009.log.deleted", "7.log"]
     assert offsets_with(names, ".log") == [7, 42]
+
+
+@pytest.mark.parametrize("topic", ["orders", "a-1", "a.b-future"])
+def test_the_copy_of_a_log_names_its_log_and_is_none_itself(topic: str) -> None:
+    name = future_log_name(topic, 12, UNIQUE)
+    assert name == f"{topic}-12.{UNIQUE}-future"
+    assert topic_partition_of_future(name) == (topic, 12)
+    assert topic_partition_of(name) is None
+    assert not is_deleted_log(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["orders-0", f"orders.{UNIQUE}-future", f"orders-0.{UNIQUE}-delete", "orders-0.12-future"]
+)
+def test_other_names_are_no_copy_s(name: str) -> None:
+    assert topic_partition_of_future(name) is None

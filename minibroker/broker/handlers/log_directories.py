@@ -1,31 +1,49 @@
-"""DescribeLogDirs: the directories of the node's logs, with their space and the size of each log (KIP-113, KIP-827).
+"""DescribeLogDirs and AlterReplicaLogDirs: where the node's logs lie, and moving them (KIP-113, KIP-827).
 
 Behaviour: every directory is told, also one without a log that was asked for; topics and partitions that are not there
-are passed over, and so is the metadata log, as in Kafka. A node tells the partitions of which it has a replica.
+are passed over, and so is the metadata log, as in Kafka. A node tells the partitions of which it has a replica. A log
+is moved while it is read and appended to, and the answer is sent when the move has been taken on; until it is done, the
+copy is told too, with how far it is behind. To ask for the directory that the log lies in cancels its move. A log that
+is not there yet is made in the directory that was asked for. The nodes of a process share their logs, and move them
+together.
 
-Versions: 1 and 2 say the same as 0, 2 with flexible fields; 3 brought an error for the whole request, 4 the space of
-each directory's file system, 5 whether a directory takes no new logs, which none does here.
+Versions: of DescribeLogDirs 1 and 2 say the same as 0, 2 in flexible fields; 3 brought an error for the whole request,
+4 the space of each directory's file system, 5 whether a directory takes no new logs, which none does here. The versions
+of AlterReplicaLogDirs say the same, 2 with flexible fields.
 
-Not implemented: logs that are on their way to another directory (AlterReplicaLogDirs), so the lag is 0.
+Not implemented: limits on how fast logs are moved.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import defaultdict
 
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.topics import METADATA_TOPIC
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.replicas import DescribeLogDirsRequest, DescribeLogDirsResponse
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.replicas import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 from minibroker.storage.log_directory import LogDirectory
+from minibroker.storage.names import MAX_NAME_BYTES, future_log_name
+
+log = logging.getLogger("minibroker.moves")
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
 TopicResult = Result.DescribeLogDirsTopic
 PartitionResult = TopicResult.DescribeLogDirsPartition
 
+MovedTopic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+MovedPartition = MovedTopic.AlterReplicaLogDirPartitionResult
+
 FIRST_WITH_SPACE = 4
+NO_UNIQUE = "0" * 32  # for the length of a name
 
 # Partitions by topic; None stands for all there are.
 Asked = dict[str, set[int]] | None
@@ -57,10 +75,16 @@ def _result(context: Context, directory: LogDirectory, asked: Asked) -> Result:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return result
     topics: dict[str, TopicResult] = {}
-    for (name, index), log in directory.logs.items():
+    for (name, index), kept in directory.logs.items():
         if _is_told(context, name, index, asked):
             topic = topics.setdefault(name, TopicResult(name=name))
-            topic.partitions.append(PartitionResult(partition_index=index, partition_size=log.size_bytes))
+            topic.partitions.append(PartitionResult(partition_index=index, partition_size=kept.size_bytes))
+    for move in context.cluster.moves.to(directory):
+        name, index = move.partition.topic.name, move.partition.index
+        if _is_told(context, name, index, asked):
+            copy = PartitionResult(partition_index=index, partition_size=move.copy.size_bytes)
+            copy.offset_lag, copy.is_future_key = move.lag, True
+            topics.setdefault(name, TopicResult(name=name)).partitions.append(copy)
     result.topics = list(topics.values())
     return result
 
@@ -71,3 +95,56 @@ def _is_told(context: Context, name: str, index: int, asked: Asked) -> bool:
     topic = context.cluster.image.topics.get(name)
     partition = None if topic is None else topic.partition(index)
     return partition is not None and context.node.node_id in partition.replicas
+
+
+# --- AlterReplicaLogDirs ------------------------------------------------------------------------
+
+
+@handles(ApiKey.ALTER_REPLICA_LOG_DIRS, "0-2")
+def alter_replica_log_dirs(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    wanted = {
+        (topic.name, index): asked.path
+        for asked in request.dirs
+        for topic in asked.topics
+        for index in topic.partitions
+    }
+    topics: dict[str, MovedTopic] = {}
+    for (name, index), path in wanted.items():
+        moved = MovedPartition(partition_index=index)
+        try:
+            _move(context, name, index, path)
+        except KafkaError as error:
+            moved.error_code = error.code
+            log.info("%s-%d is not moved to %s: %s", name, index, path, error)
+        topics.setdefault(name, MovedTopic(topic_name=name)).partitions.append(moved)
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+
+def _move(context: Context, name: str, index: int, path: str) -> None:
+    """Take on the move of a log to the directory of this path. Raises KafkaError."""
+    cluster = context.cluster
+    if len(future_log_name(name, index, NO_UNIQUE)) > MAX_NAME_BYTES:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
+    directory = _directory(context, path)
+    topic = cluster.image.topics.get(name)
+    partition = None if topic is None else topic.partition(index)
+    if partition is not None and partition.is_offline:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)
+    if partition is None or not partition.is_here:
+        cluster.logs.prefer(name, index, directory)
+    if partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not partition.is_here or context.node.node_id not in partition.replicas:
+        raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} has no replica here.")
+    cluster.moves.begin(partition, directory)
+
+
+def _directory(context: Context, path: str) -> LogDirectory:
+    """The log directory of this absolute path. Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
+    logs = context.cluster.logs
+    for directory in logs.directories:
+        if os.path.abspath(directory.path) == path:
+            if not logs.disk.is_directory(directory.path):
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+            return directory
+    raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")

@@ -1,4 +1,7 @@
-"""DescribeLogDirs: which directories, logs and sizes are told, and of whom."""
+"""DescribeLogDirs and AlterReplicaLogDirs: what is told of directories and logs, and which moves are taken on.
+
+How a log moves is tested in `tests/broker/test_log_moves.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.replicas import DescribeLogDirsRequest
+from minibroker.protocol.messages.replicas import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from tests.broker.harness import Harness, batch, served_versions
 
 VERSIONS = served_versions(DescribeLogDirsRequest)
@@ -128,3 +131,94 @@ def test_a_directory_whose_disk_fails_is_told_as_such(spread: Harness, monkeypat
     one, two = asked(spread, None)
     assert (one.error_code, one.total_bytes, one.usable_bytes) == (ErrorCode.NONE, 100, 50)
     assert (two.error_code, two.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+
+
+# --- AlterReplicaLogDirs ------------------------------------------------------------------------
+
+ALTER_VERSIONS = served_versions(AlterReplicaLogDirsRequest)
+Directory = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+
+
+def alter(
+    harness: Harness, *moves: tuple[str, str, list[int]], version: int = ALTER_VERSIONS[-1], node: int = 1
+) -> dict[tuple[str, int], int]:
+    """The error code of each partition that is to move: (path, topic, partitions)."""
+    asked_for = [
+        Directory(path=path, topics=[Directory.AlterReplicaLogDirTopic(name=name, partitions=partitions)])
+        for path, name, partitions in moves
+    ]
+    answer = harness.request(AlterReplicaLogDirsRequest(dirs=asked_for), version, node=node)
+    assert len({topic.topic_name for topic in answer.results}) == len(answer.results)
+    return {
+        (topic.topic_name, partition.partition_index): partition.error_code
+        for topic in answer.results
+        for partition in topic.partitions
+    }
+
+
+def lies_in(harness: Harness, name: str, index: int = 0) -> str:
+    return os.path.basename(harness.logs.directory_of(harness.partition(name, index).log).path)
+
+
+@pytest.mark.parametrize("version", ALTER_VERSIONS)
+def test_logs_move_to_the_directory_that_is_asked_for(spread: Harness, version: int) -> None:
+    one, two = (str(spread.directory / name) for name in ("one", "two"))
+    done = alter(spread, (one, "t", [0, 1, 2]), (two, "u", [0]), version=version)
+    assert done == {("t", 0): 0, ("t", 1): 0, ("t", 2): 0, ("u", 0): 0}
+    assert logs_in(asked(spread, None)) == {"one": {("t", 0), ("t", 1), ("t", 2)}, "two": {("u", 0)}}
+    assert spread.produce("t", "another", partition=1) == 1
+
+
+def test_a_copy_in_the_making_is_told_beside_its_log(spread: Harness) -> None:
+    target = "two" if lies_in(spread, "t", 1) == "one" else "one"
+    spread.clock.holds_aside = True
+    alter(spread, (str(spread.directory / target), "t", [1]))
+    told = {
+        (os.path.basename(result.log_dir), partition.is_future_key, partition.offset_lag)
+        for result in asked(spread, {"t": [1]})
+        for topic in result.topics
+        for partition in topic.partitions
+    }
+    assert told == {(lies_in(spread, "t", 1), False, 0), (target, True, 1)}
+
+
+def test_a_log_that_is_not_there_yet_is_made_where_it_is_wished(spread: Harness) -> None:
+    for name in ("one", "two"):
+        path = str(spread.directory / name)
+        assert alter(spread, (path, f"in-{name}", [0])) == {(f"in-{name}", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    for name in ("one", "two"):
+        spread.create_topic(f"in-{name}")
+        assert lies_in(spread, f"in-{name}") == name
+
+
+def test_what_cannot_move_is_refused_and_the_rest_moves(spread: Harness) -> None:
+    one = str(spread.directory / "one")
+    assert alter(spread, (one, "t", [0, 9, -1]), ("/nowhere", "t", [1]), (f"{one}/", "t", [2])) == {
+        ("t", 0): ErrorCode.NONE,
+        ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("t", -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("t", 1): ErrorCode.LOG_DIR_NOT_FOUND,
+        ("t", 2): ErrorCode.LOG_DIR_NOT_FOUND,
+    }
+    assert alter(spread, (one, "__cluster_metadata", [0]))["__cluster_metadata", 0] == 3
+    assert alter(spread, (one, "x" * 240, [0]))["x" * 240, 0] == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert alter(spread) == {}
+
+
+def test_a_directory_or_a_log_that_is_offline_takes_no_part(spread: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = str(spread.directory / "one")
+    with monkeypatch.context() as patched:
+        patched.setattr(spread.logs.disk, "is_directory", lambda path: path != one, raising=False)
+        assert alter(spread, (one, "t", [0])) == {("t", 0): ErrorCode.KAFKA_STORAGE_ERROR}
+    spread.partition("t").log.offline = "t-0 is offline"
+    assert alter(spread, (one, "t", [0])) == {("t", 0): ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def test_a_node_without_a_replica_moves_none(tmp_path: Path) -> None:
+    directories = f"{tmp_path}/one,{tmp_path}/two"
+    with Harness(tmp_path, nodes=2, settings={"log.dirs": directories}) as harness:
+        harness.cluster.controller.create_topic("t", assignment=[(0, [2])])
+        target = str(tmp_path / ("two" if lies_in(harness, "t") == "one" else "one"))
+        assert alter(harness, (target, "t", [0])) == {("t", 0): ErrorCode.REPLICA_NOT_AVAILABLE}
+        assert alter(harness, (target, "t", [0]), node=2) == {("t", 0): ErrorCode.NONE}
+        assert str(tmp_path / lies_in(harness, "t")) == target
