@@ -244,7 +244,8 @@ class _Opening:
             if problem:
                 self._cut(index, next_offset, problem)
                 break
-            segment.finish()
+            if segment is not self.segments[-1]:  # whose indexes are written when it ends, as those of any active one
+                segment.finish()
         return next_offset
 
     def _recover_segment(self, segment: Segment, next_offset: int) -> tuple[int, CorruptBatch | None]:
