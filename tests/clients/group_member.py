@@ -76,7 +76,7 @@ def kafka_python(servers: str, group: str, topic: str, assignor: str, instance: 
     from kafka import ConsumerRebalanceListener, KafkaConsumer
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.errors import KafkaError
+    from kafka.errors import KafkaConnectionError, KafkaError
 
     class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
@@ -101,8 +101,11 @@ def kafka_python(servers: str, group: str, topic: str, assignor: str, instance: 
     )
     consumer.subscribe([topic], listener=Listener())
     while not stopped:
-        # kafka-python 3.0.12 never takes note of a join that ends after the poll that began it: polls are to be longer.
-        found = consumer.poll(timeout_ms=KAFKA_PYTHON_POLL_MS)
+        try:
+            # kafka-python 3.0.12 never takes note of a join that ends after the poll that began it: polls are long.
+            found = consumer.poll(timeout_ms=KAFKA_PYTHON_POLL_MS)
+        except KafkaConnectionError:  # the broker is away, of which others tell nobody
+            continue
         if found:
             say_read((each.partition, each.offset, each.value) for records in found.values() for each in records)
             try:
