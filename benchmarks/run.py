@@ -21,6 +21,7 @@ import compaction
 import crowds
 import durability
 import exchanges
+import groups
 import growth
 import machine
 import programs
@@ -43,6 +44,7 @@ def all_sections(seconds: float) -> list[Section]:
         *exchanges.sections(seconds),
         *clients.sections(seconds),
         *crowds.sections(seconds),
+        *groups.sections(seconds),
         *durability.sections(seconds),
         *compaction.sections(seconds),
         *restarts.sections(),

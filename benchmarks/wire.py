@@ -19,8 +19,10 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest, ListOffsetsResponse
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.protocol.messages.topics import (
     CreateTopicsRequest,
@@ -41,6 +43,8 @@ METADATA_VERSION = 9
 LIST_OFFSETS_VERSION = 6
 API_VERSIONS_VERSION = 0
 ALTER_CONFIGS_VERSION = 0
+FIND_COORDINATOR_VERSION = 2
+COMMIT_VERSION = 7
 TOPIC_RESOURCE, SET = 2, 0
 TIMEOUT_MS = 30_000
 SENTINEL = 0x7E7D  # an error code that no server sends, found again in an answer that we encode
@@ -89,6 +93,16 @@ class Client:
         request = IncrementalAlterConfigsRequest(resources=[asked])
         answer = self._ask(request, ALTER_CONFIGS_VERSION, IncrementalAlterConfigsResponse)
         _check(answer.responses[0].error_code)
+
+    def wait_for_coordinator(self, group: str) -> None:
+        """The first group that is asked for has the topic of the groups created. Raises Failed."""
+        request = FindCoordinatorRequest(key=group)
+        give_up_at = time.monotonic() + TIMEOUT_MS / 1000
+        while True:
+            code = self._ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse).error_code
+            if code == ErrorCode.NONE or time.monotonic() > give_up_at:
+                return _check(code)
+            time.sleep(0.01)
 
     def wait_for_leader(self, name: str) -> None:
         """A cluster of several processes learns of a topic a little after it was created. Raises Failed."""
@@ -231,6 +245,24 @@ def list_offsets_error_at(topic: str) -> int:
     partition = responses.ListOffsetsPartitionResponse(partition_index=0, error_code=SENTINEL)
     answer = ListOffsetsResponse(topics=[responses(name=topic, partitions=[partition])])
     return _sentinel_at(answer, LIST_OFFSETS_VERSION)
+
+
+def commit_request(group: str, topic: str, partitions: int) -> bytes:
+    """A frame that commits an offset for each of the first partitions, by whoever is no member of the group."""
+    asked = OffsetCommitRequest.OffsetCommitRequestTopic
+    offsets = [
+        asked.OffsetCommitRequestPartition(partition_index=index, committed_offset=index, committed_metadata="")
+        for index in range(partitions)
+    ]
+    return _frame(OffsetCommitRequest(group_id=group, topics=[asked(name=topic, partitions=offsets)]), COMMIT_VERSION)
+
+
+def commit_error_at(topic: str, partitions: int) -> int:
+    """Where the first partition's error code stands in the frame that answers a commit."""
+    responses = OffsetCommitResponse.OffsetCommitResponseTopic
+    answers = [responses.OffsetCommitResponsePartition(partition_index=index) for index in range(partitions)]
+    answers[0].error_code = SENTINEL
+    return _sentinel_at(OffsetCommitResponse(topics=[responses(name=topic, partitions=answers)]), COMMIT_VERSION)
 
 
 def _sentinel_at(answer: Message, version: int) -> int:
