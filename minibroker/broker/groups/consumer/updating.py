@@ -205,6 +205,7 @@ class Update:
         coordinator.commit(group_id, self.changes)
         group = coordinator.consumer_group(group_id)
         if self.replaced is not None:
+            group.offsets = self.replaced.offsets  # with what open transactions are about to commit
             self.replaced.close(ErrorCode.REBALANCE_IN_PROGRESS)
         group.looked_at_commit = self._cluster.commits
         return group
