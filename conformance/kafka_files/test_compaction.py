@@ -20,10 +20,14 @@ from confluent_kafka.admin import NewTopic
 from conformance.kafka_files.conftest import OUR_SETTINGS, complaints, copied
 from conformance.kafka_files.contents import Topic, client, contents
 from conformance.kafka_files.dumping import dump, fields
-from conformance.kafka_files.scenario import PATIENCE_S, SEGMENT, admin_of, done, wait_until
+from conformance.kafka_files.scenario import FIRST_TIMESTAMP_MS, PATIENCE_S, SEGMENT, admin_of, done, wait_until
 from conformance.kafka_files.test_there_and_back import objections
 from conformance.kafka_reference import running_kafka
 from conformance.spec import CODECS
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.record import Record
 from tests.running import running_broker
 
 NO_CLEANER = {"log.cleaner.enable": "false"}
@@ -113,7 +117,7 @@ class Cleaned(NamedTuple):
 def cleaned(written: Path, before: dict[str, Topic], target: Path, start: Start, complained: Any) -> Cleaned:
     """What a broker's cleaner makes of a copy of a directory."""
     logs = copied(written, target)
-    ends = {topic: newest_segment(logs, topic) for topic in DELETE_RETENTION_MS}
+    ends = {topic: newest_segment(logs, topic) for topic in before if not topic.startswith("__")}
 
     def is_done() -> bool:
         lines = (logs / CHECKPOINT).read_text().splitlines() if (logs / CHECKPOINT).exists() else []
@@ -172,6 +176,46 @@ def second(
         before = contents(broker.bootstrap_servers)
         assert broker.stop() == 0
     return cleaned_by_both(written, before, directory, kafka, minibroker)
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory, kafka: Start, minibroker: Start) -> dict[str, Cleaned]:
+    """By broker, what was made of segments of which the oldest are of formats 0 and 1."""
+    directory = tmp_path_factory.mktemp("old")
+    written = directory / "written"
+    with minibroker(written, NO_CLEANER) as broker:
+        admin = admin_of(broker.bootstrap_servers)
+        done(admin.create_topics([NewTopic("old", 1, 1, config={**COMPACT, "delete.retention.ms": "0"})]))
+        assert broker.stop() == 0
+    for path in (written / "old-0").iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    (written / ".kafka_cleanshutdown").unlink()  # nobody shall believe the checkpoints
+    write_old_segments(written / "old-0")
+    with minibroker(written, NO_CLEANER) as broker:
+        before = contents(broker.bootstrap_servers)
+        assert broker.stop() == 0
+    return cleaned_by_both(written, before, directory, kafka, minibroker)
+
+
+def write_old_segments(directory: Path) -> None:
+    """Segments in both old formats and the present one, in all codecs that each has; the last one is not cleaned."""
+    source, offset = random.Random(6), 0
+    for magic in (0, 1, 2, 0, 1, 0):
+        data, base_offset = bytearray(), offset
+        for codec in (Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4):
+            values = [None if source.random() < 0.2 else source.randbytes(20) for _ in range(20)]
+            keys = [b"k%d" % source.randrange(60) for _ in values]
+            records = [
+                Record(offset + at, FIRST_TIMESTAMP_MS + at, *pair)
+                for at, pair in enumerate(zip(keys, values, strict=True))
+            ]
+            if magic == 2:
+                data += build_batch(records, base_offset=offset, compression=codec)
+            else:
+                data += build_message_set(records, magic, compression=codec)
+            offset += len(records)
+        (directory / f"{base_offset:020d}.log").write_bytes(data)
 
 
 @pytest.fixture(params=["first", "second"])
@@ -260,6 +304,15 @@ def test_indexes_of_cleaned_segments_are_as_sound_as_kafka_s(both: dict[str, Cle
         found[name] = in_order(verified.complaints, each.path), in_order(checked.complaints, each.path)
     # The tool takes no batch without records for one with a timestamp, and says so of both.
     assert found["minibroker"] == found["kafka"]
+
+
+def test_messages_of_old_formats_are_cleaned_as_by_kafka(old: dict[str, Cleaned]) -> None:
+    ours, theirs = (dumped(old[name].path, "old") for name in ("minibroker", "kafka"))
+    assert ours == theirs
+    assert old["minibroker"].after == old["kafka"].after
+    assert len(old["kafka"].after["old"].partitions[0].records) < len(old["kafka"].before["old"].partitions[0].records)
+    assert any("magic: 0 " in line for line in ours[0])  # in the segment that is written to
+    assert any("deleteHorizonMs: some time" in line for line in ours[0])
 
 
 def test_nobody_complains(both: dict[str, Cleaned]) -> None:

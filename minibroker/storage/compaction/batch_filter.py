@@ -23,9 +23,11 @@ from minibroker.protocol.records.batch import (
     MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    read_header,
 )
 from minibroker.protocol.records.building import assemble
 from minibroker.protocol.records.compression import compress
+from minibroker.protocol.records.conversion import build
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.message import message_header
 from minibroker.protocol.records.message_set import build_message_set
@@ -72,7 +74,8 @@ class BatchFilter:
     """One pass over the batches of a log, oldest first. `end_offset` is where the part to clean ends.
 
     Messages of formats 0 and 1 have no place for a delete horizon: `old_tombstones_stay` says, as Kafka has it, for a
-    whole segment whether their tombstones do.
+    whole segment whether their tombstones do. What stays of them becomes batches of format 2, as in Kafka 4, if
+    `format_version`, that of the log, is 2, and keeps its format if it is older, as in the Kafka of that time.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class BatchFilter:
         last_records: Mapping[int, LastRecord],
         end_offset: int,
         retention: Retention,
+        format_version: int = MAGIC,
     ) -> None:
         self._keys = keys
         self._transactions = transactions
@@ -91,6 +95,7 @@ class BatchFilter:
         self._horizon_ms = retention.now_ms + retention.delete_retention_ms
         self.counts = Counts()
         self.old_tombstones_stay = True
+        self._converts = format_version == MAGIC
 
     def filtered(self, header: BatchHeader, batch: bytes) -> Batch | None:
         """What is to be written in the place of the batch: itself, a smaller one, one without records, or None.
@@ -115,25 +120,31 @@ class BatchFilter:
             counts.written_records += kept[0].record_count
         return kept
 
-    def _messages(self, header: BatchHeader, batch: bytes) -> Batch | None:
-        """What stays of a message of format 0 or 1, or of those in a wrapper; nothing waits for a horizon there."""
-        kept, read_records = [], 0
-        for record in records_in(batch):
-            read_records += 1
-            if self._record_stays(record):
-                kept.append(record)
-        data: Bytes = batch
-        if 0 < len(kept) < read_records:
-            codec, timestamp_type = header.compression, header.timestamp_type
-            data = build_message_set(kept, header.magic, compression=codec, timestamp_type=timestamp_type)
+    def _messages(self, header: BatchHeader, message: bytes) -> Batch | None:
+        """What stays of a message of format 0 or 1, or of those in a wrapper. No producer needs it to stay empty."""
+        records = list(records_in(message))
+        kept = [record for record in records if self._record_stays(record)]
         counts = self.counts
-        counts.read_bytes += len(batch)
-        counts.read_records += read_records
+        counts.read_bytes += len(message)
+        counts.read_records += len(records)
         if not kept:
             return None
-        counts.written_bytes += len(data)
+        if self._converts:
+            found = self._converted(header, kept)
+        else:
+            data = message if len(kept) == len(records) else _rebuilt_message(header, kept)
+            found = message_header(data), data
+        counts.written_bytes += len(found[1])
         counts.written_records += len(kept)
-        return message_header(data), data
+        return found
+
+    def _converted(self, old: BatchHeader, kept: list[Record]) -> Batch:
+        data = bytes(build(kept, MAGIC, compression=old.compression, timestamp_type=old.timestamp_type))
+        header = read_header(data)
+        if all(record.value is not None for record in kept) or old.last_offset > self._keys.latest_offset:
+            return header, data
+        payload = bytes(payload_of(data, 0, header))
+        return self._with_horizon(header, _Kept(payload, len(kept), _largest_delta(header, payload)))
 
     def _record_stays(self, record: Record) -> bool:
         if record.offset > self._keys.latest_offset:
@@ -240,6 +251,12 @@ def _rebuilt(header: BatchHeader, kept: _Kept) -> Batch:
     attributes = header.attributes & KNOWN_ATTRIBUTES
     changed = header._replace(attributes=attributes, max_timestamp=largest, record_count=kept.record_count)
     return changed, assemble(changed, compress(header.compression, kept.payload))
+
+
+def _rebuilt_message(header: BatchHeader, kept: list[Record]) -> bytes:
+    """A wrapper of the same format and codec with these records."""
+    codec, timestamp_type = header.compression, header.timestamp_type
+    return bytes(build_message_set(kept, header.magic, compression=codec, timestamp_type=timestamp_type))
 
 
 def _emptied(header: BatchHeader) -> Batch:

@@ -77,8 +77,10 @@ class Rewriter:
         )
         self._transactions = CleanedTransactions(aborted, plan.sources[0].base_offset if plan.sources else 0)
         retention = Retention(plan.now_ms, plan.settings.delete_retention_ms)
-        self._filter = BatchFilter(self.keys, self._transactions, plan.last_records, dirt.end_offset, retention)
-
+        format_version = plan.settings.message_format_version
+        self._filter = BatchFilter(
+            self.keys, self._transactions, plan.last_records, dirt.end_offset, retention, format_version
+        )
         self._old_horizon_ms = self._horizon_of_old_formats()
 
     @property

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minibroker.protocol.records.batch import BatchHeader, check_batch
+from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.formats import check_any, records_in
+from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import Cleaning
 from minibroker.storage.compaction.dirtiness import dirtiness
 from minibroker.storage.compaction.rewriting import Limits
@@ -71,12 +72,12 @@ def contents(log: Log) -> list[tuple[int, str | None, str | None]]:
 
 def log_records(log: Log) -> list[Record]:
     """All records in the log."""
-    return [record for data in read_batches(log) for record in records_of(data)]
+    return [record for data in read_batches(log) for record in records_in(data)]
 
 
 def log_headers(log: Log) -> list[BatchHeader]:
     """The headers of all batches in the log."""
-    return [check_batch(data) for data in read_batches(log)]
+    return [check_any(data) for data in read_batches(log)]
 
 
 def _text(data: bytes | None) -> str | None:

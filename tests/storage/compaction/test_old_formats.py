@@ -1,4 +1,7 @@
-"""Compaction of messages of formats 0 and 1, plain and in wrappers, beside batches of format 2: offsets stay."""
+"""Compaction of messages of formats 0 and 1, plain and in wrappers, beside batches of format 2: offsets stay.
+
+What becomes of them in a log whose own format is 2 is tested in `test_converted_formats.py`.
+"""
 
 from __future__ import annotations
 
@@ -94,6 +97,7 @@ def test_a_batch_of_which_all_stays_is_not_touched(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     for magic in MAGICS:
         write(log, magic, 1, (f"{magic}a", "1"), (f"{magic}b", "1"))
+    log.update_settings(log.settings._replace(message_format_version=0))
     before = [batch for _, batch in stored(log)]
     clean(log)
     assert [batch for _, batch in stored(log)] == before
