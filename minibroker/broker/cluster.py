@@ -19,7 +19,15 @@ from minibroker.broker.log_moves import LogMoves
 from minibroker.broker.metadata_log import MetadataError, MetadataLog
 from minibroker.broker.recorded_configs import drop_unusable
 from minibroker.broker.settings import Settings
-from minibroker.broker.topics import GROUPS_TOPIC, METADATA_TOPIC, NO_LEADER, Partition, Topic, Waiter
+from minibroker.broker.topics import (
+    GROUPS_TOPIC,
+    METADATA_TOPIC,
+    NO_LEADER,
+    TRANSACTIONS_TOPIC,
+    Partition,
+    Topic,
+    Waiter,
+)
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
@@ -30,6 +38,7 @@ from minibroker.storage.log_settings import LogSettings
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.sessions import FetchSessions
+    from minibroker.broker.transactions.coordinator import TransactionCoordinator
     from minibroker.storage.log_directories import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
@@ -98,6 +107,7 @@ class Cluster:
         self.unflushed: list[tuple[Log, Any]] = []  # what the request being handled must not be answered before
         self._woken: set[Waiter] = set()
         self._groups: GroupCoordinator | None = None
+        self._transactions: TransactionCoordinator | None = None
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -108,6 +118,15 @@ class Cluster:
 
             self._groups = GroupCoordinator(self)
         return self._groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The coordinator of all transactions."""
+        if self._transactions is None:
+            from minibroker.broker.transactions.coordinator import TransactionCoordinator
+
+            self._transactions = TransactionCoordinator(self)
+        return self._transactions
 
     # --- start ----------------------------------------------------------------------------------
 
@@ -138,6 +157,8 @@ class Cluster:
         self._resume_moves()
         if GROUPS_TOPIC in self.image.topics:
             self.groups.load()
+        if TRANSACTIONS_TOPIC in self.image.topics:
+            self.transactions.load()
 
     def _resume_moves(self) -> None:
         for (name, index), directory in self.logs.interrupted_moves():
@@ -227,6 +248,8 @@ class Cluster:
         """Tell those who keep something about a topic that it is gone."""
         if self._groups is not None:
             self._groups.topic_deleted(topic)
+        if self._transactions is not None:
+            self._transactions.topic_deleted(topic)
 
     def delete_logs(self, logs: Iterable[Log]) -> None:
         """Take logs away; their files follow after file.delete.delay.ms. What cannot be removed is set aside later."""

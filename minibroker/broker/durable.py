@@ -40,7 +40,10 @@ def _once_durable(context: Context, response: Any) -> Parked:
 
     def answer(failure: KafkaError | None) -> None:
         if failure is None:
-            parked.complete(response)
+            if isinstance(response, Parked):
+                response.attach(parked.complete)  # it waits for something else too
+            else:
+                parked.complete(response)
             return
         failures.append(failure)
         if not parked.done:

@@ -15,6 +15,7 @@ METADATA_VERSION = "metadata.version"
 METADATA_VERSION_LEVEL = 30  # Kafka's 4.3-IV0, whose record versions the metadata log is written in
 LOWEST_METADATA_VERSION = 7  # 3.3-IV3, the lowest that Kafka 4 starts with
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"  # KIP-966
+TRANSACTION_VERSION = "transaction.version"  # KIP-890: 1 has flexible records, 2 an epoch for each transaction
 
 GROUP_VERSION = "group.version"  # 1 has consumer groups of KIP-848
 
@@ -40,6 +41,7 @@ class Feature(NamedTuple):
 
 FEATURES: dict[str, Feature] = {
     METADATA_VERSION: Feature(range(LOWEST_METADATA_VERSION, METADATA_VERSION_LEVEL + 1), METADATA_VERSION_LEVEL),
+    TRANSACTION_VERSION: Feature(range(3), 2),
     ELIGIBLE_LEADER_REPLICAS: Feature(range(2), 0, {1: (METADATA_VERSION, 23)}),
     GROUP_VERSION: Feature(range(2), 1),
 }

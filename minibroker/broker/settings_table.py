@@ -265,6 +265,16 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, "The share of that memory that is filled with keys.", update=CLUSTER_WIDE),
     Setting("log.cleaner.io.buffer.size", INT, 512 << 10, "The memory for reading and writing the logs being compacted.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, "How much the compaction reads and writes on average.", update=CLUSTER_WIDE),
+    # Transactions.
+    Setting("transaction.max.timeout.ms", INT, 900_000, "The longest transaction.timeout.ms that a producer may ask for.", FROM_ONE),
+    Setting("transactional.id.expiration.ms", INT, 604_800_000, "How long a transactional id that nobody uses is remembered.", FROM_ONE),
+    Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, "How often it is looked for transactions that last too long.", FROM_ONE),
+    Setting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, "How often it is looked for transactional ids that nobody uses.", FROM_ONE),
+    Setting("transaction.partition.verification.enable", BOOLEAN, True, "Whether a partition must be part of the transaction before its records are taken, from clients that add it themselves.", update=CLUSTER_WIDE),
+    Setting("transaction.state.log.num.partitions", INT, 50, "Partitions of __transaction_state, when it is created.", FROM_ONE),
+    Setting("transaction.state.log.replication.factor", SHORT, 3, "Replicas of __transaction_state, when it is created; at most as many as there are nodes.", FROM_ONE),
+    Setting("transaction.state.log.min.isr", INT, 2, "min.insync.replicas of __transaction_state, when it is created; at most its replicas.", FROM_ONE),
+    Setting("transaction.state.log.segment.bytes", INT, 104_857_600, "segment.bytes of __transaction_state, when it is created.", FROM_ONE),
     # Groups.
     Setting("offsets.topic.num.partitions", INT, 50, "Partitions of __consumer_offsets, when it is created.", FROM_ONE),
     Setting("offsets.topic.replication.factor", SHORT, 3, "Replicas of __consumer_offsets, when it is created; at most as many as there are nodes.", FROM_ONE),

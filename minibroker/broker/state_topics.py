@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from struct import iter_unpack
+from struct import Struct, iter_unpack
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from minibroker.broker.topics import NO_LEADER, Partition, Topic
+from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.primitives import Output
 from minibroker.protocol.records.batch import BatchHeader, batches, check_batch, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import ControlType, control_type
+from minibroker.protocol.records.internal import KEY_VERSION
 from minibroker.protocol.records.record import Record, records_of
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from minibroker.storage.log import Log
 
 log = logging.getLogger("minibroker.coordinators")
+
+_INT16 = Struct(">h")
 
 READ_BYTES = 8 << 20
 SMALLEST_INT = -(1 << 31)
@@ -40,12 +45,17 @@ Entry = tuple[bytes, bytes | None]  # key and value of a record; None takes back
 
 
 class StateTopicSettings(NamedTuple):
-    """The names of the settings that say how the topic is made, and the number of the codec for what is appended."""
+    """The names of the settings that say how the topic is made, and the number of the codec for what is appended.
+
+    `min_isr` is the setting for min.insync.replicas, `compression_type` the topic's own codec.
+    """
 
     partition_count: str
     replication_factor: str
     segment_bytes: str
     codec: str | None = None
+    min_isr: str | None = None
+    compression_type: str = "producer"
 
 
 class StateReader(Protocol):
@@ -83,17 +93,17 @@ class StateTopic:
         """
         if self.topic is not None:
             return
-        settings = self._cluster.settings
-        self._cluster.controller.create_topic(
-            self.name,
-            settings[self._settings.partition_count],
-            min(settings[self._settings.replication_factor], len(self._cluster.nodes)),
-            overrides={
-                "cleanup.policy": "compact",
-                "compression.type": "producer",
-                "segment.bytes": str(settings[self._settings.segment_bytes]),
-            },
-        )
+        names, settings = self._settings, self._cluster.settings
+        replicas = min(settings[names.replication_factor], len(self._cluster.nodes))
+        overrides = {
+            "cleanup.policy": "compact",
+            "compression.type": names.compression_type,
+            "segment.bytes": str(settings[names.segment_bytes]),
+        }
+        if names.min_isr is not None:
+            overrides["min.insync.replicas"] = str(min(settings[names.min_isr], replicas))
+        count = settings[names.partition_count]
+        self._cluster.controller.create_topic(self.name, count, replicas, overrides=overrides)
 
     def partition_of(self, key: str) -> int:
         """The index of the partition that holds the state of `key`: Java's hash of it, spread over all of them."""
@@ -114,10 +124,11 @@ class StateTopic:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def append(self, index: int, entries: Iterable[Entry]) -> None:
+    def append(self, index: int, entries: Iterable[Entry], producer: tuple[int, int] | None = None) -> None:
         """Append the entries as one batch: after a crash all are there, or none. No entries are nothing to do.
 
-        Raises KafkaError with the code for a coordinator's clients; then nothing was appended.
+        With a `producer` (id and epoch) they are part of its transaction. Raises KafkaError with the code for a
+        coordinator's clients; then nothing was appended.
         """
         now_ms = self._cluster.clock.wall_ms()
         records = [Record(timestamp=now_ms, key=key, value=value) for key, value in entries]
@@ -125,16 +136,20 @@ class StateTopic:
             return
         partition = self.partition(index)
         try:
-            self._append(partition, records)
+            self._append(partition, records, producer)
         except KafkaError as error:
             log.error("%s cannot be appended to: %s", partition, error)
             raise KafkaError(COORDINATOR_CODES.get(error.code, error.code), error.message) from error
 
-    def _append(self, partition: Partition, records: list[Record]) -> None:
+    def _append(self, partition: Partition, records: list[Record], producer: tuple[int, int] | None) -> None:
         if len(partition.isr) < partition.topic.min_insync_replicas:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{partition} has {len(partition.isr)} in-sync replica(s).")
         codec = 0 if self._settings.codec is None else self._cluster.settings[self._settings.codec]
-        batch = memoryview(build_batch(records, compression=codec))
+        if producer is None:
+            batch = memoryview(build_batch(records, compression=codec))
+        else:
+            partition.log.producers.check_epoch(*producer)
+            batch = memoryview(_transactional_batch(records, codec, *producer))
         limit = partition.log.settings.max_message_bytes
         if len(batch) > limit:
             message = f"{len(records)} record(s) make {len(batch)} bytes, {partition} takes batches of {limit}."
@@ -179,6 +194,12 @@ class StateTopic:
                 log.error("%s: the batch at offset %d is passed over: %s", partition, header.base_offset, error)
 
 
+def _transactional_batch(records: list[Record], codec: int, producer_id: int, epoch: int) -> bytearray:
+    return build_batch(
+        records, compression=codec, producer_id=producer_id, producer_epoch=epoch, transactional=True
+    )
+
+
 def _batches(kept: Log) -> Iterator[tuple[int, BatchHeader, bytes]]:
     offset = kept.log_start_offset
     while (region := kept.read(offset, READ_BYTES, minimum_one=True)) is not None:
@@ -201,6 +222,18 @@ def _tell(partition: Partition, header: BatchHeader, record: Record, reader: Sta
 
 def _for_clients(failure: KafkaError | None) -> KafkaError | None:
     return None if failure is None else KafkaError(COORDINATOR_CODES.get(failure.code, failure.code), failure.message)
+
+
+def entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
+    """Key and value as they lie in the log, an int16 before each; without a value, the key's tombstone."""
+    return _framed(key.api_key, key, KEY_VERSION), None if value is None else _framed(version, value, version)
+
+
+def _framed(number: int, message: Message, version: int) -> bytes:
+    out = Output()
+    out += _INT16.pack(number)
+    message.encode_into(out, version)
+    return bytes(out)
 
 
 def java_hash(text: str) -> int:

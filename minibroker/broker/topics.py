@@ -19,7 +19,8 @@ NO_EPOCH = -1
 MAXIMUM_NAME_LENGTH = 249
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 GROUPS_TOPIC = "__consumer_offsets"
-INTERNAL_TOPICS = frozenset({GROUPS_TOPIC, "__transaction_state", "__share_group_state"})
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 METADATA_TOPIC = "__cluster_metadata"
 
 

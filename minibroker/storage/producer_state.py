@@ -117,6 +117,21 @@ class ProducerStates:
             f"{batches[-1][1] if batches else -1} (current end sequence number)",
         )
 
+    def in_transaction(self, header: BatchHeader) -> bool:
+        """Whether the producer has a transaction open in this log, under the batch's epoch."""
+        entry = self._entries.get(header.producer_id)
+        return (
+            entry is not None
+            and entry.transaction_first_offset != NO_OFFSET
+            and entry.epoch == header.producer_epoch
+        )
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Raises `KafkaError` INVALID_PRODUCER_EPOCH for an epoch that has passed, of a batch without sequences."""
+        entry = self._entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise _past_epoch(producer_id, epoch, entry)
+
     def check_marker(self, header: BatchHeader, marker: Marker, transaction_version: int = 0) -> None:
         """Whether a transaction of the batch's producer may be ended by this marker; that none is open is well.
 
@@ -151,6 +166,8 @@ class ProducerStates:
         if header.attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset == NO_OFFSET:
             entry.transaction_first_offset = self.open_transactions[header.producer_id] = first_offset
         first = header.base_sequence
+        if first < 0:
+            return  # a coordinator's batch: its transaction is what counts, it has no sequences
         batches = entry.batches
         batches.append((first, (first + delta) & MAX_SEQUENCE, first_offset + delta, delta, timestamp))
         if len(batches) > BATCHES_KEPT:
@@ -226,13 +243,16 @@ def _check_transactional(header: BatchHeader, entry: ProducerEntry) -> None:
         )
 
 
+def _past_epoch(producer_id: int, epoch: int, entry: ProducerEntry) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch {entry.epoch}",
+    )
+
+
 def _check_new_epoch(header: BatchHeader, entry: ProducerEntry) -> None:
     if header.producer_epoch < entry.epoch:
-        raise KafkaError(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"Epoch of producer {header.producer_id} is {header.producer_epoch}, "
-            f"which is smaller than the last seen epoch {entry.epoch}",
-        )
+        raise _past_epoch(header.producer_id, header.producer_epoch, entry)
     if header.base_sequence != 0:
         raise KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

@@ -38,11 +38,11 @@ def contents(harness: Harness, topic: str, index: int = 0) -> bytes:
 
 
 def test_a_new_cluster_records_its_features_once(harness: Harness) -> None:
-    assert harness.cluster.image.features == {"metadata.version": 30, "group.version": 1}
+    assert harness.cluster.image.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
     harness.restart()
     seen: list[Message] = []
     harness.cluster.metadata_log.replay(seen.append)
-    assert [type(record) for record in seen].count(records.FeatureLevelRecord) == 2
+    assert [type(record) for record in seen].count(records.FeatureLevelRecord) == 3
 
 
 @pytest.mark.parametrize("crash", [False, True])

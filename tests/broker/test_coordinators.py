@@ -1,4 +1,4 @@
-"""Which node coordinates a key: for groups the leader of its partition, for transactional ids Java's hash."""
+"""Which node coordinates a group or a transactional id: the leader of its partition of the internal topic."""
 
 from __future__ import annotations
 
@@ -6,26 +6,29 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.coordinators import check_coordinator, coordinator_of, coordinator_of_group
+from minibroker.broker.coordinators import coordinator_of_group, coordinator_of_transactions
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
 
 KEYS = [f"key-{number}" for number in range(60)]
 
 
-def test_transactional_ids_are_spread_over_the_nodes_that_live(tmp_path: Path) -> None:
+def test_a_transactional_id_is_coordinated_by_the_leader_of_its_partition(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
-        assert {coordinator_of(harness.cluster, key).node_id for key in KEYS} == {1, 2, 3}
+        found = {key: coordinator_of_transactions(harness.cluster, key).node_id for key in KEYS}
+        topic = harness.cluster.transactions.topic
+        assert found == {key: topic.partition(topic.partition_of(key)).leader_id for key in KEYS}
+        assert set(found.values()) == {1, 2, 3}
         harness.restart(nodes=[1, 3])
-        assert {coordinator_of(harness.cluster, key).node_id for key in KEYS} == {1, 3}
+        assert {coordinator_of_transactions(harness.cluster, key).node_id for key in KEYS} == {1, 3}
 
 
 def test_a_node_that_does_not_coordinate_a_transactional_id_is_told(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
-        coordinator = coordinator_of(harness.cluster, "tx")
-        check_coordinator(harness.cluster, coordinator, "tx")
+        coordinator = coordinator_of_transactions(harness.cluster, "tx")
+        assert harness.cluster.transactions.check(coordinator, "tx") == "tx"
         with pytest.raises(KafkaError) as raised:
-            check_coordinator(harness.cluster, harness.cluster.nodes[3 - coordinator.node_id], "tx")
+            harness.cluster.transactions.check(harness.cluster.nodes[3 - coordinator.node_id], "tx")
         assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 

@@ -264,7 +264,7 @@ def test_a_log_that_begins_behind_a_snapshot_is_no_whole(harness: Harness) -> No
     log.storage.roll()
     log.append(topics("a"), 5, LEVEL)
     log.storage.delete_before(log.storage.log_end_offset - 1)
-    with pytest.raises(MetadataError, match="offset 1: the log begins at 4, and no snapshot ends there"):
+    with pytest.raises(MetadataError, match=r"offset 1: the log begins at \d+, and no snapshot ends there"):
         replayed(log)
 
 

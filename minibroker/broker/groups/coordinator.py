@@ -20,6 +20,7 @@ from minibroker.broker.groups.consumer.group import ConsumerGroup
 from minibroker.broker.groups.consumer.recording import Change, entries
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.offsets import CommittedOffsets
+from minibroker.broker.groups.transactional import TransactionalOffsets
 from minibroker.broker.state_topics import NO_PRODUCER, Entry, StateTopic, StateTopicSettings
 from minibroker.broker.topics import GROUPS_TOPIC, Partition, Topic
 from minibroker.protocol.declare import Message
@@ -48,6 +49,7 @@ class GroupCoordinator:
         self.cluster = cluster
         self.topic = StateTopic(cluster, GROUPS_TOPIC, SETTINGS)
         self.groups: dict[str, Group] = {}
+        self.transactional = TransactionalOffsets(self)
         self._unreadable: set[int] = set()
 
     # --- start ----------------------------------------------------------------------------------
@@ -61,7 +63,7 @@ class GroupCoordinator:
 
     def _load(self, partition: Partition) -> None:
         try:
-            self.topic.replay(partition, _Replay(self))
+            self.topic.replay(partition, _Replay(self, partition.index))
         except KafkaError as error:
             log.critical("the groups in %s are not served until the next start: %s", partition, error)
             self._unreadable.add(partition.index)
@@ -200,6 +202,7 @@ class GroupCoordinator:
             forget_topic(self, topic)
         else:
             groups, self.groups = self.groups, {}
+            self.transactional.clear()
             self._unreadable.clear()
             for group in groups.values():
                 group.close(ErrorCode.NOT_COORDINATOR)
@@ -208,20 +211,26 @@ class GroupCoordinator:
 class _Replay:
     """One partition as it is folded: what belongs to a transaction holds from its end on, or never."""
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
+    def __init__(self, coordinator: GroupCoordinator, index: int) -> None:
         self._coordinator = coordinator
-        self._pending: dict[int, list[Record]] = {}
+        self._index = index
 
     def record(self, record: Record, producer_id: int) -> None:
         if producer_id == NO_PRODUCER:
             self._coordinator.replay(record)
-        else:
-            self._pending.setdefault(producer_id, []).append(record)
+            return
+        key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
+        if (
+            isinstance(key.message, records.OffsetKey)
+            and value is not None
+            and isinstance(value.message, records.OffsetValue)
+        ):
+            where = key.message.group, key.message.topic, key.message.partition
+            offset = records.committed_offset(value.message)
+            self._coordinator.transactional.pend(self._index, producer_id, *where, offset)
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
-        pending = self._pending.pop(producer_id, ())
-        for record in pending if committed else ():
-            self._coordinator.replay(record)
+        self._coordinator.transactional.ended(self._index, producer_id, committed=committed)
 
 
 def replay_offset(coordinator: GroupCoordinator, key: records.OffsetKey, value: records.OffsetValue | None) -> None:

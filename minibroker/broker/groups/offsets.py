@@ -53,12 +53,21 @@ class CommittedOffsets:
         """Fold one record in; None takes the offset back, also from the open transactions."""
         if committed is not None:
             self.by_partition[topic, partition] = committed
+            for pending in self.pending.values():
+                if (topic, partition) in pending:
+                    pending[topic, partition] = committed  # what is committed later holds, whatever ends later
             return
         self.by_partition.pop((topic, partition), None)
         for producer_id, pending in list(self.pending.items()):
             pending.pop((topic, partition), None)
             if not pending:
                 del self.pending[producer_id]
+
+    def settle(self, producer_id: int, *, committed: bool) -> None:
+        """The producer's transaction has ended: what was pending is committed, or was never said."""
+        pending = self.pending.pop(producer_id, {})
+        if committed:
+            self.by_partition.update(pending)
 
     @property
     def is_empty(self) -> bool:

@@ -5,11 +5,8 @@ From bytes to messages is `protocol.records.internal`; what the records mean is 
 
 from __future__ import annotations
 
-from struct import Struct
-
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
-from minibroker.broker.state_topics import Entry
-from minibroker.protocol.declare import Message
+from minibroker.broker.state_topics import Entry, entry
 from minibroker.protocol.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -18,10 +15,6 @@ from minibroker.protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from minibroker.protocol.primitives import Output
-from minibroker.protocol.records.internal import KEY_VERSION
-
-_INT16 = Struct(">h")
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
@@ -29,18 +22,6 @@ OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 
 OffsetKey = OffsetCommitKey | LegacyOffsetCommitKey
 OffsetValue = OffsetCommitValue | LegacyOffsetCommitValue
-
-
-def entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
-    """Key and value as they lie in the log, an int16 before each; without a value, the key's tombstone."""
-    return _framed(key.api_key, key, KEY_VERSION), None if value is None else _framed(version, value, version)
-
-
-def _framed(number: int, message: Message, version: int) -> bytes:
-    out = Output()
-    out += _INT16.pack(number)
-    message.encode_into(out, version)
-    return bytes(out)
 
 
 def group_metadata_entry(group_id: str, value: GroupMetadataValue | None) -> Entry:

@@ -29,6 +29,9 @@ FAMILIES = (
     "reassignments",
     "topic_partitions",
     "topics",
+    "transaction_listing",
+    "transactional_offsets",
+    "transactions",
     "unregistration",
 )
 

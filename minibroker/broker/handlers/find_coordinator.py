@@ -1,9 +1,9 @@
 """FindCoordinator: which node looks after a group or a transactional id.
 
-Behaviour: a group is looked after by the node that leads its partition of `__consumer_offsets`, which the first such
-request creates; Kafka answers COORDINATOR_NOT_AVAILABLE until it is there, and clients ask again. Where nobody leads
-the partition, or the topic cannot be created, COORDINATOR_NOT_AVAILABLE is the answer here too. Transactional ids are
-spread over the nodes, though transactions are not served yet (see `coordinators`).
+Behaviour: a group is looked after by the node that leads its partition of `__consumer_offsets`, a transactional id by
+that of its partition of `__transaction_state`; the first such request creates the topic. Kafka answers
+COORDINATOR_NOT_AVAILABLE until it is there, and clients ask again. Where nobody leads the partition, or the topic
+cannot be created, COORDINATOR_NOT_AVAILABLE is the answer here too.
 
 Versions: 1 brought the kind of key and error messages, 3 flexible fields, 4 several keys in one request (KIP-699), 5
 TRANSACTION_ABORTABLE (never answered here), 6 keys of share groups (KIP-932).
@@ -16,7 +16,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from minibroker.broker.cluster import Node
-from minibroker.broker.coordinators import coordinator_of, coordinator_of_group
+from minibroker.broker.coordinators import coordinator_of_group, coordinator_of_transactions
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
 from minibroker.protocol.apis import ApiKey
@@ -68,5 +68,5 @@ def _node(context: Context, key: str, key_type: int) -> Node:
     if key_type == KeyType.GROUP:
         return coordinator_of_group(context.cluster, key)
     if key_type == KeyType.TRANSACTION:
-        return coordinator_of(context.cluster, key)
+        return coordinator_of_transactions(context.cluster, key)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")

@@ -10,7 +10,10 @@ Versions: 0 and 1 bring format 0, 2 format 1 (but any of the two is taken in all
 topic's `message.format.version` has otherwise is converted. 1 brought the throttle time, 2 the time of the append, 3
 transactional ids, 7 zstd, 8 record errors (KIP-467), 10 the current leader in the answer (KIP-951), 13 topic ids.
 
-Not implemented: transactions (INVALID_TXN_STATE).
+A transactional batch must belong to the producer's open transaction. From version 12 on its partition is added to the
+transaction here (KIP-890); before, a client adds it itself, and 11 brought TRANSACTION_ABORTABLE for who has not.
+
+Not implemented: nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from minibroker.protocol.records.batch import LOG_APPEND_TIME, TRANSACTIONAL_BIT
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.storage.admission import admit
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG
@@ -113,7 +116,7 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
     records, headers = admit(log, memoryview(data.records), api_version=context.version, now_ms=now_ms)
     header = headers[0]
     if header.attributes & TRANSACTIONAL_BIT:
-        _check_transaction(request)
+        _check_transaction(context, request, partition, header)
     original = log.producers.check(header) if header.producer_id >= 0 else None
     if original is not None:
         # As in Kafka, a repetition is told the time of its original even if the topic does not stamp its records.
@@ -137,10 +140,14 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
     return answer
 
 
-def _check_transaction(request: ProduceRequest) -> None:
+def _check_transaction(
+    context: Context, request: ProduceRequest, partition: Partition, header: BatchHeader
+) -> None:
+    from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
+
     if request.transactional_id is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The request has no transactional id.")
-    raise KafkaError(ErrorCode.INVALID_TXN_STATE, "There is no ongoing transaction.")
+    check_produce(context.cluster, partition, header, request.transactional_id, context.version)
 
 
 def _refused(context: Context, topic: Topic | None, index: int, error: KafkaError) -> PartitionAnswer:

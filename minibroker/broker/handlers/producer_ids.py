@@ -1,50 +1,57 @@
-"""InitProducerId: an id of its own for each idempotent producer.
+"""InitProducerId: an id and an epoch for each idempotent or transactional producer.
 
 Behaviour: without a transactional id every request gets an id that was never given out, with epoch 0, whatever id and
 epoch it brings (KIP-360 bumps epochs on the client's side); id and epoch go together. With a transactional id the
-request is checked as in Kafka, and then refused with UNSUPPORTED_VERSION, Kafka's word for what a broker cannot do.
-Java's producer takes that for final; librdkafka logs it with each try and raises it when its own timeout is up. The few
-codes that librdkafka takes for final speak of authorization and timeouts, and would not be true.
+producer gets that id's next epoch, which fences whoever had it before; a transaction that is open is aborted first, and
+the client asks again after CONCURRENT_TRANSACTIONS.
 
-Versions: 2 brought flexible fields, 3 the producer's present id and epoch, 4 PRODUCER_FENCED and 5 the code
-TRANSACTION_ABORTABLE (neither of which is ever answered here).
+Versions: 2 brought flexible fields, 3 the producer's present id and epoch, 4 PRODUCER_FENCED (before,
+INVALID_PRODUCER_EPOCH) and 5 the code TRANSACTION_ABORTABLE, which is never answered here.
 
-Not implemented: transactions.
+Not implemented: two-phase commit (KIP-939), which version 6 brings.
 """
 
 from __future__ import annotations
 
-from minibroker.broker.coordinators import check_coordinator
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
+from minibroker.broker.parked import Parked
+from minibroker.broker.transactions.answers import answer_when_kept, code_for
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
 
 NONE_GIVEN = -1
 FIRST_EPOCH = 0
-MAXIMUM_TRANSACTION_TIMEOUT_MS = 900_000  # Kafka's default of transaction.max.timeout.ms
+FIRST_WITH_PRODUCER_FENCED = 4
 
 
 @handles(ApiKey.INIT_PRODUCER_ID, "0-5")
 @durably
-def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse | Parked:
     try:
         if (request.producer_id == NONE_GIVEN) != (request.producer_epoch == NONE_GIVEN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch go together.")
         if request.transactional_id is not None:
-            _refuse_transactions(context, request.transactional_id, request.transaction_timeout_ms)
+            return _transactional(context, request, request.transactional_id)
         producer_id = context.cluster.controller.next_producer_id()
     except KafkaError as error:
-        return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
+        return _refused(context, error)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
 
 
-def _refuse_transactions(context: Context, transactional_id: str, timeout_ms: int) -> None:
-    """Raises KafkaError for any transactional id, with Kafka's reason if it has one."""
-    if not transactional_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id is not empty.")
-    if not 0 < timeout_ms <= MAXIMUM_TRANSACTION_TIMEOUT_MS:
+def _transactional(context: Context, request: InitProducerIdRequest, transactional_id: str) -> Parked:
+    transactions = context.cluster.transactions
+    transactions.check(context.node, transactional_id)
+    timeout_ms = request.transaction_timeout_ms
+    if not 0 < timeout_ms <= context.cluster.settings["transaction.max.timeout.ms"]:
         raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms is no transaction timeout.")
-    check_coordinator(context.cluster, context.node, transactional_id)
-    raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Transactions are not served yet.")
+    expected = None if request.producer_id == NONE_GIVEN else (request.producer_id, request.producer_epoch)
+    producer_id, epoch = transactions.initialize(transactional_id, timeout_ms, expected)
+    response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+    return answer_when_kept(transactions, transactional_id, response, lambda failure: _refused(context, failure))
+
+
+def _refused(context: Context, error: KafkaError) -> InitProducerIdResponse:
+    code = code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

@@ -104,7 +104,9 @@ def test_what_a_transaction_has_committed_holds_if_it_was_committed(harness: Har
     ):
         partition.log.append(batch, [read_header(batch)], 0)
     harness.restart()
-    assert list(harness.cluster.groups.groups) == (["g"] if committed else [])
+    offsets = harness.cluster.groups.groups["g"].offsets
+    assert offsets.by_partition == ({("t", 0): OFFSET} if committed else {})
+    assert not offsets.pending
 
 
 def test_a_topic_of_groups_that_cannot_be_read_is_served_by_nobody(

@@ -57,10 +57,12 @@ def test_the_first_issues_apis_are_served_in_all_their_versions(harness: Harness
 def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> None:
     before = harness.request(asked(), version)
     supported = {one.name: (one.min_version, one.max_version) for one in before.supported_features}
-    from_0 = {} if version < WITH_LEVEL_0 else {"eligible.leader.replicas.version": (0, 1), "group.version": (0, 1)}
+    names = {"eligible.leader.replicas.version": (0, 1), "group.version": (0, 1), "transaction.version": (0, 2)}
+    from_0 = {} if version < WITH_LEVEL_0 else names
     assert supported == {"metadata.version": (7, 30), **from_0}
     assert [(one.name, one.min_version_level, one.max_version_level) for one in before.finalized_features] == [
         ("metadata.version", 30, 30),
+        ("transaction.version", 2, 2),
         ("group.version", 1, 1),
     ]
     harness.create_topic("t")

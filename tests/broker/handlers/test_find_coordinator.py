@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.coordinators import coordinator_of, coordinator_of_group
+from minibroker.broker.coordinators import coordinator_of_group, coordinator_of_transactions
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from tests.broker.harness import Harness, served_versions
@@ -31,7 +31,8 @@ def find(harness: Harness, key: str, key_type: int, version: int, **more: Any) -
 @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
 def test_a_key_leads_to_its_node(tmp_path: Path, version: int, key_type: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
-        node = (coordinator_of if key_type == TRANSACTION and version else coordinator_of_group)(harness.cluster, "k")
+        of_transactions = key_type == TRANSACTION and version
+        node = (coordinator_of_transactions if of_transactions else coordinator_of_group)(harness.cluster, "k")
         for asked in (1, 2, 3):
             found = find(harness, "k", key_type, version, node=asked)
             assert (found.error_code, found.node_id) == (ErrorCode.NONE, node.node_id)
@@ -74,7 +75,7 @@ def _on_its_way(harness: Harness, version: int) -> Any:
 
 def test_a_transactional_id_creates_no_topic_of_groups(harness: Harness) -> None:
     find(harness, "tx", TRANSACTION, 6)
-    assert harness.cluster.image.topics == {}
+    assert list(harness.cluster.image.topics) == ["__transaction_state"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

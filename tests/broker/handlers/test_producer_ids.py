@@ -1,6 +1,6 @@
-"""InitProducerId: ids that are never given out twice, and transactional ids, which are refused.
+"""InitProducerId: ids that are never given out twice, and what is checked of transactional ids.
 
-How sequences are checked is tested with Produce.
+What becomes of a transaction is tested with `broker.transactions`, how sequences are checked with Produce.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.coordinators import coordinator_of
+from minibroker.broker.coordinators import coordinator_of_transactions
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from tests.broker.harness import Harness, batch, served_versions
@@ -77,26 +77,29 @@ def test_an_id_without_an_epoch_or_the_reverse_is_refused(
         ("tx", 0, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         ("tx", -1, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         ("tx", 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
-        ("tx", 900_000, ErrorCode.UNSUPPORTED_VERSION),
-        ("tx", 1, ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_transactions_are_refused_after_kafkas_own_checks(
+def test_a_transactional_id_or_timeout_that_cannot_be_is_refused(
     harness: Harness, version: int, transactional_id: str, timeout_ms: int, code: ErrorCode
 ) -> None:
+    coordinator_of_transactions(harness.cluster, "tx")
     response = init_transactional(harness, transactional_id, timeout_ms, version)
     assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
     assert init(harness)[1] == 0
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_whoever_takes_over_a_transactional_id_has_its_next_epoch(harness: Harness, version: int) -> None:
+    coordinator_of_transactions(harness.cluster, "tx")
+    answers = [init_transactional(harness, "tx", timeout_ms, version) for timeout_ms in (1, 900_000)]
+    assert [(each.error_code, each.producer_id, each.producer_epoch) for each in answers] == [(0, 0, 0), (0, 0, 1)]
+
+
 def test_a_transactional_id_belongs_to_its_coordinator(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
-        coordinator = coordinator_of(harness.cluster, "tx").node_id
+        coordinator = coordinator_of_transactions(harness.cluster, "tx").node_id
         codes = {node: init_transactional(harness, "tx", 1000, 5, node=node).error_code for node in (1, 2)}
-        assert codes == {
-            coordinator: ErrorCode.UNSUPPORTED_VERSION,
-            3 - coordinator: ErrorCode.NOT_COORDINATOR,
-        }
+        assert codes == {coordinator: ErrorCode.NONE, 3 - coordinator: ErrorCode.NOT_COORDINATOR}
 
 
 # --- what an id is for --------------------------------------------------------------------------

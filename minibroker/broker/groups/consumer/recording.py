@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minibroker.broker.groups import records
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import LEAVING_EPOCH, ConsumerMember
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
-from minibroker.broker.state_topics import Entry
+from minibroker.broker.state_topics import Entry, entry
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import group_records as messages
 
@@ -31,7 +30,7 @@ class Change(NamedTuple):
 
 def entries(changes: Iterable[Change]) -> list[Entry]:
     """The changes as they are appended."""
-    return [records.entry(key, value) for key, value in changes]
+    return [entry(key, value) for key, value in changes]
 
 
 # --- what is written ----------------------------------------------------------------------------

@@ -1,0 +1,152 @@
+"""DescribeTransactions, ListTransactions and DescribeProducers: what administrators ask of transactions (KIP-664).
+
+Behaviour: a transaction is described by the node that coordinates its id, and listed by each node for the ids that it
+coordinates. The producers of a partition are described by its leader: those that it remembers, with the first offset
+of the transaction that each has open. Filters that are empty let everything pass; states of no meaning are told back.
+
+Versions: ListTransactions 1 brought the filter by duration, 2 that by a pattern of the transactional id (KIP-1152),
+which must match the whole id.
+
+Not implemented: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.groups.consumer.patterns.program import Pattern
+from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
+from minibroker.broker.transactions.transaction import LABELS, NO_TIME, State, Transaction
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.transactions import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from minibroker.storage.producer_state import ProducerEntry
+
+Described = DescribeTransactionsResponse.TransactionState
+Listed = ListTransactionsResponse.TransactionState
+TopicAnswer = DescribeProducersResponse.TopicResponse
+PartitionAnswer = TopicAnswer.PartitionResponse
+ProducerAnswer = PartitionAnswer.ProducerState
+
+
+# --- DescribeTransactions -----------------------------------------------------------------------
+
+
+@handles(ApiKey.DESCRIBE_TRANSACTIONS, "0")
+def describe_transactions(context: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[_described(context, transactional_id) for transactional_id in request.transactional_ids]
+    )
+
+
+def _described(context: Context, transactional_id: str) -> Described:
+    transactions = context.cluster.transactions
+    try:
+        transactions.check(context.node, transactional_id)
+    except KafkaError as error:
+        return Described(error_code=error.code, transactional_id=transactional_id)
+    transaction = transactions.transactions.get(transactional_id)
+    if transaction is None:
+        return Described(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id)
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(transactions.markers.missing(transactional_id) or transaction.partitions):
+        by_topic.setdefault(topic, []).append(index)
+    return Described(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.label,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=[Described.TopicData(topic=topic, partitions=indexes) for topic, indexes in by_topic.items()],
+    )
+
+
+# --- ListTransactions ---------------------------------------------------------------------------
+
+
+@handles(ApiKey.LIST_TRANSACTIONS, "0-2")
+def list_transactions(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    unknown = [name for name in request.state_filters if name not in LABELS]
+    states = {LABELS[name] for name in request.state_filters if name in LABELS}
+    response = ListTransactionsResponse(unknown_state_filters=unknown)
+    if request.state_filters and not states:
+        return response  # none of the states that it asks for can be
+    try:
+        passes = _filter(request, states, context.cluster.clock.wall_ms())
+    except InvalidPattern:
+        response.error_code = ErrorCode.INVALID_REGULAR_EXPRESSION
+        return response
+    transactions = context.cluster.transactions
+    response.transaction_states = [
+        Listed(
+            transactional_id=each.transactional_id,
+            producer_id=each.producer_id,
+            transaction_state=each.state.label,
+        )
+        for each in transactions.transactions.values()
+        if transactions.node_of(each.transactional_id) is context.node and passes(each)
+    ]
+    return response
+
+
+def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -> Callable[[Transaction], bool]:
+    """What says whether a transaction is asked for. Raises InvalidPattern."""
+    pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    producer_ids = set(request.producer_id_filters)
+
+    def passes(transaction: Transaction) -> bool:
+        lasts_ms = now_ms - transaction.start_ms if transaction.start_ms != NO_TIME else -1
+        return (
+            transaction.state is not State.DEAD
+            and (not states or transaction.state in states)
+            and (not producer_ids or transaction.producer_id in producer_ids)
+            and (request.duration_filter < 0 or lasts_ms > request.duration_filter)
+            and (pattern is None or pattern.matches(transaction.transactional_id))
+        )
+
+    return passes
+
+
+# --- DescribeProducers --------------------------------------------------------------------------
+
+
+@handles(ApiKey.DESCRIBE_PRODUCERS, "0")
+def describe_producers(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicAnswer(
+                name=topic.name,
+                partitions=[_partition(context, topic.name, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _partition(context: Context, topic: str, index: int) -> PartitionAnswer:
+    try:
+        partition = context.cluster.led_partition(context.node, context.cluster.image.topics.get(topic), index)
+    except KafkaError as error:
+        return PartitionAnswer(partition_index=index, error_code=error.code, error_message=error.message)
+    producers = [_producer(producer_id, entry) for producer_id, entry in partition.log.producers.entries()]
+    return PartitionAnswer(partition_index=index, active_producers=producers)
+
+
+def _producer(producer_id: int, entry: ProducerEntry) -> ProducerAnswer:
+    return ProducerAnswer(
+        producer_id=producer_id,
+        producer_epoch=entry.epoch,
+        last_sequence=entry.batches[-1][1] if entry.batches else -1,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.transaction_first_offset,
+    )

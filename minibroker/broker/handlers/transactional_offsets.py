@@ -1,0 +1,126 @@
+"""TxnOffsetCommit: how far a group has come, valid once the producer's transaction commits (KIP-98, KIP-447).
+
+Behaviour: the offsets are one transactional batch in `__consumer_offsets`; until the marker comes they are pending, and
+a fetch that wants what is stable is answered with UNSTABLE_OFFSET_COMMIT. Members, generations and metadata are checked
+as for OffsetCommit, each partition that does not exist is refused by itself, and the group's partition must be part of
+the transaction.
+
+Versions: 2 brought leader epochs, 3 the member and its generation (KIP-447), 4 flexible fields, 5 has the group's
+partition added to the transaction by this request itself (KIP-890).
+
+Not implemented: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.groups.commits import answer_when_kept
+from minibroker.broker.groups.group import CheckPartition
+from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.handlers.committed_offsets import java_length
+from minibroker.broker.parked import Parked
+from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.broker.transactions.verification import join_or_verify
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from minibroker.protocol.primitives import ZERO_UUID
+
+AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
+TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+Answer = TopicAnswer.TxnOffsetCommitResponsePartition
+Asked = tuple[str, AskedPartition, Answer]
+
+FIRST_WITH_MEMBERS = 3
+FIRST_THAT_JOINS = 5
+NO_GENERATION = -1
+
+
+@handles(ApiKey.TXN_OFFSET_COMMIT, "0-5")
+def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Parked:
+    response = TxnOffsetCommitResponse()
+    asked = _existing(context, request, response)
+    if not asked:
+        return response
+    try:
+        taken = _committed(context, request, asked)
+    except KafkaError as error:
+        return _refused(response, asked, error)
+    if not taken:
+        return response
+    return answer_when_kept(
+        context.cluster.groups,
+        request.group_id,
+        lambda failure: response if failure is None else _refused(response, taken, failure),
+    )
+
+
+def _existing(context: Context, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> list[Asked]:
+    """The partitions that there are. The answer gets all of them, the others with what is wrong."""
+    found: list[Asked] = []
+    for topic in request.topics:
+        known = context.cluster.image.topics.get(topic.name)
+        answers = TopicAnswer(name=topic.name)
+        response.topics.append(answers)
+        for partition in topic.partitions:
+            answer = Answer(partition_index=partition.partition_index)
+            answers.partitions.append(answer)
+            if known is None or known.partition(partition.partition_index) is None:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                found.append((topic.name, partition, answer))
+    return found
+
+
+def _refused(response: TxnOffsetCommitResponse, asked: Iterable[Asked], error: KafkaError) -> TxnOffsetCommitResponse:
+    for _, _, answer in asked:
+        answer.error_code = error.code
+    return response
+
+
+def _committed(context: Context, request: TxnOffsetCommitRequest, asked: list[Asked]) -> list[Asked]:
+    """Record what is asked for as pending; those of `asked` for which that was done. Raises KafkaError for all."""
+    groups = context.cluster.groups
+    groups.check(context.node, request.group_id)
+    index = groups.topic.partition_of(request.group_id)
+    producer = request.producer_id, request.producer_epoch
+    joins = context.version >= FIRST_THAT_JOINS
+    join_or_verify(context.cluster, request.transactional_id, producer, (GROUPS_TOPIC, index), joins=joins)
+    check = _check_committer(context, request)
+    limit = context.cluster.settings["offset.metadata.max.bytes"]
+    taken = []
+    for name, partition, answer in asked:
+        if java_length(partition.committed_metadata or "") > limit:
+            answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            continue
+        if check is not None:
+            check(name, ZERO_UUID, partition.partition_index)
+        taken.append((name, partition, answer))
+    now_ms = context.cluster.clock.wall_ms()
+    offsets = [(name, partition.partition_index, _offset(partition, now_ms)) for name, partition, _ in taken]
+    groups.transactional.commit(request.group_id, producer, offsets)
+    return taken
+
+
+def _check_committer(context: Context, request: TxnOffsetCommitRequest) -> CheckPartition | None:
+    """Whether who asks may commit; what is to be checked of each partition. Raises KafkaError."""
+    group = context.cluster.groups.groups.get(request.group_id)
+    if group is not None:
+        return group.check_commit(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            transactional=True,
+            version=context.version,
+        )
+    if request.generation_id > NO_GENERATION:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    return None
+
+
+def _offset(partition: AskedPartition, now_ms: int) -> CommittedOffset:
+    return CommittedOffset(
+        partition.committed_offset, partition.committed_leader_epoch, partition.committed_metadata or "", now_ms
+    )

@@ -1,0 +1,130 @@
+"""Markers: what ends a transaction in each of its partitions, sent to their leaders until all have it.
+
+The coordinator's node asks the leaders' nodes by WriteTxnMarkers, a message of the protocol, also inside one process.
+When a transaction is to end is the coordinator's decision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from minibroker.broker.topics import NO_LEADER, Partition
+from minibroker.broker.transactions.marking import write_markers
+from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+if TYPE_CHECKING:
+    from minibroker.broker.clock import Timer
+    from minibroker.broker.transactions.coordinator import TransactionCoordinator
+
+log = logging.getLogger("minibroker.transactions")
+
+RETRY_MS = 100
+
+Marker = WriteTxnMarkersRequest.WritableTxnMarker
+
+# A partition that answers so has its marker, or will never need one; after GIVEN_UP another coordinator has taken over.
+DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+GIVEN_UP = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+
+
+class MarkerSender:
+    """The transactions that are being ended, and the partitions that still lack their marker."""
+
+    def __init__(self, coordinator: TransactionCoordinator) -> None:
+        self._coordinator = coordinator
+        self._missing: dict[str, set[TopicPartition]] = {}
+        self._timers: dict[str, Timer] = {}
+
+    def missing(self, transactional_id: str) -> frozenset[TopicPartition]:
+        """The partitions of a transaction that have no marker yet."""
+        return frozenset(self._missing.get(transactional_id, ()))
+
+    def send(self, transaction: Transaction) -> None:
+        """Have the markers of a transaction that is to end written, and then its end: soon, not now."""
+        self._missing[transaction.transactional_id] = set(transaction.partitions)
+        self._later(transaction.transactional_id, 0)
+
+    def forget_all(self) -> None:
+        """Send nothing more."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._missing.clear()
+
+    def _later(self, transactional_id: str, delay_ms: int) -> None:
+        def run() -> None:
+            self._attempt(transactional_id)
+
+        self._timers[transactional_id] = self._coordinator.cluster.clock.call_later(delay_ms, run)
+
+    def _attempt(self, transactional_id: str) -> None:
+        del self._timers[transactional_id]
+        transaction = self._coordinator.transactions.get(transactional_id)
+        if transaction is None or transaction.state not in ENDING:
+            self._missing.pop(transactional_id, None)
+            return
+        try:
+            if self._write(transaction):
+                self._coordinator.complete(transactional_id)
+                del self._missing[transactional_id]
+                return
+        except KafkaError as error:
+            log.warning("%s cannot be ended yet: %s", transactional_id, error)
+        self._later(transactional_id, RETRY_MS)
+
+    def _write(self, transaction: Transaction) -> bool:
+        """Send the markers that are missing; whether none is any more. Raises KafkaError."""
+        missing = self._missing[transaction.transactional_id]
+        epoch = self._coordinator.coordinator_epoch(transaction.transactional_id)
+        for node_id, partitions in self._by_leader(missing).items():
+            node = self._coordinator.cluster.nodes.get(node_id)
+            if node is None:
+                continue
+            request = WriteTxnMarkersRequest(markers=[_marker(transaction, partitions, epoch)])
+            self._note(transaction, missing, write_markers(self._coordinator.cluster, node, request))
+        return not missing
+
+    def _by_leader(self, missing: set[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Who leads the partitions. Those of deleted topics need no marker, and are taken out of `missing`."""
+        by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for name, index in sorted(missing):
+            topic = self._coordinator.cluster.image.topics.get(name)
+            partition: Partition | None = None if topic is None else topic.partition(index)
+            if partition is None:
+                missing.discard((name, index))
+            elif partition.leader_id != NO_LEADER:
+                by_leader[partition.leader_id].append((name, index))
+        return by_leader
+
+    def _note(
+        self, transaction: Transaction, missing: set[TopicPartition], response: WriteTxnMarkersResponse
+    ) -> None:
+        for topic in response.markers[0].topics:
+            for partition in topic.partitions:
+                where, code = (topic.name, partition.partition_index), ErrorCode(partition.error_code)
+                if code in DONE:
+                    missing.discard(where)
+                elif code in GIVEN_UP:
+                    log.warning("%s: %s-%d takes no marker: %s", transaction.transactional_id, *where, code.name)
+                    missing.discard(where)
+                else:
+                    log.info("%s: %s-%d has no marker yet: %s", transaction.transactional_id, *where, code.name)
+
+
+def _marker(transaction: Transaction, partitions: Iterable[TopicPartition], coordinator_epoch: int) -> Marker:
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for name, index in partitions:
+        by_topic[name].append(index)
+    return Marker(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_result=transaction.state is State.PREPARE_COMMIT,
+        topics=[Marker.WritableTxnMarkerTopic(name=name, partition_indexes=ids) for name, ids in by_topic.items()],
+        coordinator_epoch=coordinator_epoch,
+        transaction_version=transaction.client_version,
+    )

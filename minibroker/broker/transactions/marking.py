@@ -1,0 +1,70 @@
+"""Writing markers at the leaders of partitions: what WriteTxnMarkers does, whoever asks for it.
+
+What a marker does to the log is storage's business; which markers are to be written is the coordinator's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from minibroker.protocol.records.batch import read_header
+from minibroker.storage.transaction_markers import Marker, marker_batch
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster, Node
+
+Wanted = WriteTxnMarkersRequest.WritableTxnMarker
+Result = WriteTxnMarkersResponse.WritableTxnMarkerResult
+TopicResult = Result.WritableTxnMarkerTopicResult
+PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
+
+
+def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """Write the markers in the partitions that `node` leads; each partition is answered for itself."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            Result(
+                producer_id=wanted.producer_id,
+                topics=[
+                    TopicResult(
+                        name=topic.name,
+                        partitions=[
+                            PartitionResult(
+                                partition_index=index, error_code=_written(cluster, node, wanted, topic.name, index)
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in wanted.topics
+                ],
+            )
+            for wanted in request.markers
+        ]
+    )
+
+
+def _written(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int) -> ErrorCode:
+    try:
+        _write(cluster, node, wanted, topic, index)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def _write(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int) -> None:
+    partition = cluster.led_partition(node, cluster.image.topics.get(topic), index)
+    marker = Marker(wanted.transaction_result, wanted.coordinator_epoch)
+    batch = memoryview(marker_batch(wanted.producer_id, wanted.producer_epoch, marker, cluster.clock.wall_ms()))
+    header = read_header(batch)
+    partition.log.producers.check_marker(header, marker, wanted.transaction_version)
+    partition.log.append(batch, [header], partition.leader_epoch)
+    if topic == GROUPS_TOPIC:
+        cluster.groups.transactional.ended(index, wanted.producer_id, committed=wanted.transaction_result)
+    for waiter in partition.waiters:
+        cluster.wake_soon(waiter)  # records that were there already have become stable: how many does not matter
+    if partition.waiters:
+        # What a timer has appended is followed by no read batch at whose end the readers would be woken.
+        cluster.after_batch(lambda look: cluster.clock.call_later(0, look))

@@ -1,0 +1,271 @@
+"""What each request makes of a transaction: pure functions from one `Transaction` to the next, by Kafka's rules.
+
+Each raises KafkaError where Kafka refuses. Writing the outcome down, and markers, are the coordinator's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from minibroker.broker.transactions.transaction import (
+    AT_REST,
+    ENDING,
+    LAST_CLIENT_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIME,
+    OWN_EPOCHS,
+    State,
+    TopicPartition,
+    Transaction,
+)
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+NewProducerId = Callable[[], int]
+Expected = tuple[int, int] | None  # the producer id and epoch that a producer has and wants to go on with (KIP-360)
+
+
+# --- InitProducerId -----------------------------------------------------------------------------
+
+
+def initialized(
+    transaction: Transaction, timeout_ms: int, expected: Expected, now_ms: int, new_producer_id: NewProducerId
+) -> Transaction:
+    """The transaction of a producer that begins, or goes on after an error; the one before is fenced by the epoch.
+
+    Raises KafkaError: PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while a transaction is being ended.
+    """
+    check_expected(transaction, expected)
+    exhausted = transaction.epochs_exhausted and (expected is None or expected[1] == transaction.producer_epoch)
+    if exhausted:
+        return _at_rest(
+            transaction,
+            now_ms,
+            timeout_ms=timeout_ms,
+            producer_id=new_producer_id(),
+            previous_producer_id=transaction.producer_id,
+            producer_epoch=0,
+            last_producer_epoch=NO_EPOCH if expected is None else transaction.producer_epoch,
+        )
+    epoch, last_epoch = _bumped(transaction, expected)
+    return _at_rest(transaction, now_ms, timeout_ms=timeout_ms, producer_epoch=epoch, last_producer_epoch=last_epoch)
+
+
+def check_expected(transaction: Transaction, expected: Expected) -> None:
+    """Raises KafkaError: PRODUCER_FENCED if another has the id by now, CONCURRENT_TRANSACTIONS if markers are due."""
+    if expected is not None and transaction.producer_epoch != NO_EPOCH:
+        producer_id, epoch = expected
+        repeated = producer_id == transaction.previous_producer_id and epoch >= LAST_CLIENT_EPOCH
+        if producer_id != transaction.producer_id and not repeated:
+            raise _fenced(transaction, epoch)
+    if transaction.state in ENDING:
+        raise _concurrent(transaction)
+
+
+def _bumped(transaction: Transaction, expected: Expected) -> tuple[int, int]:
+    """The epoch to go on with, and the one before it, if the producer knows that one."""
+    current = transaction.producer_epoch
+    if expected is None:
+        return current + 1, NO_EPOCH
+    if current == NO_EPOCH or expected[1] == current:
+        return current + 1, current
+    if expected[1] == transaction.last_producer_epoch:
+        return current, transaction.last_producer_epoch  # it asks again, as it has not heard the answer
+    raise _fenced(transaction, expected[1])
+
+
+def _at_rest(transaction: Transaction, now_ms: int, **changes: object) -> Transaction:
+    return transaction.moved(State.EMPTY, now_ms, partitions=frozenset(), start_ms=NO_TIME, **changes)
+
+
+# --- partitions ---------------------------------------------------------------------------------
+
+
+def with_partitions(
+    transaction: Transaction,
+    producer: tuple[int, int],
+    partitions: Iterable[TopicPartition],
+    client_version: int,
+    now_ms: int,
+) -> Transaction:
+    """The transaction with these partitions in it, begun if none was; the same one if they are in it already.
+
+    Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+    """
+    _check_producer(transaction, producer)
+    wanted = transaction.partitions.union(partitions)
+    if transaction.state is State.ONGOING and len(wanted) == len(transaction.partitions):
+        return transaction
+    start_ms = now_ms if transaction.state in AT_REST else transaction.start_ms
+    return transaction.moved(
+        State.ONGOING, now_ms, partitions=wanted, start_ms=start_ms, client_version=client_version
+    )
+
+
+def check_partition(transaction: Transaction, producer: tuple[int, int], partition: TopicPartition) -> None:
+    """Whether the partition is in the transaction that is open (KIP-890, part 1).
+
+    Raises KafkaError: as `with_partitions`, and TRANSACTION_ABORTABLE.
+    """
+    _check_producer(transaction, producer)
+    if partition not in transaction.partitions:
+        raise KafkaError(
+            ErrorCode.TRANSACTION_ABORTABLE, f"{partition[0]}-{partition[1]} is in no transaction of this producer."
+        )
+
+
+def _check_producer(transaction: Transaction, producer: tuple[int, int]) -> None:
+    producer_id, epoch = producer
+    if producer_id != transaction.producer_id:
+        raise _mapped_otherwise(transaction, producer_id)
+    if epoch != transaction.producer_epoch:
+        raise _fenced(transaction, epoch)
+    if transaction.state in ENDING:
+        raise _concurrent(transaction)
+
+
+# --- EndTxn -------------------------------------------------------------------------------------
+
+
+def ended(
+    transaction: Transaction,
+    producer: tuple[int, int],
+    commit: bool,
+    client_version: int,
+    now_ms: int,
+    new_producer_id: NewProducerId,
+) -> Transaction:
+    """The transaction on its way to its end; the same one if it has ended so before, and the client asks again.
+
+    Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+    """
+    if client_version >= OWN_EPOCHS:
+        return _ended_with_own_epoch(transaction, producer, commit, client_version, now_ms, new_producer_id)
+    producer_id, epoch = producer
+    if producer_id != transaction.producer_id:
+        raise _mapped_otherwise(transaction, producer_id)
+    if epoch != transaction.producer_epoch:
+        raise _fenced(transaction, epoch)
+    if transaction.state is State.ONGOING:
+        return _prepared(transaction, commit, client_version, now_ms)
+    _check_outcome(transaction, commit)
+    return transaction
+
+
+def _ended_with_own_epoch(
+    transaction: Transaction,
+    producer: tuple[int, int],
+    commit: bool,
+    client_version: int,
+    now_ms: int,
+    new_producer_id: NewProducerId,
+) -> Transaction:
+    """KIP-890, part 2: the epoch tells whether the client asks again, or ends the next transaction.
+
+    That one may have no partition: it can be aborted, not committed.
+    """
+    again = _asks_again(transaction, producer)
+    if producer[0] != transaction.producer_id and not again:
+        raise _mapped_otherwise(transaction, producer[0])
+    current = producer[1] == transaction.producer_epoch and transaction.state not in ENDING
+    if not current and not (again and transaction.state in ENDING | AT_REST - {State.EMPTY}):
+        raise _fenced(transaction, producer[1])
+    if again:
+        _check_outcome(transaction, commit)
+        return transaction
+    if transaction.state in AT_REST:
+        if commit:
+            raise _invalid_state(transaction, commit)
+        transaction = transaction._replace(start_ms=now_ms)
+    next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
+    return _prepared(transaction, commit, client_version, now_ms, next_producer_id)
+
+
+def _asks_again(transaction: Transaction, producer: tuple[int, int]) -> bool:
+    """Whether the producer is told apart from its next transaction by its epoch, or by its id where that ran out."""
+    producer_id, epoch = producer
+    if producer_id == transaction.producer_id:
+        return transaction.producer_epoch == epoch + 1
+    return (
+        producer_id == transaction.previous_producer_id
+        and epoch == LAST_CLIENT_EPOCH
+        and transaction.producer_epoch == 0
+    )
+
+
+def _check_outcome(transaction: Transaction, commit: bool) -> None:
+    """What is ended already ends as it was said first. Raises KafkaError unless it has ended that way."""
+    if transaction.state not in OUTCOMES[commit]:
+        raise _invalid_state(transaction, commit)
+    if transaction.state in ENDING:
+        raise _concurrent(transaction)
+
+
+OUTCOMES = {
+    True: {State.PREPARE_COMMIT, State.COMPLETE_COMMIT},
+    False: {State.PREPARE_ABORT, State.COMPLETE_ABORT},
+}
+
+
+def _prepared(
+    transaction: Transaction, commit: bool, client_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
+) -> Transaction:
+    changes: dict[str, int] = {"client_version": client_version, "next_producer_id": next_producer_id}
+    if client_version >= OWN_EPOCHS:
+        changes["last_producer_epoch"] = transaction.producer_epoch
+        changes["producer_epoch"] = transaction.producer_epoch + 1
+    return transaction.moved(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms, **changes)
+
+
+def fenced(transaction: Transaction, client_version: int, now_ms: int, new_producer_id: NewProducerId) -> Transaction:
+    """An ongoing transaction on its way to being aborted, under an epoch that its producer does not have."""
+    if client_version >= OWN_EPOCHS:
+        next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
+        return _prepared(transaction, False, client_version, now_ms, next_producer_id)
+    bumped = _prepared(transaction, False, client_version, now_ms)
+    return bumped._replace(producer_epoch=transaction.producer_epoch + 1, last_producer_epoch=NO_EPOCH)
+
+
+def completed(transaction: Transaction, now_ms: int) -> Transaction:
+    """The transaction after its markers are written."""
+    state = State.COMPLETE_COMMIT if transaction.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
+    after = transaction.moved(state, now_ms, partitions=frozenset())
+    if transaction.next_producer_id == NO_PRODUCER_ID:
+        return after
+    return after._replace(
+        producer_id=transaction.next_producer_id,
+        previous_producer_id=transaction.producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        producer_epoch=0,
+    )
+
+
+def producer_after(transaction: Transaction) -> tuple[int, int]:
+    """The producer id and epoch to go on with once the transaction that is being ended has ended."""
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        return transaction.next_producer_id, 0
+    return transaction.producer_id, transaction.producer_epoch
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+def _mapped_otherwise(transaction: Transaction, producer_id: int) -> KafkaError:
+    message = f"{transaction.transactional_id} belongs to producer {transaction.producer_id}, not to {producer_id}."
+    return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
+
+
+def _fenced(transaction: Transaction, epoch: int) -> KafkaError:
+    message = f"Epoch {epoch} of {transaction.transactional_id} is not the current one, {transaction.producer_epoch}."
+    return KafkaError(ErrorCode.PRODUCER_FENCED, message)
+
+
+def _concurrent(transaction: Transaction) -> KafkaError:
+    message = f"{transaction.transactional_id} is in {transaction.state.label}: its markers are being written."
+    return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, message)
+
+
+def _invalid_state(transaction: Transaction, commit: bool) -> KafkaError:
+    wish = "committed" if commit else "aborted"
+    message = f"{transaction.transactional_id} is in {transaction.state.label} and cannot be {wish}."
+    return KafkaError(ErrorCode.INVALID_TXN_STATE, message)

@@ -1,0 +1,73 @@
+"""Whether what a producer writes belongs to a transaction that is open (KIP-890): asked of the coordinator, or told it.
+
+Clients that add no partitions themselves have them added here; the others' partitions must have been added.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.topics import Partition
+    from minibroker.protocol.records.batch import BatchHeader
+
+FIRST_PRODUCE_WITH_ABORTABLE = 11
+FIRST_PRODUCE_THAT_JOINS = 12
+VERIFICATION = "transaction.partition.verification.enable"
+
+# What the coordinator's refusals become where older clients would not know what to do: they try again for this one.
+RETRIED_AS = ErrorCode.NOT_ENOUGH_REPLICAS
+RETRIED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+def join_or_verify(
+    cluster: Cluster, transactional_id: str, producer: tuple[int, int], partition: TopicPartition, *, joins: bool
+) -> None:
+    """Have the partition be part of the producer's transaction, or (not `joins`) see that it is.
+
+    Raises KafkaError with the coordinator's code.
+    """
+    transactions = cluster.transactions
+    node = transactions.node_of(transactional_id)
+    if node is None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody coordinates {transactional_id}.")
+    transactions.check(node, transactional_id)
+    if joins:
+        transactions.add_partitions(transactional_id, producer, [partition], OWN_EPOCHS)
+    elif cluster.settings[VERIFICATION]:
+        transactions.check_partition(transactional_id, producer, partition)
+
+
+def check_produce(
+    cluster: Cluster, partition: Partition, header: BatchHeader, transactional_id: str, api_version: int
+) -> None:
+    """Whether a transactional batch may be appended: its transaction is open, here or at the coordinator.
+
+    Raises KafkaError with the code for a Produce of `api_version`.
+    """
+    if partition.log.producers.in_transaction(header):
+        return
+    joins = api_version >= FIRST_PRODUCE_THAT_JOINS
+    producer = header.producer_id, header.producer_epoch
+    try:
+        join_or_verify(cluster, transactional_id, producer, (partition.topic.name, partition.index), joins=joins)
+    except KafkaError as error:
+        raise _for_producer(error, api_version) from error
+
+
+def _for_producer(error: KafkaError, api_version: int) -> KafkaError:
+    code = error.code
+    if code in RETRIED or (code == ErrorCode.CONCURRENT_TRANSACTIONS and api_version < FIRST_PRODUCE_THAT_JOINS):
+        message = (
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {error.code.name}"
+        )
+        return KafkaError(RETRIED_AS, message)
+    if code == ErrorCode.PRODUCER_FENCED:
+        return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)
+    if code == ErrorCode.TRANSACTION_ABORTABLE and api_version < FIRST_PRODUCE_WITH_ABORTABLE:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
+    return error

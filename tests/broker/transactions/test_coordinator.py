@@ -1,0 +1,211 @@
+"""Transactions from a producer's and a reader's side, over crashes, timeouts and partitions that do not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.transactions.transaction import State
+from minibroker.protocol.errors import ErrorCode
+from tests.broker.harness import Harness
+from tests.broker.transactions.producing import CLASSIC, OWN_EPOCHS, TransactionalProducer, fetched
+
+OK = ErrorCode.NONE
+GENERATIONS = pytest.mark.parametrize("versions", [CLASSIC, OWN_EPOCHS], ids=["classic", "own epochs"])
+TOPICS = {"transaction.state.log.num.partitions": "3", "offsets.topic.num.partitions": "3"}
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    with Harness(tmp_path, settings=TOPICS) as harness:
+        harness.create_topic("t", 2)
+        yield harness
+
+
+def state(harness: Harness, transactional_id: str = "tx") -> State:
+    return harness.cluster.transactions.transactions[transactional_id].state
+
+
+@GENERATIONS
+def test_committed_records_are_seen_together_and_aborted_ones_never(
+    harness: Harness, versions: dict[str, int]
+) -> None:
+    producer = TransactionalProducer(harness, versions=versions)
+    assert producer.init() == OK
+    assert producer.send("a") == producer.send("b", partition=1) == OK
+    assert fetched(harness) == [] and fetched(harness, committed=False) == ["a"]
+    assert producer.finish() == OK
+    assert (fetched(harness), fetched(harness, partition=1)) == (["a"], ["b"])
+    assert producer.send("lost") == OK
+    assert producer.finish(commit=False) == OK
+    assert producer.send("c") == OK
+    assert producer.finish() == OK
+    assert fetched(harness) == ["a", "c"]
+    assert fetched(harness, committed=False) == ["a", "lost", "c"]
+
+
+@GENERATIONS
+def test_until_the_markers_are_written_the_producer_has_to_wait(harness: Harness, versions: dict[str, int]) -> None:
+    producer = TransactionalProducer(harness, versions=versions)
+    producer.init()
+    producer.send("a")
+    assert producer.end() == OK
+    assert state(harness) is State.PREPARE_COMMIT
+    assert producer.send("b") == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert TransactionalProducer(harness, versions=versions).init() == ErrorCode.CONCURRENT_TRANSACTIONS
+    harness.clock.advance(0)
+    assert state(harness) is State.COMPLETE_COMMIT
+    assert producer.send("b") == OK
+
+
+@GENERATIONS
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("crash", [True, False])
+def test_a_decision_that_is_written_is_carried_out_after_a_restart(
+    harness: Harness, versions: dict[str, int], commit: bool, crash: bool
+) -> None:
+    producer = TransactionalProducer(harness, versions=versions)
+    producer.init()
+    producer.send("a")
+    producer.send_offset("g", 5)
+    assert producer.end(commit=commit) == OK
+    harness.restart(crash=crash)
+    assert fetched(harness) == []
+    harness.clock.advance(0)
+    assert state(harness) is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
+    assert fetched(harness) == (["a"] if commit else [])
+    offsets = harness.cluster.groups.groups["g"].offsets
+    assert (list(offsets.by_partition), offsets.pending) == ([("t", 0)] if commit else [], {})
+    assert producer.send("b") == OK
+    assert producer.finish() == OK
+
+
+@GENERATIONS
+@pytest.mark.parametrize("crash", [True, False])
+def test_an_open_transaction_goes_on_after_a_restart(harness: Harness, versions: dict[str, int], crash: bool) -> None:
+    producer = TransactionalProducer(harness, versions=versions)
+    producer.init()
+    producer.send("a")
+    producer.send_offset("g", 5)
+    harness.restart(crash=crash)
+    assert (fetched(harness), fetched(harness, committed=False)) == ([], ["a"])
+    assert harness.cluster.groups.groups["g"].offsets.is_unstable("t", 0)
+    assert producer.send("b") == OK
+    assert producer.finish() == OK
+    assert fetched(harness) == ["a", "b"]
+    assert harness.cluster.groups.groups["g"].offsets.by_partition["t", 0].offset == 5
+
+
+@GENERATIONS
+def test_whoever_begins_under_the_same_id_aborts_and_fences_the_one_before(
+    harness: Harness, versions: dict[str, int]
+) -> None:
+    zombie, producer = (TransactionalProducer(harness, versions=versions) for _ in range(2))
+    zombie.init()
+    zombie.send("zombie")
+    assert producer.init() == ErrorCode.CONCURRENT_TRANSACTIONS
+    harness.clock.advance(0)
+    assert producer.init() == OK
+    assert producer.producer_id == zombie.producer_id and producer.epoch > zombie.epoch
+    assert zombie.produce("late") == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert zombie.end() == ErrorCode.PRODUCER_FENCED
+    assert zombie.send_offset("g", 1) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert producer.send("mine") == OK
+    assert producer.finish() == OK
+    assert fetched(harness) == ["mine"]
+
+
+@GENERATIONS
+def test_a_transaction_that_lasts_too_long_is_aborted_and_cannot_be_committed(
+    harness: Harness, versions: dict[str, int]
+) -> None:
+    producer = TransactionalProducer(harness, versions=versions)
+    producer.init(timeout_ms=30_000)
+    producer.send("slow")
+    harness.clock.advance(30_000)
+    assert state(harness) is State.ONGOING
+    harness.clock.advance(10_000)
+    assert state(harness) is State.COMPLETE_ABORT
+    # The next epoch is what an end by the producer itself would have led to: there a commit comes too late.
+    assert producer.end() == (ErrorCode.PRODUCER_FENCED if versions is CLASSIC else ErrorCode.INVALID_TXN_STATE)
+    assert producer.produce("late") == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert fetched(harness) == []
+
+
+def test_a_transactional_id_that_nobody_uses_is_forgotten(harness: Harness) -> None:
+    producer = TransactionalProducer(harness)
+    producer.init()
+    producer.send("a")
+    producer.finish()
+    harness.clock.advance(6 * 86_400_000)
+    assert "tx" in harness.cluster.transactions.transactions
+    harness.clock.advance(2 * 86_400_000)
+    assert harness.cluster.transactions.transactions == {}
+    assert producer.end() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    harness.restart()
+    assert harness.cluster.transactions.transactions == {}
+
+
+def test_markers_are_sent_until_every_partition_has_one(harness: Harness) -> None:
+    producer = TransactionalProducer(harness)
+    producer.init()
+    producer.send("a")
+    producer.send("b", partition=1)
+    log = harness.partition("t", 1).log
+    log.offline = "its disk is away"
+    producer.finish()
+    assert state(harness) is State.PREPARE_COMMIT
+    assert harness.cluster.transactions.markers.missing("tx") == {("t", 1)}
+    assert fetched(harness) == ["a"]
+    log.offline = ""
+    harness.clock.advance(100)
+    assert state(harness) is State.COMPLETE_COMMIT
+    assert fetched(harness, partition=1) == ["b"]
+
+
+def test_the_partitions_of_a_deleted_topic_need_no_marker(harness: Harness) -> None:
+    harness.create_topic("gone")
+    producer = TransactionalProducer(harness)
+    producer.init()
+    producer.send("a")
+    producer.send("b", topic="gone")
+    harness.cluster.controller.delete_topic(harness.cluster.image.topics["gone"])
+    assert producer.finish() == OK
+    assert state(harness) is State.COMPLETE_COMMIT
+
+
+def test_offsets_of_a_transaction_are_pending_until_it_commits(harness: Harness) -> None:
+    producer = TransactionalProducer(harness)
+    producer.init()
+    assert producer.send_offset("g", 7) == OK
+    offsets = harness.cluster.groups.groups["g"].offsets
+    assert offsets.is_unstable("t", 0) and offsets.find("t", 0) is None
+    producer.finish(commit=False)
+    assert not offsets.is_unstable("t", 0) and offsets.find("t", 0) is None
+    assert producer.send_offset("g", 8) == OK
+    producer.finish()
+    found = offsets.find("t", 0)
+    assert found is not None and found.offset == 8
+
+
+def test_a_partition_that_an_older_client_has_not_added_is_refused(harness: Harness) -> None:
+    producer = TransactionalProducer(harness, versions=CLASSIC)
+    producer.init()
+    assert producer.produce("a") == ErrorCode.INVALID_TXN_STATE
+    producer.versions = {**CLASSIC, "produce": 11}
+    assert producer.produce("a") == ErrorCode.TRANSACTION_ABORTABLE
+    assert harness.partition("t").log.log_end_offset == 0
+
+
+def test_nodes_share_transactions_whose_partitions_they_lead(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3, settings=TOPICS) as harness:
+        harness.create_topic("t", 3, 3)
+        assert {harness.partition("t", index).leader_id for index in range(3)} == {1, 2, 3}
+        for number in range(4):
+            producer = TransactionalProducer(harness, f"tx-{number}")
+            assert producer.init() == OK
+            assert [producer.send(f"{number}", partition=index) for index in range(3)] == [OK] * 3
+            assert producer.finish(commit=number != 2) == OK
+        assert [fetched(harness, partition=index) for index in range(3)] == [["0", "1", "3"]] * 3

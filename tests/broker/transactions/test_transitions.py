@@ -1,0 +1,249 @@
+"""What each request makes of a transaction, held against the tables of KIP-98, KIP-360 and KIP-890."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.broker.transactions import transitions
+from minibroker.broker.transactions.transaction import (
+    LAST_CLIENT_EPOCH,
+    REACHED_FROM,
+    State,
+    Transaction,
+)
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+NOW_MS = 1_700_000_000_000
+LATER_MS = NOW_MS + 5
+OURS = (7, 3)
+NEW_ID = 99
+PARTITION = ("t", 0)
+
+Outcome = tuple[State, int, int] | ErrorCode
+
+
+def transaction(state: State = State.EMPTY, **changes: object) -> Transaction:
+    partitions = frozenset({PARTITION}) if state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT) else ()
+    return Transaction("tx", 7, 60_000, NOW_MS, producer_epoch=3, last_producer_epoch=2)._replace(
+        state=state,
+        partitions=frozenset(partitions),
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def new_id() -> int:
+    return NEW_ID
+
+
+def ended(before: Transaction, producer: tuple[int, int], commit: bool, version: int) -> Outcome:
+    try:
+        after = transitions.ended(before, producer, commit, version, LATER_MS, new_id)
+    except KafkaError as error:
+        return error.code
+    return after.state, after.producer_id, after.producer_epoch
+
+
+# --- EndTxn -------------------------------------------------------------------------------------
+
+CONCURRENT, INVALID, FENCED = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.PRODUCER_FENCED,
+)
+MAPPING = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+COMMIT, ABORT = True, False
+
+
+@pytest.mark.parametrize(
+    ("state", "commit", "outcome"),
+    [
+        (State.ONGOING, COMMIT, (State.PREPARE_COMMIT, 7, 3)),
+        (State.ONGOING, ABORT, (State.PREPARE_ABORT, 7, 3)),
+        (State.PREPARE_COMMIT, COMMIT, CONCURRENT),
+        (State.PREPARE_COMMIT, ABORT, INVALID),
+        (State.PREPARE_ABORT, COMMIT, INVALID),
+        (State.PREPARE_ABORT, ABORT, CONCURRENT),
+        (State.COMPLETE_COMMIT, COMMIT, (State.COMPLETE_COMMIT, 7, 3)),
+        (State.COMPLETE_COMMIT, ABORT, INVALID),
+        (State.COMPLETE_ABORT, COMMIT, INVALID),
+        (State.COMPLETE_ABORT, ABORT, (State.COMPLETE_ABORT, 7, 3)),
+        (State.EMPTY, COMMIT, INVALID),
+        (State.EMPTY, ABORT, INVALID),
+    ],
+)
+def test_a_classic_transaction_ends_once_and_may_be_told_so_again(
+    state: State, commit: bool, outcome: Outcome
+) -> None:
+    assert ended(transaction(state), OURS, commit, 0) == outcome
+    assert ended(transaction(state), (7, 2), commit, 0) == FENCED
+    assert ended(transaction(state), (7, 4), commit, 0) == FENCED
+    assert ended(transaction(state), (8, 3), commit, 0) == MAPPING
+
+
+BUMPED_COMMIT, BUMPED_ABORT = (State.PREPARE_COMMIT, 7, 4), (State.PREPARE_ABORT, 7, 4)
+
+
+@pytest.mark.parametrize(
+    ("state", "commit", "again", "current"),
+    [  # KIP-890: `again` has the epoch before the transaction's, `current` its own
+        (State.EMPTY, ABORT, FENCED, BUMPED_ABORT),
+        (State.EMPTY, COMMIT, FENCED, INVALID),
+        (State.COMPLETE_ABORT, ABORT, (State.COMPLETE_ABORT, 7, 3), BUMPED_ABORT),
+        (State.COMPLETE_ABORT, COMMIT, INVALID, INVALID),
+        (State.COMPLETE_COMMIT, ABORT, INVALID, BUMPED_ABORT),
+        (State.COMPLETE_COMMIT, COMMIT, (State.COMPLETE_COMMIT, 7, 3), INVALID),
+        (State.ONGOING, ABORT, FENCED, BUMPED_ABORT),
+        (State.ONGOING, COMMIT, FENCED, BUMPED_COMMIT),
+        (State.PREPARE_COMMIT, COMMIT, CONCURRENT, FENCED),
+        (State.PREPARE_COMMIT, ABORT, INVALID, FENCED),
+        (State.PREPARE_ABORT, ABORT, CONCURRENT, FENCED),
+        (State.PREPARE_ABORT, COMMIT, INVALID, FENCED),
+    ],
+)
+def test_with_an_epoch_for_each_transaction_the_epoch_tells_which_one_is_meant(
+    state: State, commit: bool, again: Outcome, current: Outcome
+) -> None:
+    assert ended(transaction(state), (7, 2), commit, 2) == again
+    assert ended(transaction(state), OURS, commit, 2) == current
+    assert ended(transaction(state), (7, 4), commit, 2) == FENCED
+    assert ended(transaction(state), (8, 3), commit, 2) == MAPPING
+
+
+def test_a_producer_without_epochs_left_goes_on_under_another_id() -> None:
+    before = transaction(State.ONGOING, producer_epoch=LAST_CLIENT_EPOCH)
+    prepared = transitions.ended(before, (7, LAST_CLIENT_EPOCH), COMMIT, 2, LATER_MS, new_id)
+    assert transitions.producer_after(prepared) == (NEW_ID, 0)
+    assert (prepared.producer_id, prepared.producer_epoch) == (7, LAST_CLIENT_EPOCH + 1)  # what the markers bear
+    assert ended(prepared, (7, LAST_CLIENT_EPOCH), COMMIT, 2) == CONCURRENT
+    after = transitions.completed(prepared, LATER_MS)
+    assert (after.producer_id, after.producer_epoch, after.previous_producer_id) == (NEW_ID, 0, 7)
+    assert ended(after, (7, LAST_CLIENT_EPOCH), COMMIT, 2) == (State.COMPLETE_COMMIT, NEW_ID, 0)
+    assert ended(after, (NEW_ID, 0), ABORT, 2) == (State.PREPARE_ABORT, NEW_ID, 1)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_an_aborted_transaction_that_is_fenced_has_the_next_epoch(version: int) -> None:
+    fenced = transitions.fenced(transaction(State.ONGOING), version, LATER_MS, new_id)
+    assert (fenced.state, fenced.producer_epoch, fenced.partitions) == (State.PREPARE_ABORT, 4, {PARTITION})
+    assert fenced.last_producer_epoch == (-1 if version == 0 else 3)
+    assert transitions.completed(fenced, LATER_MS).state is State.COMPLETE_ABORT
+
+
+def test_a_producer_that_is_fenced_in_its_last_epoch_leaves_another_id() -> None:
+    before = transaction(State.ONGOING, producer_epoch=LAST_CLIENT_EPOCH)
+    after = transitions.completed(transitions.fenced(before, 2, LATER_MS, new_id), LATER_MS)
+    assert (after.producer_id, after.producer_epoch) == (NEW_ID, 0)
+    after = transitions.completed(transitions.fenced(before, 0, LATER_MS, new_id), LATER_MS)
+    assert (after.producer_id, after.producer_epoch) == (7, LAST_CLIENT_EPOCH + 1)
+    assert initialized(after) == (NEW_ID, 0)
+
+
+def test_a_completed_transaction_has_no_partitions() -> None:
+    assert transitions.completed(transaction(State.PREPARE_COMMIT), LATER_MS).partitions == frozenset()
+
+
+# --- InitProducerId -----------------------------------------------------------------------------
+
+
+def initialized(before: Transaction, expected: tuple[int, int] | None = None) -> tuple[int, int] | ErrorCode:
+    try:
+        after = transitions.initialized(before, 1000, expected, LATER_MS, new_id)
+    except KafkaError as error:
+        return error.code
+    assert (after.state, after.timeout_ms, after.partitions, after.start_ms) == (State.EMPTY, 1000, frozenset(), -1)
+    return after.producer_id, after.producer_epoch
+
+
+AT_REST = [State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT]
+
+
+@pytest.mark.parametrize("state", AT_REST)
+def test_a_producer_that_begins_gets_the_next_epoch(state: State) -> None:
+    assert initialized(transaction(state)) == (7, 4)
+
+
+@pytest.mark.parametrize("state", AT_REST)
+@pytest.mark.parametrize(
+    ("expected", "outcome"),
+    [
+        ((7, 3), (7, 4)),
+        ((7, 2), (7, 3)),  # it asks again
+        ((7, 1), FENCED),
+        ((7, 4), FENCED),
+        ((8, 3), FENCED),
+    ],
+)
+def test_a_producer_that_goes_on_is_fenced_if_another_has_begun(
+    state: State, expected: tuple[int, int], outcome: tuple[int, int] | ErrorCode
+) -> None:
+    assert initialized(transaction(state), expected) == outcome
+
+
+@pytest.mark.parametrize("expected", [None, (5, 5)])
+def test_an_id_that_nobody_has_used_begins_with_epoch_0(expected: tuple[int, int] | None) -> None:
+    assert initialized(Transaction("tx", 7, 60_000, NOW_MS), expected) == (7, 0)
+
+
+@pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
+def test_a_producer_waits_for_the_markers_of_the_one_before(state: State) -> None:
+    assert initialized(transaction(state)) == CONCURRENT
+
+
+def test_epochs_run_out_and_go_on_under_another_id() -> None:
+    before = transaction(producer_epoch=LAST_CLIENT_EPOCH)
+    assert initialized(before) == (NEW_ID, 0)
+    after = transitions.initialized(before, 1000, (7, LAST_CLIENT_EPOCH), LATER_MS, new_id)
+    assert (after.previous_producer_id, after.last_producer_epoch) == (7, LAST_CLIENT_EPOCH)
+    assert initialized(after, (7, LAST_CLIENT_EPOCH)) == (NEW_ID, 0)  # it asks again
+
+
+# --- partitions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", AT_REST)
+def test_the_first_partition_begins_a_transaction(state: State) -> None:
+    after = transitions.with_partitions(transaction(state), OURS, [PARTITION], 2, LATER_MS)
+    assert (after.state, after.partitions, after.start_ms) == (State.ONGOING, {PARTITION}, LATER_MS)
+
+
+def test_further_partitions_leave_its_start_and_the_same_ones_all() -> None:
+    before = transaction(State.ONGOING, start_ms=NOW_MS)
+    after = transitions.with_partitions(before, OURS, [("t", 1)], 2, LATER_MS)
+    assert (after.partitions, after.start_ms) == ({("t", 0), ("t", 1)}, NOW_MS)
+    assert transitions.with_partitions(before, OURS, [PARTITION], 2, LATER_MS) is before
+
+
+@pytest.mark.parametrize(
+    ("state", "producer", "code"),
+    [
+        (State.ONGOING, (8, 3), MAPPING),
+        (State.ONGOING, (7, 2), FENCED),
+        (State.PREPARE_COMMIT, OURS, CONCURRENT),
+        (State.PREPARE_ABORT, OURS, CONCURRENT),
+    ],
+)
+def test_others_add_no_partitions(state: State, producer: tuple[int, int], code: ErrorCode) -> None:
+    for attempt in (
+        lambda: transitions.with_partitions(transaction(state), producer, [PARTITION], 0, LATER_MS),
+        lambda: transitions.check_partition(transaction(state), producer, PARTITION),
+    ):
+        with pytest.raises(KafkaError) as raised:
+            attempt()
+        assert raised.value.code == code
+
+
+def test_a_partition_that_is_in_no_transaction_is_told() -> None:
+    transitions.check_partition(transaction(State.ONGOING), OURS, PARTITION)
+    with pytest.raises(KafkaError) as raised:
+        transitions.check_partition(transaction(State.ONGOING), OURS, ("t", 1))
+    assert raised.value.code == ErrorCode.TRANSACTION_ABORTABLE
+
+
+@pytest.mark.parametrize("before", State)
+@pytest.mark.parametrize("after", State)
+def test_only_the_states_of_the_table_follow_each_other(before: State, after: State) -> None:
+    if before in REACHED_FROM[after]:
+        assert transaction(before).moved(after, LATER_MS).state is after
+    else:
+        with pytest.raises(ValueError, match="cannot go from"):
+            transaction(before).moved(after, LATER_MS)
