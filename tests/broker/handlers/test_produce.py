@@ -299,7 +299,10 @@ def test_a_transaction_that_nobody_began_is_refused(harness: Harness) -> None:
     harness.create_topic("t")
     data = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     answer = produce(harness, {("t", 0): data}, transactional_id="mine")["t", 0]
-    assert answer.error_code == ErrorCode.INVALID_TXN_STATE
+    assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS  # as there is nobody to ask, the client is to try again
+    harness.cluster.transactions.create_topic()
+    answer = produce(harness, {("t", 0): data}, transactional_id="mine")["t", 0]
+    assert answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 # --- the wrong node (KIP-951) -------------------------------------------------------------------
