@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.broker.harness import Harness
+from tests.broker.transactions.producing import TransactionalProducer
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "files.md"
-BY_KAFKA_ONLY = {"bootstrap.checkpoint", "<offset>.txnindex", "<offset>-<epoch>.checkpoint"}
+BY_KAFKA_ONLY = {"bootstrap.checkpoint", "<offset>-<epoch>.checkpoint"}
 
 
 def documented() -> dict[str, str]:
@@ -26,12 +27,16 @@ def files(directory: Path) -> set[str]:
 
 @pytest.fixture
 def written(harness: Harness) -> Harness:
-    """A broker with some segments of records, and a topic that was deleted."""
+    """A broker with some segments of records, an aborted transaction, and a topic that was deleted."""
     harness.create_topic("t", internal_segment_bytes="200")
     harness.create_topic("gone")
     for value in "abc":
         harness.produce("t", value * 50)
     harness.cluster.controller.delete_topic(harness.cluster.image.topics["gone"])
+    producer = TransactionalProducer(harness)
+    producer.init()
+    producer.send("lost")
+    producer.finish(commit=False)
     return harness
 
 
