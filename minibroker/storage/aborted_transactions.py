@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from minibroker.storage.files import Disk
-from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX
+from minibroker.storage.names import OFFSET_DIGITS, TRANSACTION_INDEX_SUFFIX
 from minibroker.storage.sparse_index import CorruptIndex
 from minibroker.storage.transaction_index import (
     TRANSACTION_ENTRY,
@@ -110,6 +110,9 @@ class AbortedTransactions:
         """Forget those whose markers lie before `offset`, as their segments are gone."""
         gone = bisect_left(self._last_offsets, offset)
         del self._known[:gone], self._last_offsets[:gone]
+        self._forget_files([path for path in self._unsynced if _base_offset(path) < offset])
+        if self._behind is not None and _base_offset(self._behind) < offset:
+            self._behind = None
 
     def truncate(self, segment_path: str, end_offset: int) -> None:
         """Forget those whose markers are cut off: the log now ends there, in the segment with this path."""
@@ -120,6 +123,7 @@ class AbortedTransactions:
         of_segment = self._known[bisect_left(self._last_offsets, _base_offset(segment_path)) :]
         path = segment_path + TRANSACTION_INDEX_SUFFIX
         self._behind = None
+        self._forget_files([path for path in self._unsynced if _base_offset(path) > _base_offset(segment_path)])
         if of_segment:
             self._disk.write_whole(path, transactions_bytes(of_segment), sync=False)
             self._unsynced.add(path)
@@ -128,5 +132,11 @@ class AbortedTransactions:
             self._unsynced.discard(path)
 
 
-def _base_offset(segment_path: str) -> int:
-    return int(segment_path.rsplit("/", 1)[1])
+    def _forget_files(self, paths: Iterable[str]) -> None:
+        """These are gone with their segments: nobody need sync them."""
+        self._unsynced.difference_update(paths)
+
+
+def _base_offset(path: str) -> int:
+    """The base offset of a segment, by the path of its transaction index, or of its files without suffix."""
+    return int(path.rsplit("/", 1)[1][:OFFSET_DIGITS])

@@ -5,9 +5,13 @@ Which epoch began where is `leader_epochs.py`'s business, the text is `checkpoin
 
 from __future__ import annotations
 
+import logging
+
 from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, epochs_text
 from minibroker.storage.files import Disk
 from minibroker.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
+
+logger = logging.getLogger(__name__)
 
 
 class LeaderEpochFile:
@@ -20,6 +24,17 @@ class LeaderEpochFile:
         self._disk = disk
         self._path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
         self._synced = False  # the file on the disk itself is the one that was written last
+
+    def assign(self, epoch: int, first_offset: int) -> None:
+        """Note that a batch of another epoch was appended. What the disk fails with is only logged.
+
+        The batches bear the epoch, where recovery finds it, and the next flush writes it again.
+        """
+        self._epochs.assign(epoch, first_offset)
+        try:
+            self.write()
+        except OSError as error:
+            logger.warning("%s could not be written: %s", self._path, error)
 
     def write(self) -> None:
         """Bring the file up to date. Raises `OSError`."""

@@ -6,26 +6,26 @@ What may be appended is decided in `admission.py`; a log is opened, and recovere
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
+from minibroker.storage import failed_sync
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.flushing import Flush, Flusher, Waiter, attempt
 from minibroker.storage.leader_epoch_file import LeaderEpochFile
 from minibroker.storage.log_contents import LogContents
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_name
 from minibroker.storage.producer_snapshots import replay
 from minibroker.storage.removal import unlink_later
 from minibroker.storage.retention import Extent, expired
-from minibroker.storage.scanning import spans
 from minibroker.storage.segment import Region, Segment, TimestampOffset
 from minibroker.storage.segments import Segments
 from minibroker.storage.transaction_index import AbortedTransaction
 from minibroker.storage.transaction_markers import read_marker
+from minibroker.storage.unsynced import Unsynced
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Log:
         "_closed",
         "_synced_to",
         "_epoch_file",
-        "_directory_synced",
+        "_unsynced",
     )
 
     def __init__(
@@ -111,10 +111,10 @@ class Log:
         self.flush_at = self.recovery_point + settings.flush_messages
         self.flushed_ms = environment.now_ms()  # when the last flush began
         self.offline = ""
-        self._torn = False  # bytes of a failed append may lie beyond the end of the active segment
+        self._torn = False  # bytes of a failed append, or a file of a failed roll, may lie beyond the end
         self._closed = False
         self._synced_to = self.log_end_offset if contents.synced else -1  # with all indexes; -1: begin anew
-        self._directory_synced = False  # the names of all files, and of the directory itself
+        self._unsynced = Unsynced(self._disk, directory, (self._snapshots, self._epoch_file, self._aborted))
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -168,7 +168,7 @@ class Log:
         except OSError as error:
             raise self._failure("append", error) from error
         if leader_epoch != self.epochs.latest and batches[0].magic == MAGIC:
-            self._assign_epoch(leader_epoch, first_offset)
+            self._epoch_file.assign(leader_epoch, first_offset)
         position, offset = 0, first_offset
         for header in batches:
             if header.producer_id >= 0:
@@ -257,20 +257,13 @@ class Log:
         """
         if self._closed or (self.recovery_point == self.log_end_offset and not whole):
             return None
-        beside = (self._snapshots, self._epoch_file, self._aborted)
         with self._disk_work("flush"):
             self._trim()
             self._aborted.catch_up()
-            renamed = [path for kept in beside for path in kept.unsynced_paths()]
-            files = [self._disk.open(path) for path in renamed]
+            files, directories = self._unsynced.collect()
             for segment in self._segments.since(self.recovery_point):
                 files += segment.files_to_sync(indexes=whole or segment is not self._active)
-        directories = []
-        if renamed or not self._directory_synced:
-            directories = [self.directory, os.path.dirname(self.directory)]
-        for kept in beside:
-            kept.note_synced()
-        self._directory_synced = True
+        self._unsynced.note_synced()
         self.flush_at = self.log_end_offset + self.settings.flush_messages
         self.flushed_ms = self._environment.now_ms()
         return Flush(
@@ -305,6 +298,7 @@ class Log:
 
     def _go_offline(self, what: str, error: Exception) -> KafkaError:
         failure = self._failure(what, error)
+        failed_sync.remember(self._disk, self.directory)
         self.offline = f"{self.topic}-{self.partition} is offline until the next start: it could not {what}: {error}"
         self._torn = True  # so that the next append looks closer
         logger.critical("%s", self.offline)
@@ -329,7 +323,11 @@ class Log:
             segment.close()
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that contains `offset` and all after it."""
+        """Remove the batch that contains `offset` and all after it, from the disk itself. Slow.
+
+        Before, the recovery point checkpoint must have been written with an offset below that batch's: a start after a
+        crash looks at nothing before the segment with that offset.
+        """
         if offset < self.log_end_offset:
             try:
                 self._truncate(max(offset, self._segments.base_offsets[0]))
@@ -406,9 +404,11 @@ class Log:
             self._roll()
 
     def _trim(self) -> None:
-        """Cut off what a failed append has left, so that the next start does not take it for damage."""
+        """Remove what a failed append or roll has left, so that the next start does not take it for damage."""
         if self._torn:
             self._check_online()
+            if self._active.base_offset != self.log_end_offset:
+                self._disk.remove(f"{self.directory}/{segment_name(self.log_end_offset)}{LOG_SUFFIX}")
             self._active.close()  # it may have been opened while the file system was read-only
             self._active.file.truncate(self._active.size_bytes)
             self._torn = False
@@ -423,8 +423,10 @@ class Log:
         self._aborted.catch_up()
         self._snapshots.take(self.producers, self._segments.base_offsets[0])
         base_offset = self.log_end_offset
-        self._directory_synced = False
+        self._unsynced.names_change()
+        self._torn = True  # a new file that does not become a segment must not stay beside the next appends
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
+        self._torn = False
         self._segments.add(segment)
         self._activate(segment)
         # Until its indexes are on the disk itself, a start after a crash has to read the old segment.
@@ -441,13 +443,12 @@ class Log:
     def _truncate(self, offset: int) -> None:
         self._trim()
         segment, *_ = self._segments.since(offset)
-        position = segment.position_of(offset)
-        for _, _, base_offset, _ in spans(segment.file, position, segment.size_bytes):
-            offset = min(offset, base_offset)  # a batch is removed whole
-            break
+        position, offset = segment.batch_of(offset)  # a batch is removed whole
         _, *later = self._segments.since(offset)
         self._remove_segments(later[::-1])  # the last one first: a crash between must leave no hole
         segment.truncate(position, offset)
+        segment.file.sync()  # or a power cut may bring back what follows, after what will be appended
+        self._disk.sync_directory(self.directory)
         self._active = segment
         self._synced_to = -1
         self.cuts += 1
@@ -465,19 +466,12 @@ class Log:
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
         """Take segments off the log, in this order, and have their files removed after `file.delete.delay.ms`."""
+        self._unsynced.names_change()
         for segment in list(segments):
             paths = segment.mark_deleted()
             self._segments.remove(segment)
             segment.close()
             unlink_later(self._environment, paths, self.settings.file_delete_delay_ms)
-
-    def _assign_epoch(self, leader_epoch: int, first_offset: int) -> None:
-        self.epochs.assign(leader_epoch, first_offset)
-        try:
-            self._epoch_file.write()
-        except OSError as error:
-            # The batches are in the log and bear the epoch, where recovery finds it; the next flush writes it again.
-            logger.warning("%s-%d: the leader epochs could not be written: %s", self.topic, self.partition, error)
 
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(

@@ -6,6 +6,7 @@ How a log is opened and recovered is told in `recovery.py`; which directory a ne
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -46,9 +47,22 @@ META_PROPERTIES_VERSION = "1"
 BROKER_EPOCH = re.compile(rb'"brokerEpoch":\s*(-?[0-9]{1,19})')
 CLOSING_THREADS = 4  # a file system syncs several files at a time in hardly more time than one
 
+
+def lasting_recovery_point(log: Log) -> int:
+    """The recovery point, or 1 less, so that it stays true whatever is appended.
+
+    A start after a crash reads the segment with this offset, and those after it. One that begins at the recovery point
+    later does not vouch for the indexes of the one before, which are synced when it is closed.
+    """
+    segments, point = log.segments, log.recovery_point
+    place = bisect_left(segments, point, key=lambda segment: segment.base_offset)
+    begins_a_segment = place < len(segments) and segments[place].base_offset == point
+    return point if begins_a_segment else max(point - 1, 0)
+
+
 # What each checkpoint says of a log; None if it has no row there.
 CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
-    RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
+    RECOVERY_POINT_CHECKPOINT: lasting_recovery_point,
     LOG_START_OFFSET_CHECKPOINT: lambda log: (
         log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
     ),
@@ -131,7 +145,11 @@ class LogDirectory:
 
     def found(self) -> list[TopicPartition]:
         """The (topic, partition) of each log that lies in the directory, open or not."""
-        found = ((name, topic_partition_of(name)) for name in self._disk.names(self.path))
+        try:
+            names = self._disk.names(self.path)
+        except OSError as error:
+            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
+        found = ((name, topic_partition_of(name)) for name in names)
         return [key for name, key in found if key and self._disk.is_directory(f"{self.path}/{name}")]
 
     def open_log(self, topic: str, partition: int, settings: LogSettings) -> Log:
@@ -141,13 +159,22 @@ class LogDirectory:
             clean=self.clean,
             recovery_point=self._checkpoints[RECOVERY_POINT_CHECKPOINT].offsets.get(key, 0),
             log_start_offset=self._checkpoints[LOG_START_OFFSET_CHECKPOINT].offsets.get(key, 0),
+            clean_offset=self._checkpoints[CLEANER_OFFSET_CHECKPOINT].offsets.get(key, 0),
         )
         log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
-        clean_offset = self._checkpoints[CLEANER_OFFSET_CHECKPOINT].offsets.get(key, 0)
-        if clean_offset <= log.log_end_offset:  # otherwise the log has lost its end, and all of it counts as dirty
-            log.clean_offset = clean_offset
+        if not known.clean and lasting_recovery_point(log) < known.recovery_point:
+            self._lower_recovery_point(log)
+        if known.clean_offset <= log.log_end_offset:  # otherwise the log has lost its end, and all of it is dirty
+            log.clean_offset = known.clean_offset
         self._unopened.discard(key)
         return log
+
+    def _lower_recovery_point(self, log: Log) -> None:
+        """Damage has cut the log before the checkpointed offset, or what wrote that was less careful."""
+        try:
+            self._noted(RECOVERY_POINT_CHECKPOINT).write(sync=True)
+        except OSError as error:
+            raise LogDirectoryError(f"the log in {log.directory} cannot be opened: {error}") from error
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
         """Make an empty log. `topic_id` has 16 bytes; zeros stand for none."""

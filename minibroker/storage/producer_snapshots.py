@@ -107,5 +107,7 @@ def replay(states: ProducerStates, segments: Sequence[Segment], end_offset: int)
             continue
         start = segment.position_of(states.end_offset) if states.end_offset > segment.base_offset else 0
         for position, header in headers(segment.file, start, segment.size_bytes):
+            if header.base_offset >= end_offset:
+                break
             note_stored(states, segment, position, header)
     states.end_offset = end_offset

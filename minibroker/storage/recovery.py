@@ -20,12 +20,13 @@ from minibroker.storage.checkpoints import (
     partition_metadata_text,
     topic_id_from_text,
 )
+from minibroker.storage.failed_sync import FAILED_SYNC, remember, write_again
 from minibroker.storage.files import Disk
 from minibroker.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
 from minibroker.storage.leftovers import settle
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_contents import LogContents
-from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.log_settings import MAX_LONG, LogSettings
 from minibroker.storage.names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -54,6 +55,7 @@ class Checkpointed(NamedTuple):
     clean: bool
     recovery_point: int = 0
     log_start_offset: int = 0
+    clean_offset: int = 0
 
 
 def open_log(
@@ -130,17 +132,19 @@ class _Opening:
     def topic_id(self, clean: bool) -> bytes:
         """The id in `partition.metadata`, zeros if there is none. Raises `MalformedCheckpoint`.
 
-        The file of a new log is not synced: a power cut may leave it empty, and who opens the log knows its id, too.
+        The file of a new log is not synced: a power cut, also one after an orderly stop, may leave it without content.
+        Who opens the log knows its id, too.
         """
         if PARTITION_METADATA not in self.names:
             return NO_TOPIC_ID
         path = f"{self.directory}/{PARTITION_METADATA}"
+        text = self.disk.read_whole(path)
         try:
-            return topic_id_from_text(self.disk.read_whole(path))
+            return topic_id_from_text(text)
         except MalformedCheckpoint as error:
-            if clean:
+            if clean and text.strip(b"\0"):
                 raise
-            logger.warning("%s is of no use after the last stop, which was unclean: %s", path, error)
+            logger.warning("%s is of no use after a crash: %s", path, error)
             return NO_TOPIC_ID
 
     def open(self, known: Checkpointed) -> LogContents:
@@ -154,6 +158,8 @@ class _Opening:
         self.segments[-1].load()
         self.epochs.truncate_from_end(end_offset)
         self.epochs.truncate_from_start(start_offset)
+        if not known.clean:
+            self._restore_epochs(start_offset, end_offset)
         self._load_producers(self.segments[0].base_offset, end_offset)
         for segment in self.segments:
             segment.close()  # a log that nobody uses holds no descriptor
@@ -191,24 +197,39 @@ class _Opening:
         if self.epochs.latest == UNDEFINED_EPOCH:
             self._gather_epochs()
 
-    def _gather_epochs(self) -> None:
-        """As far as the batches can be read: where they cannot, it is recovery that has to say so."""
+    def _gather_epochs(self, start_offset: int = 0, end_offset: int = MAX_LONG) -> None:
+        """Those of the batches from one offset to another, as far as they can be read: recovery says where not."""
         with suppress(CorruptBatch):
             for segment in self.segments:
                 for _, header in headers(segment.file, 0, segment.size_bytes):
-                    self.epochs.assign_later(header.partition_leader_epoch, header.base_offset)
+                    if header.base_offset >= end_offset:
+                        return
+                    if header.next_offset > start_offset:
+                        first_offset = max(header.base_offset, start_offset)
+                        self.epochs.assign_later(header.partition_leader_epoch, first_offset)
+
+    def _restore_epochs(self, start_offset: int, end_offset: int) -> None:
+        """Where deleted records are back, as a crash came before the checkpoint, so are their epochs."""
+        known = self.epochs.entries()
+        known_from = known[0][1] if known else end_offset
+        if known_from <= start_offset:
+            return
+        self.epochs = LeaderEpochs()
+        self._gather_epochs(start_offset, known_from)
+        for epoch, first_offset in known:
+            self.epochs.assign_later(epoch, first_offset)
 
     def _end_offset(self, known: Checkpointed) -> int:
         """Where the log ends, once it has been recovered if that is needed."""
         if not self.segments:
             return known.log_start_offset
         if not known.clean:
-            return self._recover(known.recovery_point)
+            return self._recover(known.recovery_point, known.clean_offset)
         try:
             return self._clean_end_offset()
         except CorruptBatch as error:
             logger.warning("%s is damaged although the last stop was clean: %s", self.label, error.message)
-            return self._recover(self.segments[-1].base_offset)
+            return self._recover(self.segments[-1].base_offset, known.clean_offset)
 
     def _clean_end_offset(self) -> int:
         """The end of the last segment, which is taken back if it is empty and was begun before the previous ended."""
@@ -228,24 +249,46 @@ class _Opening:
                 self.label,
                 start_offset,
             )
+        new = Segment.create(self.disk, self.directory, start_offset, self.settings, self.now_ms)
+        if start_offset:
+            self.disk.sync_directory(self.directory)  # without any segment, a start would begin at offset 0
         for segment in self.segments:
             self._remove(segment)
-        self.segments = [Segment.create(self.disk, self.directory, start_offset, self.settings, self.now_ms)]
+        if self.segments:
+            self.disk.sync_directory(self.directory)
+        self.segments = [new]
 
-    def _recover(self, recovery_point: int) -> int:
-        """Read the segments from the recovery point on, and cut the log where it is not sound; its end offset."""
+    def _recover(self, recovery_point: int, clean_offset: int) -> int:
+        """Read the segments from the recovery point on, and cut the log where it is not sound; its end offset.
+
+        A power cut may take an unsynced segment and leave a later one. What lies beyond such a gap is no use either,
+        unless it was compaction that left the gap. It may also leave segments that a truncation has removed.
+        """
         first = max((i for i, s in enumerate(self.segments) if s.base_offset <= recovery_point), default=0)
         next_offset = self.segments[first].base_offset
         self.snapshots.remove_after(next_offset)
         self.epochs.truncate_from_end(next_offset)
         self._load_producers(self.segments[0].base_offset, next_offset)
-        for index, segment in enumerate(self.segments[first:], first):
+        for segment in self.segments[first:]:
+            if not segment.size_bytes and segment.base_offset < next_offset:
+                self._remove(segment)  # of a roll that failed: what came then went to the segment before
+                self.segments.remove(segment)
+                continue
+            compacted = "compact" in self.settings.cleanup_policy or segment.base_offset <= clean_offset
+            if segment.base_offset < next_offset or segment.base_offset > next_offset and not compacted:
+                before = self.segments[self.segments.index(segment) - 1]
+                reason = f"it ends at offset {next_offset}, and the next segment begins at {segment.base_offset}"
+                self._cut(before, next_offset, CorruptBatch(reason, before.size_bytes))
+                break
             next_offset, problem = self._recover_segment(segment, max(next_offset, segment.base_offset))
             if problem:
-                self._cut(index, next_offset, problem)
+                self._cut(segment, next_offset, problem)
                 break
             if segment is not self.segments[-1]:  # whose indexes are written when it ends, as those of any active one
                 segment.finish()
+        if FAILED_SYNC in self.names:
+            write_again(self.disk, self.directory, self.segments[first:])
+            self.epochs.changed = True
         return next_offset
 
     def _recover_segment(self, segment: Segment, next_offset: int) -> tuple[int, CorruptBatch | None]:
@@ -273,9 +316,9 @@ class _Opening:
             self.recovered[segment.path] = aborted
         return next_offset, None
 
-    def _cut(self, index: int, end_offset: int, problem: CorruptBatch) -> None:
+    def _cut(self, segment: Segment, end_offset: int, problem: CorruptBatch) -> None:
         """End the log where the sound batches end, and say what is lost."""
-        segment, later = self.segments[index], self.segments[index + 1 :]
+        later = self.segments[self.segments.index(segment) + 1 :]
         preallocated = self.settings.preallocate and not later and is_blank(segment.file, problem.position)
         logger.log(
             logging.INFO if preallocated else logging.WARNING,
@@ -291,11 +334,22 @@ class _Opening:
         )
         for other in reversed(later):
             self._remove(other)
-        del self.segments[index + 1 :]
+            self.segments.remove(other)
         segment.file.truncate(problem.position)
         segment.size_bytes = problem.position
         segment.finish()
         self.snapshots.remove_after(end_offset)
+        if not preallocated:
+            self._sync_cut(segment)
+
+    def _sync_cut(self, segment: Segment) -> None:
+        """Or a power cut may bring back what is cut off, behind what is appended next."""
+        try:
+            segment.file.sync()
+            self.disk.sync_directory(self.directory)
+        except OSError:
+            remember(self.disk, self.directory)
+            raise
 
     def _remove(self, segment: Segment) -> None:
         segment.close()

@@ -230,6 +230,13 @@ class Segment:
         self.remember(offset, found)
         return found
 
+    def batch_of(self, offset: int) -> tuple[int, int]:
+        """(position, base offset) of the first batch that ends at or after `offset`; if there is none, of the end."""
+        position = self.position_of(offset)
+        for _, _, base_offset, _ in spans(self.file, position, self.size_bytes):
+            return position, min(base_offset, offset)
+        return position, offset
+
     def next_offset(self) -> int:
         """The offset after the last batch, found from the last index entry on."""
         self.load()

@@ -221,7 +221,7 @@ def test_an_offline_log_is_left_alone(kept: Harness, disk: FailingDisk) -> None:
 @pytest.mark.parametrize(
     ("setting", "checkpoint", "line"),
     [
-        ("log.flush.offset.checkpoint.interval.ms", "recovery-point-offset-checkpoint", "t 0 3"),
+        ("log.flush.offset.checkpoint.interval.ms", "recovery-point-offset-checkpoint", "t 0 2"),
         ("log.flush.start.offset.checkpoint.interval.ms", "log-start-offset-checkpoint", "t 0 2"),
         ("replica.high.watermark.checkpoint.interval.ms", "replication-offset-checkpoint", "t 0 3"),
     ],

@@ -143,7 +143,7 @@ class MemoryFile(File):
 
     def write(self, position: int, data: Bytes) -> None:
         if self._read_only:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+            raise self._disk.error(errno.EBADF, self.path)
         whole = bytes(data)
         allowed = self._disk.begin("write", self.path, len(whole), position + len(whole) - len(self._node.content))
         if allowed:
@@ -154,7 +154,7 @@ class MemoryFile(File):
 
     def truncate(self, size: int) -> None:
         if self._read_only:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self.path)
+            raise self._disk.error(errno.EINVAL, self.path)
         self._disk.begin("truncate", self.path)
         if size != len(self._node.content):
             self._node.apply(Change(size, None))
@@ -176,6 +176,7 @@ class FaultyDisk(Disk):
     of them fails with EIO with the probability `failure_rate`, on paths that end in `suffix`. `room_bytes` is how much
     more files may grow before there is no space left (None: no end). `read_only` is for a file system that was
     remounted. After `lifetime` more operations that change something, the process is dead (`is_dead`).
+    `doubtful` are the paths of what could not be synced since the last power cut.
     """
 
     def __init__(self, random: Random, now_ms: Callable[[], int] = lambda: 0) -> None:
@@ -188,6 +189,7 @@ class FaultyDisk(Disk):
         self.read_only = False
         self.lifetime: int | None = None
         self.failures = 0
+        self.doubtful: set[str] = set()
         self.is_dead = False
         self._root = DirectoryNode()
         self._locks: set[FileNode] = set()
@@ -208,7 +210,12 @@ class FaultyDisk(Disk):
     def cut_power(self) -> None:
         """What was not synced is left in part, or not at all. The disk is healthy afterwards."""
         self._root.cut_power(self.random)
+        self.doubtful.clear()
         self.heal()
+
+    def holds(self, path: str) -> bool:
+        """Whether anything has this name: for a test that wants to know, whatever the state of the disk."""
+        return self._find(path) is not None
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """A bit of a stored byte turns over, as nobody has asked it to."""
@@ -230,15 +237,15 @@ class FaultyDisk(Disk):
                         raise Crash
                     return self.random.randint(0, size)
             if self.read_only and operation != "sync":
-                raise self._error(errno.EROFS, path)
+                raise self.error(errno.EROFS, path)
         if operation in self.failing and path.endswith(self.suffix) and self.random.random() < self.failure_rate:
             if operation != "write":
-                raise self._error(errno.EIO, path)
+                raise self.error(errno.EIO, path)
             return self.random.randint(0, max(size - 1, 0))
         if self.room_bytes is not None and operation in ("write", "create"):
             if growth > self.room_bytes or (operation == "create" and not self.room_bytes):
                 if operation == "create":
-                    raise self._error(errno.ENOSPC, path)
+                    raise self.error(errno.ENOSPC, path)
                 allowed, self.room_bytes = self.room_bytes, 0
                 return max(0, size - growth) + allowed
             self.room_bytes -= max(growth, 0)
@@ -248,7 +255,7 @@ class FaultyDisk(Disk):
         """A write has ended in the middle: because the process has, or with the error that it gets."""
         if self.is_dead:
             raise Crash
-        raise self._error(errno.ENOSPC if self.room_bytes == 0 else errno.EIO, path)
+        raise self.error(errno.ENOSPC if self.room_bytes == 0 else errno.EIO, path)
 
     def sync(self, node: FileNode | DirectoryNode, path: str) -> None:
         """Sync a file or directory, or fail to."""
@@ -256,10 +263,12 @@ class FaultyDisk(Disk):
             self.begin("sync", path)
         except OSError:
             node.fail_to_sync()
+            self.doubtful.add(path)
             raise
         node.sync()
 
-    def _error(self, code: int, path: str) -> OSError:
+    def error(self, code: int, path: str) -> OSError:
+        """An error of the disk's, counted in `failures`."""
         self.failures += 1
         return OSError(code, os.strerror(code), path)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from typing import Any
 
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
@@ -39,6 +41,16 @@ class Surroundings:
         scheduled, self.scheduled = self.scheduled, []
         for _, callback in scheduled:
             callback()
+
+
+class Losing(Random):
+    """Chance at its worst for a `FaultyDisk`: a power cut takes all that was not synced."""
+
+    def choice(self, seq: Any) -> Any:
+        return "none" if "none" in seq else seq[0]
+
+    def randint(self, a: int, b: int) -> int:
+        return a
 
 
 class Aside:

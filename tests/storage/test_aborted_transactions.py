@@ -68,3 +68,27 @@ def test_a_cut_leaves_a_segment_its_own(tmp_path: Path) -> None:
     AbortedTransactions.read(Disk(), paths).truncate(paths[1], 40)
     assert Path(f"{paths[0]}.txnindex").read_bytes() == transactions_bytes([FIRST])
     assert Path(f"{paths[1]}.txnindex").read_bytes() == transactions_bytes([SECOND])
+
+
+@pytest.mark.parametrize("cut", ["beginning", "end"])
+def test_nobody_syncs_a_file_that_has_gone_with_its_segment(tmp_path: Path, cut: str) -> None:
+    paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
+    transactions = AbortedTransactions(Disk())
+    transactions.add(paths[0], FIRST)
+    transactions.add(paths[1], SECOND)
+    assert transactions.unsynced_paths() == [f"{path}.txnindex" for path in paths]
+    if cut == "beginning":
+        transactions.remove_before(25)
+    else:
+        transactions.truncate(paths[0], 25)
+    assert transactions.unsynced_paths() == [f"{paths[cut == 'beginning']}.txnindex"]
+
+
+def test_an_entry_that_could_not_be_written_goes_with_its_segment(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / f"{0:020d}"
+    transactions = AbortedTransactions(Disk())
+    transactions.add(str(path), FIRST)
+    path.parent.mkdir()
+    transactions.remove_before(25)
+    transactions.catch_up()
+    assert not list(path.parent.iterdir())

@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from minibroker.protocol.errors import KafkaError
-from minibroker.storage.log_directory import LogDirectory
+from minibroker.storage.log_directory import LogDirectory, lasting_recovery_point
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery import LogDirectoryError
-from tests.storage.support import CLUSTER_ID, NOW_MS, FailingDisk, Surroundings, append, batch, files_in, read_values
+from tests.storage.faulty_disk import FaultyDisk
+from tests.storage.support import (
+    CLUSTER_ID,
+    NOW_MS,
+    FailingDisk,
+    Losing,
+    Surroundings,
+    append,
+    batch,
+    files_in,
+    read_values,
+)
 
 DIRECTORY_ID = "w5vfbY-LQWCgOIYhBGbkUg"
 TOPIC_ID = bytes(range(16))
@@ -102,7 +114,7 @@ def test_a_clean_stop_writes_everything_that_kafka_does(tmp_path: Path) -> None:
     assert files == {
         ".lock": b"",
         ".kafka_cleanshutdown": b'{"version":0,"brokerEpoch":17}',
-        "recovery-point-offset-checkpoint": b"0\n2\nempty 0 0\norders 0 10\n",
+        "recovery-point-offset-checkpoint": b"0\n2\nempty 0 0\norders 0 9\n",
         "replication-offset-checkpoint": b"0\n2\nempty 0 0\norders 0 10\n",
         "log-start-offset-checkpoint": b"0\n1\norders 0 3\n",
         "cleaner-offset-checkpoint": b"0\n0\n",
@@ -154,7 +166,41 @@ def test_checkpoints_bound_what_is_read_after_a_crash(tmp_path: Path) -> None:
     directory.write_checkpoints()
     directory.abandon()
     log = opened(tmp_path).open_log("orders", 0, LogSettings())
-    assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (3, 5, 10)
+    assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (3, 4, 10)
+
+
+def test_the_checkpoint_stays_true_when_the_next_append_begins_a_segment(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
+    points = []
+    for act in (partial(append, log, batch(5)), log.flush, log.roll, partial(append, log, batch(5)), log.flush):
+        act()
+        points.append((log.recovery_point, lasting_recovery_point(log)))
+    assert points == [(0, 0), (5, 4), (5, 5), (5, 5), (10, 9)]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_checkpoint_that_says_too_much_is_lowered_before_the_log_is_used(tmp_path: Path, damaged: bool) -> None:
+    directory = opened(tmp_path)
+    log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
+    for _ in range(2):
+        append(log, batch(5))
+    directory.abandon()
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"0\n1\norders 0 10\n")
+    if damaged:
+        with (tmp_path / "orders-0" / "00000000000000000000.log").open("r+b") as file:
+            file.truncate(2 * len(batch(5)) - 1)
+    opened(tmp_path).open_log("orders", 0, LogSettings())
+    lowered = b"orders 0 4\n" if damaged else b"orders 0 9\n"
+    assert files_in(tmp_path)["recovery-point-offset-checkpoint"] == b"0\n1\n" + lowered
+
+
+def test_a_disk_that_cannot_be_read_is_told_in_one_line() -> None:
+    disk = FaultyDisk(Losing())
+    directory = opened(Path("/data"), surroundings=Surroundings(disk))
+    disk.failing = {"open"}
+    with pytest.raises(LogDirectoryError, match="cannot be used: Input/output error"):
+        directory.found()
 
 
 def test_a_log_that_was_never_opened_keeps_its_checkpoints_and_stays_unclean(tmp_path: Path) -> None:
@@ -195,7 +241,7 @@ def test_a_log_that_fails_at_a_stop_keeps_no_other_from_being_closed(tmp_path: P
     directory = opened(tmp_path, surroundings=Surroundings(disk))
     assert not directory.clean
     logs = [directory.open_log(topic, 0, LogSettings()) for topic in ("bad", "good")]
-    assert [(log.recovery_point, log.log_end_offset) for log in logs] == [(0, 5), (5, 5)]
+    assert [(log.recovery_point, log.log_end_offset) for log in logs] == [(0, 5), (4, 5)]
 
 
 def test_one_checkpoint_is_brought_up_to_date_by_itself(tmp_path: Path) -> None:

@@ -130,6 +130,25 @@ def test_a_region_is_sent_as_it_lies_there(log: Log, disk: FaultyDisk) -> None:
         check_batch(region.read())
 
 
+@pytest.mark.parametrize("operation", ["truncate", "remove"])
+def test_a_roll_that_fails_leaves_no_file_beside_what_is_appended_next(disk: FaultyDisk, operation: str) -> None:
+    log = open_at(DIRECTORY, SETTINGS, surroundings=Surroundings(disk))
+    append(log, batch(2))
+    disk.failing, disk.suffix = {"truncate", operation}, "00000000000000000002.log"
+    assert refused(log.roll).code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert disk.holds(f"{DIRECTORY}/00000000000000000002.log")
+    if operation == "remove":
+        assert refused(lambda: append(log, batch(2))).code == ErrorCode.KAFKA_STORAGE_ERROR
+        disk.heal()
+    assert append(log, batch(2)) == 2
+    assert not disk.holds(f"{DIRECTORY}/00000000000000000002.log")
+    disk.heal()
+    log.roll()
+    append(log, batch(2))
+    log.abandon()
+    assert [offset for offset, _ in read_values(reopened(disk, clean=False))] == list(range(6))
+
+
 def test_a_truncation_that_fails_halfway_takes_the_log_offline(disk: FaultyDisk) -> None:
     log = open_at(DIRECTORY, SETTINGS._replace(segment_bytes=200), surroundings=Surroundings(disk))
     for _ in range(10):

@@ -406,11 +406,16 @@ def test_the_topic_id_is_read_and_may_be_missing(tmp_path: Path) -> None:
         open_at(tmp_path, SMALL)
 
 
-def test_a_topic_id_that_a_power_cut_has_taken_is_not_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write_log(tmp_path).abandon()
-    (tmp_path / "partition.metadata").write_bytes(b"")
-    assert open_at(tmp_path, SMALL, clean=False).topic_id == bytes(16)
-    assert "partition.metadata is of no use after the last stop, which was unclean" in caplog.text
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("left", [b"", bytes(43)])
+def test_a_topic_id_that_a_power_cut_has_taken_is_not_known(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, left: bytes, clean: bool
+) -> None:
+    """The power may be cut after an orderly stop, too."""
+    write_log(tmp_path).close()
+    (tmp_path / "partition.metadata").write_bytes(left)
+    assert open_at(tmp_path, SMALL, clean=clean).topic_id == bytes(16)
+    assert "partition.metadata is of no use after a crash" in caplog.text
 
 
 @pytest.mark.parametrize("clean", [True, False])

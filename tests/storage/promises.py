@@ -1,0 +1,193 @@
+"""What a log has promised in a simulated history, and whether it holds it: what must be there, and what may.
+
+Written without a look at how the log does it: all is told from the batches that were appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+from minibroker.protocol.records.batch import BatchHeader, assign, check_batch
+from minibroker.protocol.records.record import records_of
+from minibroker.storage.log import Log
+from minibroker.storage.producer_state import ProducerStates
+from minibroker.storage.scanning import headers
+from tests.storage.support import read_batches
+
+
+class Appended(NamedTuple):
+    """A batch as it lies in the log."""
+
+    header: BatchHeader
+    data: bytes
+
+
+class Promises:
+    """`batches` are those that were acknowledged, in their order, also those that were deleted since.
+
+    No power cut may take what ends at or before `durable_end`, and no kill what was acknowledged.
+    """
+
+    def __init__(self) -> None:
+        self.batches: list[Appended] = []
+        self.end = 0
+        self.durable_end = 0
+        self._latest_start = 0
+        self._in_the_air: Appended | None = None
+        self._cuts = 0
+        self._wanted_end: int | None = None  # of a truncation that may have been done in part
+        self._required_end = 0
+
+    # --- what happens ---------------------------------------------------------------------------------
+
+    def attempted(self, data: bytearray, base_offset: int, leader_epoch: int) -> None:
+        """The batch is about to be appended."""
+        placed = bytearray(data)
+        assign(placed, 0, base_offset, leader_epoch)
+        self._in_the_air = Appended(check_batch(placed), bytes(placed))
+
+    def acknowledged(self) -> None:
+        """The append has come back."""
+        assert self._in_the_air is not None
+        self.batches.append(self._in_the_air)
+        self.end = self._in_the_air.header.next_offset
+        self._in_the_air = None
+
+    def refused(self) -> None:
+        """The append has failed: nothing of it may ever be seen."""
+        self._in_the_air = None
+
+    def promise_of_flush(self) -> Callable[[], None]:
+        """What is to be called when the flush that is asked for now is said to be done."""
+        cuts, end_offset = self._cuts, self.end
+
+        def done() -> None:
+            if cuts == self._cuts:
+                self.durable_end = max(self.durable_end, end_offset)
+
+        return done
+
+    def may_begin_at(self, offset: int) -> None:
+        """The log is told that it may begin there."""
+        self._latest_start = max(self._latest_start, offset)
+
+    def may_end_at(self, offset: int) -> None:
+        """The log is told to end there."""
+        self._wanted_end = offset
+        self._cuts += 1
+        self.durable_end = min(self.durable_end, self.batch_end_before(offset))
+
+    def ends_at(self, offset: int) -> None:
+        """The truncation is done: a batch goes whole, so that it may have been a little more."""
+        self.batches = [each for each in self.batches if each.header.next_offset <= offset]
+        self.end = offset
+        self.durable_end = min(self.durable_end, offset)
+        self._wanted_end = None
+
+    def was_killed(self) -> None:
+        """The process is gone; the disk remembers all that it had written."""
+        self._required_end = self.end
+        if self._wanted_end is not None:
+            self._required_end = self.batch_end_before(self._wanted_end)
+
+    def power_was_cut(self) -> None:
+        """Only what was synced is sure to be there."""
+        self._required_end = self.durable_end
+
+    def was_stopped(self) -> None:
+        """The log was closed without complaint."""
+        self._required_end = self.durable_end = self.end
+
+    def batch_end_before(self, offset: int) -> int:
+        """Where the last batch ends that lies wholly before `offset`: a truncation there cuts to this."""
+        return max((each.header.next_offset for each in self.batches if each.header.next_offset <= offset), default=0)
+
+    # --- whether it is kept ---------------------------------------------------------------------------
+
+    def check_start(self, log: Log) -> None:
+        """The log has just been opened."""
+        found = [Appended(check_batch(data), data) for data in read_batches(log)]
+        self._check_batches(found)
+        assert log.log_start_offset <= self._latest_start, "the log begins later than it was told to"
+        assert log.log_end_offset >= self._required_end, f"the log ends at {log.log_end_offset}: {self._required_end}"
+        if found:
+            assert found[0].header.base_offset <= log.log_start_offset
+            assert found[-1].header.next_offset == log.log_end_offset
+        else:
+            assert log.log_start_offset == log.log_end_offset
+        self._take_over(log, found)
+        self.check_open(log)
+
+    def _check_batches(self, found: list[Appended]) -> None:
+        """Each is one that was appended there, and they follow each other."""
+        known = {each.header.base_offset: each.data for each in self.batches}
+        if self._in_the_air is not None:
+            known[self._in_the_air.header.base_offset] = self._in_the_air.data
+        for header, data in found:
+            assert known.get(header.base_offset) == data, f"not so: {header}"
+        for before, after in pairwise(found):
+            assert before.header.next_offset == after.header.base_offset, "a hole"
+
+    def _take_over(self, log: Log, found: list[Appended]) -> None:
+        """From now on this is what counts."""
+        first_offset = found[0].header.base_offset if found else log.log_end_offset
+        self.batches = [each for each in self.batches if each.header.next_offset <= first_offset] + found
+        self.end = log.log_end_offset
+        self.durable_end = min(self.durable_end, self.end)
+        self._latest_start = max(self._latest_start, log.log_start_offset)
+        self._in_the_air = self._wanted_end = None
+        self._cuts += 1
+
+    def check_open(self, log: Log) -> None:
+        """The log holds what it holds, and what is derived from it agrees. Raises `KafkaError` if the disk fails."""
+        assert log.log_start_offset <= self._latest_start
+        assert log.log_end_offset == log.high_watermark == self.end
+        expected = [each for each in self.batches if each.header.next_offset > log.log_start_offset]
+        assert read_batches(log) == [each.data for each in expected]
+        _check_lookups(log, expected)
+        _check_indexes(log)
+        base_offset = log.segments[0].base_offset
+        _check_producers(log, [each for each in self.batches if each.header.base_offset >= base_offset])
+        for header, _ in expected:
+            offset = max(header.base_offset, log.log_start_offset)
+            assert log.epochs.epoch_at(offset) == header.partition_leader_epoch
+
+
+def _check_lookups(log: Log, expected: list[Appended]) -> None:
+    """Each offset is found, and each time, as by going through all records."""
+    for header, data in expected:
+        region = log.read(header.last_offset, 1)
+        assert region is not None and region.read() == data
+    records = [record for each in expected for record in records_of(each.data) if record.offset >= log.log_start_offset]
+    for target in {record.timestamp for record in records if record.timestamp >= 0}:
+        first = next(record for record in records if record.timestamp >= target)
+        found = log.offset_for_timestamp(target)
+        assert found is not None and (found.offset, found.timestamp) == (first.offset, first.timestamp)
+
+
+def _check_indexes(log: Log) -> None:
+    """Entries of both indexes are about batches that are there, and no segment believes in another largest time."""
+    for segment in log.segments:
+        segment.load()
+        segment.indexes.load()
+        stored = list(headers(segment.file, 0, segment.size_bytes))
+        positions = {header.last_offset: position for position, header in stored}
+        for offset, position in segment.indexes.offsets.entries():
+            assert positions[offset] == position
+        for timestamp, offset in segment.indexes.times.entries():
+            times = [header.max_timestamp for _, header in stored if header.last_offset <= offset]
+            assert max(times) == timestamp
+        assert segment.indexes.max_timestamp == max((header.max_timestamp for _, header in stored), default=-1)
+
+
+def _check_producers(log: Log, batches: list[Appended]) -> None:
+    """The producers of the batches that are there are where a replay of these brings them."""
+    replayed = ProducerStates()
+    for header, _ in batches:
+        if header.producer_id >= 0:
+            replayed.update(header, header.base_offset)
+    known = dict(log.producers.entries())
+    for producer_id, entry in replayed.entries():
+        assert (known[producer_id].epoch, known[producer_id].batches[-1]) == (entry.epoch, entry.batches[-1])

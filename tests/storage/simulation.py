@@ -1,0 +1,347 @@
+"""Random histories of a log on a disk that fails, replayed by their seed: what was promised must be there.
+
+    python3 -m tests.storage.simulation --histories 5000 --seed 1
+
+Disk, time, the other thread and chance are all replaced, so a history is the same each time it is run. Its steps are
+appends, rolls, flushes that end when they like, deletions, truncations, checkpoints, failures of all kinds, stops,
+kills at any operation on the disk, and power cuts. After each start the log is compared with what it may, and what it
+must, hold (`promises.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import check_batch
+from minibroker.storage.environment import Environment
+from minibroker.storage.failed_sync import FAILED_SYNC
+from minibroker.storage.flushing import Done, run_at_once
+from minibroker.storage.log import Log
+from minibroker.storage.log_directory import OFFSET_CHECKPOINTS, LogDirectory
+from minibroker.storage.log_settings import MAX_LONG, LogSettings
+from minibroker.storage.recovery import LogDirectoryError
+from tests.storage.faulty_disk import Crash, FaultyDisk
+from tests.storage.promises import Promises
+from tests.storage.support import CLUSTER_ID, NOW_MS, batch
+
+KEY = "orders", 0
+LOG = "/data/orders-0"
+TOPIC_ID = bytes(15) + b"\1"
+STEPS = 60
+PRODUCERS = (7, 8)
+FAULTS = ("read", "write", "truncate", "sync", "open", "create", "rename", "remove")
+
+
+class Broken(AssertionError):
+    """A history in which a promise was not kept; the message tells how to have it again."""
+
+
+class Simulation:
+    """One history."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.steps: list[str] = []
+        self.now_ms = NOW_MS
+        self.disk = FaultyDisk(self.random, lambda: self.now_ms)
+        self.disk.make_directory("/data")
+        self.disk.sync_directory("/")
+        self.settings = self._some_settings()
+        self.leader_epoch = 0
+        self.sequences = dict.fromkeys(PRODUCERS, 0)
+        self.promises = Promises()
+        self._forget_process()
+
+    def _some_settings(self) -> LogSettings:
+        random = self.random
+        return LogSettings(
+            segment_bytes=random.choice((150, 400, 1500)),
+            segment_ms=random.choice((50, 10_000)),
+            segment_jitter_ms=random.choice((0, 20)),
+            segment_index_bytes=random.choice((48, 10_000)),
+            index_interval_bytes=random.choice((0, 100, 400)),
+            flush_messages=random.choice((MAX_LONG, 1, 5)),
+            retention_ms=random.choice((-1, 200)),
+            retention_bytes=random.choice((-1, -1, 1000)),
+            file_delete_delay_ms=0,
+        )
+
+    def _forget_process(self) -> None:
+        self.aside: list[tuple[Callable[[], None], Done]] = []
+        self.scheduled: list[Callable[[], None]] = []
+
+    # --- a process that runs ------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Raises `AssertionError` where a promise is not kept."""
+        self.start()
+        for _ in range(STEPS):
+            step = self.random.choices(*zip(*STEPS_AND_WEIGHTS, strict=True))[0]
+            self.steps.append(step.__name__)
+            try:
+                step(self)
+            except (KafkaError, OSError) as error:
+                self.steps.append(f"  {error}")
+                assert self.disk.failures
+                assert isinstance(error, OSError) or error.code == ErrorCode.KAFKA_STORAGE_ERROR
+            except Crash:
+                self.steps.append("  (killed)")
+                self.start_after(self.disk.heal)
+            if not self.log.in_use:
+                self.start_after(self.random.choice((self.disk.heal, self.disk.cut_power)))
+        self.heal()
+        self.promises.check_open(self.log)
+        self.start_after(self.disk.cut_power)
+
+    def start(self) -> None:
+        """Start a process on what the disk holds, and compare."""
+        self._open()
+        self.promises.check_start(self.log)
+        self._count_sequences()
+
+    def _open(self) -> None:
+        environment = Environment(
+            self.disk,
+            lambda: self.now_ms,
+            lambda _, callback: self.scheduled.append(callback),
+            self._aside,
+            self.random,
+        )
+        self.directory = LogDirectory(environment, "/data")
+        self.directory.lock()
+        self.directory.open(1, CLUSTER_ID, lambda: "w5vfbY-LQWCgOIYhBGbkUg")
+        if KEY in self.directory.found():
+            was_noted = self.disk.holds(f"{LOG}/{FAILED_SYNC}")
+            self.log: Log = self.directory.open_log(*KEY, self.settings)
+            if was_noted:
+                self.disk.doubtful.clear()
+            if self.log.topic_id != TOPIC_ID:
+                self.directory.assign_topic_id(self.log, TOPIC_ID)
+        else:
+            self.log = self.directory.create_log(*KEY, TOPIC_ID, self.settings)
+
+    def _count_sequences(self) -> None:
+        """Producers go on after what the log still knows of them."""
+        known = dict(self.log.producers.entries())
+        self.sequences = {
+            producer: known[producer].batches[-1][1] + 1 if producer in known else 0 for producer in PRODUCERS
+        }
+
+    def _aside(self, work: Callable[[], None], done: Done) -> None:
+        self.aside.append((work, done))
+
+    def start_after(self, end: Callable[[], None]) -> None:
+        """The process has ended, the disk gets to know how, and another process starts, perhaps not at once."""
+        self.disk.heal()
+        if self.is_in_doubt():
+            end = self.disk.cut_power
+        if end == self.disk.cut_power:
+            self.steps.append("  (power cut)")
+            self.promises.power_was_cut()
+        else:
+            self.promises.was_killed()
+        self._forget_process()
+        end()
+        if self.random.random() < 0.2:
+            self._start_fails()
+        self.start()
+
+    def is_in_doubt(self) -> bool:
+        """Whether a sync of the log has failed, and not even that could be noted: then the machine must restart."""
+        noted = self.disk.holds(f"{LOG}/{FAILED_SYNC}")
+        return not noted and any(path.startswith(f"{LOG}/") for path in self.disk.doubtful)
+
+    def _start_fails(self) -> None:
+        """A start that is itself killed, or that the disk does not allow: the next one copes with what it left."""
+        self.steps.append("  (a start that fails)")
+        if self.random.random() < 0.5:
+            self.disk.lifetime = self.random.randrange(20)
+        else:
+            self.disk.failing, self.disk.failure_rate = set(self.random.sample(FAULTS, 2)), 0.3
+        with suppress(Crash, LogDirectoryError, KafkaError):
+            self._open()
+        self._forget_process()
+        self.disk.heal()
+
+    # --- steps --------------------------------------------------------------------------------------
+
+    def append(self) -> None:
+        random = self.random
+        self.now_ms += random.choice((0, 1, 10, 60, -5))
+        options: dict[str, int] = {"compression": random.choice((0, 0, 1, 4))}
+        producer = random.choice((None, *PRODUCERS))
+        count = random.randint(1, 4)
+        if producer is not None:
+            sequence = self.sequences[producer]
+            options |= {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
+        timestamp = random.choice((self.now_ms, self.now_ms, self.now_ms - 30, -1))
+        data = batch(count, value=b"v" * random.choice((1, 30, 700)), timestamp=timestamp, **options)
+        header = check_batch(data)
+        assert producer is None or self.log.producers.check(header) is None
+        self.promises.attempted(data, self.log.log_end_offset, self.leader_epoch)
+        try:
+            self.log.append(data, (header,), self.leader_epoch)
+        except KafkaError:
+            self.promises.refused()
+            raise
+        self.promises.acknowledged()
+        if producer is not None:
+            self.sequences[producer] = sequence + count
+        if self.log.log_end_offset >= self.log.flush_at:
+            self.flush()
+
+    def several(self) -> None:
+        for _ in range(self.random.randint(2, 12)):
+            self.append()
+
+    def flush(self) -> None:
+        """Ask for a flush. That it has covered what was there is promised only when the waiter is told."""
+        promise = self.promises.promise_of_flush()
+        self.log.flush_soon(lambda failure: promise() if failure is None else None)
+
+    def other_thread(self) -> None:
+        """One of the things given to other threads is done."""
+        if self.aside:
+            run_at_once(*self.aside.pop(self.random.randrange(len(self.aside))))
+
+    def other_threads(self) -> None:
+        while self.aside:
+            self.other_thread()
+
+    def timers(self) -> None:
+        scheduled, self.scheduled = self.scheduled, []
+        for callback in scheduled:
+            callback()
+
+    def roll(self) -> None:
+        self.log.roll()
+
+    def change_leader(self) -> None:
+        self.leader_epoch += 1
+
+    def delete_records(self) -> None:
+        offset = self.random.randint(self.log.log_start_offset, self.log.log_end_offset)
+        self.promises.may_begin_at(offset)
+        self.log.delete_before(offset)
+        self.promises.check_open(self.log)
+
+    def retention(self) -> None:
+        self.now_ms += self.random.choice((0, 100, 300))
+        self.promises.may_begin_at(self.log.log_end_offset)
+        self.log.delete_old_segments()
+        self.promises.check_open(self.log)
+
+    def truncate(self) -> None:
+        offset = self.random.randint(self.log.log_start_offset, self.log.log_end_offset)
+        self.log.recovery_point = min(self.log.recovery_point, max(self.promises.batch_end_before(offset) - 1, 0))
+        with suppress(OSError):
+            self.directory.write_checkpoints(sync=True)
+            self.promises.may_end_at(offset)
+            self.log.truncate_to(offset)
+            self.promises.ends_at(self.log.log_end_offset)
+            self._count_sequences()
+
+    def checkpoint(self) -> None:
+        self.directory.write_checkpoint_soon(self.random.choice(OFFSET_CHECKPOINTS))
+
+    def look(self) -> None:
+        self.promises.check_open(self.log)
+
+    def break_disk(self) -> None:
+        """Something about the disk fails from now on, for a while."""
+        kind = self.random.choice(("full", "read-only", "errors", "errors"))
+        self.steps.append(f"  {kind}")
+        if kind == "full":
+            self.disk.room_bytes = self.random.randrange(300)
+        elif kind == "read-only":
+            self.disk.read_only = True
+        else:
+            self.disk.failing = set(self.random.sample(FAULTS, self.random.randint(1, 3)))
+            self.disk.failure_rate = self.random.choice((0.2, 1.0))
+
+    def heal(self) -> None:
+        self.disk.heal()
+
+    def soon_killed(self) -> None:
+        self.disk.lifetime = self.random.randrange(15)
+
+    def kill(self) -> None:
+        self.start_after(self.disk.heal)
+
+    def cut_power(self) -> None:
+        self.start_after(self.disk.cut_power)
+
+    def stop(self) -> None:
+        """An orderly stop: all of it is then on the disk itself, if nothing fails."""
+        self.other_threads()
+        try:
+            self.directory.close()
+        except (KafkaError, OSError):
+            assert self.disk.failures
+            self.start_after(self.disk.heal)
+            return
+        self.promises.was_stopped()
+        self._forget_process()
+        self.random.choice((self.disk.heal, self.disk.cut_power))()
+        self.start()
+
+
+STEPS_AND_WEIGHTS: tuple[tuple[Callable[[Simulation], None], int], ...] = (
+    (Simulation.append, 12),
+    (Simulation.several, 8),
+    (Simulation.flush, 6),
+    (Simulation.other_thread, 8),
+    (Simulation.other_threads, 3),
+    (Simulation.timers, 2),
+    (Simulation.roll, 2),
+    (Simulation.change_leader, 2),
+    (Simulation.delete_records, 2),
+    (Simulation.retention, 2),
+    (Simulation.truncate, 1),
+    (Simulation.checkpoint, 4),
+    (Simulation.look, 2),
+    (Simulation.break_disk, 2),
+    (Simulation.heal, 4),
+    (Simulation.soon_killed, 2),
+    (Simulation.kill, 1),
+    (Simulation.cut_power, 3),
+    (Simulation.stop, 1),
+)
+
+
+def run_history(seed: int) -> None:
+    """Run the history of this seed. Raises `Broken`."""
+    simulation = Simulation(seed)
+    try:
+        simulation.run()
+    except Exception as error:
+        steps = "\n".join(simulation.steps)
+        again = f"python3 -m tests.storage.simulation --histories 1 --seed {seed}"
+        raise Broken(f"seed {seed}: {type(error).__name__}: {error}\n{steps}\nagain: {again}") from error
+
+
+def main() -> int:
+    """Run histories from the command line; the exit status is 1 if a promise was broken."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--histories", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0, help="of the first history; the next has the next one")
+    options = parser.parse_args()
+    for seed in range(options.seed, options.seed + options.histories):
+        try:
+            run_history(seed)
+        except Broken as broken:
+            print(broken, file=sys.stderr)
+            if options.histories == 1:
+                raise
+            return 1
+    print(f"{options.histories} histories from seed {options.seed} on: all promises kept")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""What a log has written without a sync beside its segments: each file is synced once, with the names it needs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from minibroker.storage.leader_epoch_file import LeaderEpochFile
+from minibroker.storage.leader_epochs import LeaderEpochs
+from minibroker.storage.producer_snapshots import ProducerSnapshots
+from minibroker.storage.producer_state import ProducerStates
+from minibroker.storage.unsynced import Unsynced
+from tests.storage.faulty_disk import FaultyDisk
+
+DIRECTORY = "/data/orders-0"
+DIRECTORIES = [DIRECTORY, "/data"]
+
+
+class Made:
+    """All that belongs to it, in a directory of its own."""
+
+    def __init__(self) -> None:
+        self.disk = FaultyDisk(Random(1))
+        self.disk.make_directory(DIRECTORY)
+        self.epochs = LeaderEpochs()
+        self.snapshots = ProducerSnapshots(self.disk, DIRECTORY, [])
+        epoch_file = LeaderEpochFile(self.epochs, self.disk, DIRECTORY)
+        self.unsynced = Unsynced(self.disk, DIRECTORY, (self.snapshots, epoch_file))
+
+    def collected(self) -> tuple[list[str], list[str]]:
+        """(names of the files, directories)."""
+        files, directories = self.unsynced.collect()
+        return [file.path.removeprefix(f"{DIRECTORY}/") for file in files], directories
+
+
+@pytest.fixture
+def made() -> Made:
+    return Made()
+
+
+def test_a_new_log_s_names_are_synced_once(made: Made) -> None:
+    assert made.collected() == ([], DIRECTORIES)
+    made.unsynced.note_synced()
+    assert made.collected() == ([], [])
+
+
+def test_changed_names_are_synced_without_any_file(made: Made) -> None:
+    made.unsynced.note_synced()
+    made.unsynced.names_change()
+    assert made.collected() == ([], DIRECTORIES)
+
+
+def test_files_are_synced_once_with_their_names(made: Made) -> None:
+    made.unsynced.note_synced()
+    made.epochs.assign(3, 0)
+    states = ProducerStates()
+    states.end_offset = 5
+    made.snapshots.take(states, 0)
+    files = ["00000000000000000005.snapshot", "leader-epoch-checkpoint"]
+    assert made.collected() == (files, DIRECTORIES)
+    made.unsynced.note_synced()
+    assert made.collected() == ([], [])
+
+
+def test_what_could_not_be_collected_is_still_to_be_synced(made: Made) -> None:
+    made.epochs.assign(3, 0)
+    made.disk.failing = {"open"}
+    with pytest.raises(OSError, match="Input/output error"):
+        made.unsynced.collect()
+    made.disk.heal()
+    assert made.collected() == (["leader-epoch-checkpoint"], DIRECTORIES)
