@@ -19,7 +19,7 @@ from minibroker.protocol.messages.groups import (
     JoinGroupRequest,
     SyncGroupRequest,
 )
-from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
 JOIN_VERSION, SYNC_VERSION = 5, 3  # the first with static members
 SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS = 30_000, 60_000
@@ -188,3 +188,19 @@ def committed(connection: Connection, group: str) -> dict[tuple[str, int], int]:
     error_code, found = fetch_group(connection, group, everything=True, version=8)
     assert error_code == ErrorCode.NONE
     return {(str(topic), partition): each.offset for (topic, partition), each in found.items()}
+
+
+def delete(connection: Connection, group: str, *partitions: tuple[str, int]) -> tuple[int, dict[tuple[str, int], int]]:
+    """The error of the whole of an OffsetDelete, and that of each partition."""
+    topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    by_topic: dict[str, list[int]] = {}
+    for name, index in partitions:
+        by_topic.setdefault(name, []).append(index)
+    topics = [
+        topic(name=name, partitions=[topic.OffsetDeleteRequestPartition(partition_index=each) for each in indexes])
+        for name, indexes in by_topic.items()
+    ]
+    response = connection.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0)
+    return response.error_code, {
+        (topic.name, each.partition_index): each.error_code for topic in response.topics for each in topic.partitions
+    }

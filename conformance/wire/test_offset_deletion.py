@@ -11,13 +11,11 @@ import pytest
 
 from conformance.wire.conftest import NewTopic
 from conformance.wire.connection import Connection
-from conformance.wire.groups import commit, committed, find_coordinator, join, sync
+from conformance.wire.groups import commit, committed, delete, find_coordinator, join, sync
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import LeaveGroupRequest
-from minibroker.protocol.messages.offsets import OffsetDeleteRequest
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-Topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 
 
 @pytest.fixture
@@ -26,21 +24,6 @@ def group(connection: Connection, new_name: Callable[[], str]) -> str:
     name = f"group-{new_name()}"
     find_coordinator(connection, name)
     return name
-
-
-def delete(connection: Connection, group: str, *partitions: tuple[str, int]) -> tuple[int, dict[tuple[str, int], int]]:
-    """The error of the whole, and that of each partition."""
-    by_topic: dict[str, list[int]] = {}
-    for name, index in partitions:
-        by_topic.setdefault(name, []).append(index)
-    topics = [
-        Topic(name=name, partitions=[Topic.OffsetDeleteRequestPartition(partition_index=each) for each in indexes])
-        for name, indexes in by_topic.items()
-    ]
-    response = connection.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0)
-    return response.error_code, {
-        (topic.name, each.partition_index): each.error_code for topic in response.topics for each in topic.partitions
-    }
 
 
 def test_an_offset_is_taken_back(connection: Connection, new_topic: NewTopic, group: str) -> None:

@@ -28,6 +28,7 @@ from minibroker.broker.groups.commits import answer_when_kept, commit_offsets
 from minibroker.broker.groups.group import CheckPartition
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.parked import Parked
+from minibroker.broker.topics import Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import (
@@ -59,10 +60,13 @@ FIRST_WITH_TOPIC_IDS = 10
 
 
 class Asked(NamedTuple):
-    """A partition that there is, with what the request says of it and its place in the answer."""
+    """A partition that there is, with what the request says of it and its place in the answer.
 
-    topic: CommitTopic
-    name: str
+    `said_id` is the topic's id if the request names it, zero otherwise.
+    """
+
+    topic: Topic
+    said_id: bytes
     partition: CommitPartition
     answer: CommitAnswer
 
@@ -99,7 +103,7 @@ def _existing(context: Context, topic: CommitTopic, response: OffsetCommitRespon
         answers.partitions.append(answer)
         if found is not None and found.partition(partition.partition_index) is not None:
             answer.error_code = ErrorCode.NONE
-            yield Asked(topic, found.name, partition, answer)
+            yield Asked(found, topic.topic_id, partition, answer)
 
 
 def _refused(response: OffsetCommitResponse, asked: Iterable[Asked], error: KafkaError) -> OffsetCommitResponse:
@@ -120,10 +124,10 @@ def _committed(context: Context, request: OffsetCommitRequest, asked: list[Asked
             each.answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         if check is not None:
-            check(each.name, each.topic.topic_id, each.partition.partition_index)
+            check(each.topic.name, each.topic.topic_id, each.partition.partition_index)
         accepted.append(each)
     offsets = [
-        (each.name, each.partition.partition_index, _offset(context, request.retention_time_ms, each))
+        (each.topic.name, each.partition.partition_index, _offset(context, request.retention_time_ms, each))
         for each in accepted
     ]
     commit_offsets(groups, request.group_id, offsets)
@@ -157,7 +161,7 @@ def _offset(context: Context, retention_ms: int, asked: Asked) -> CommittedOffse
         partition.committed_metadata or "",
         now_ms if partition.commit_timestamp == NOT_SAID else partition.commit_timestamp,
         NO_EXPIRY if retention_ms == NOT_SAID else now_ms + retention_ms,
-        asked.topic.topic_id,
+        asked.said_id,
     )
 
 

@@ -140,7 +140,8 @@ def test_what_the_group_has_against_one_partition_is_said_of_all(
 ) -> None:
     commit(harness, "g", ("t", 0, 7))
 
-    def only_first(topic: str, topic_id: bytes, partition: int) -> None:
+    def only_first(topic: str, its_id: bytes, partition: int) -> None:
+        assert (topic, its_id) == ("t", topic_id)
         if partition:
             raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
 
