@@ -179,9 +179,9 @@ def test_what_cannot_be_read_closes_the_connection_and_the_log_says_who_sent_it(
 @pytest.mark.parametrize(
     ("request_bytes", "who"),
     [
-        (pack(">hhih5s", 0, 2, 7, 5, b"old\n1"), r"client id 'old\n1'"),
-        (pack(">hhih", 0, 2, 7, -1), "unnamed client"),
-        (pack(">hhih", 0, 2, 7, 99), "unnamed client"),
+        (pack(">hhih5s", 0, 14, 7, 5, b"old\n1"), r"client id 'old\n1'"),
+        (pack(">hhih", 0, 14, 7, -1), "unnamed client"),
+        (pack(">hhih", 0, 14, 7, 99), "unnamed client"),
     ],
 )
 def test_a_client_that_has_not_introduced_itself_is_known_by_its_client_id(
@@ -194,7 +194,7 @@ def test_a_client_that_has_not_introduced_itself_is_known_by_its_client_id(
 
     with caplog.at_level(logging.WARNING, "minibroker.connections"):
         serve(tmp_path, talk)
-    assert f"({who}): Produce (key 0) version 2, which is not served here" in caplog.text
+    assert f"({who}): Produce (key 0) version 14, which is not served here" in caplog.text
 
 
 def test_a_failing_handler_costs_its_connection_only(
