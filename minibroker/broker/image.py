@@ -1,4 +1,4 @@
-"""What the metadata log says: brokers, topics, partitions, configs, features, folded record by record.
+"""What the metadata log says: brokers, topics, partitions, configs, features, quotas, credentials, record by record.
 
 `Image.apply` is all that ever changes it, at start and while running alike; who decides is the controller.
 """
@@ -16,6 +16,8 @@ from minibroker.protocol.primitives import uuid_text
 TOPIC_RESOURCE = 2  # config resource types, as in ConfigRecord and in the requests (org.apache.kafka...ConfigResource)
 BROKER_RESOURCE = 4
 GROUP_RESOURCE = 32
+# Whom a quota is for: (type, name) of each part, such as {("user", "a"), ("client-id", None)}; None is the default.
+QuotaEntity = frozenset[tuple[str, str | None]]
 LEADER_UNCHANGED = -2  # PartitionChangeRecord's default
 
 
@@ -32,6 +34,8 @@ class Image:
         self.brokers: dict[int, records.RegisterBrokerRecord] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.scram_credentials: dict[tuple[str, int], records.UserScramCredentialRecord] = {}  # (user, mechanism)
         self.next_producer_id = 0
 
     def apply(self, record: Message) -> None:
@@ -171,6 +175,25 @@ def _producer_ids(image: Image, record: records.ProducerIdsRecord) -> None:
     image.next_producer_id = record.next_producer_id
 
 
+def _quota(image: Image, record: records.ClientQuotaRecord) -> None:
+    entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)
+    values = image.quotas.setdefault(entity, {})
+    if record.remove:
+        values.pop(record.key, None)
+    else:
+        values[record.key] = record.value
+    if not values:
+        del image.quotas[entity]
+
+
+def _scram_credential(image: Image, record: records.UserScramCredentialRecord) -> None:
+    image.scram_credentials[record.name, record.mechanism] = record
+
+
+def _remove_scram_credential(image: Image, record: records.RemoveUserScramCredentialRecord) -> None:
+    image.scram_credentials.pop((record.name, record.mechanism), None)
+
+
 APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
     records.TopicRecord: _topic,
     records.RemoveTopicRecord: _remove_topic,
@@ -185,4 +208,7 @@ APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
     records.FeatureLevelRecord: _feature,
     records.ClearElrRecord: _clear_elr,
     records.ProducerIdsRecord: _producer_ids,
+    records.ClientQuotaRecord: _quota,
+    records.UserScramCredentialRecord: _scram_credential,
+    records.RemoveUserScramCredentialRecord: _remove_scram_credential,
 }

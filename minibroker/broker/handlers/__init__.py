@@ -5,13 +5,16 @@ from __future__ import annotations
 from importlib import import_module
 
 FAMILIES = (
+    "acls",
     "alter_configs",
     "api_versions",
+    "client_quotas",
     "cluster",
     "committed_offsets",
     "config_resources",
     "configs",
     "consumer_groups",
+    "delegation_tokens",
     "delete_records",
     "elections",
     "features",
@@ -27,6 +30,7 @@ FAMILIES = (
     "producer_ids",
     "quorum",
     "reassignments",
+    "scram_credentials",
     "topic_partitions",
     "topics",
     "transaction_listing",

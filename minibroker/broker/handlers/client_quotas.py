@@ -1,0 +1,109 @@
+"""DescribeClientQuotas and AlterClientQuotas: limits for users, client ids and addresses (KIP-546, KIP-612).
+
+Behaviour: a quota is checked, recorded in the metadata log, and found again by filters. Each entity of a request stands
+alone; one that stands twice, or has a key twice, is refused.
+
+Versions: 1 of both has flexible fields.
+
+Not implemented: holding anybody to a quota, of which the log warns; names of hosts for an ip, which would have to be
+looked up.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.durable import durably
+from minibroker.broker.image import QuotaEntity
+from minibroker.broker.quotas import Filter, check_value, checked_entity
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import ClientQuotaRecord
+from minibroker.protocol.messages.quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+
+log = logging.getLogger("minibroker.quotas")
+
+Described = DescribeClientQuotasResponse.EntryData
+Asked = AlterClientQuotasRequest.EntryData
+Altered = AlterClientQuotasResponse.EntryData
+
+
+@handles(ApiKey.DESCRIBE_CLIENT_QUOTAS, "0-1")
+def describe_client_quotas(context: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    quotas = context.cluster.image.quotas
+    components = [(one.entity_type, one.match_type, one.match) for one in request.components]
+    try:
+        found = Filter(components, strict=request.strict).find(quotas)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    return DescribeClientQuotasResponse(entries=[_described(entity, quotas[entity]) for entity in found])
+
+
+def _described(entity: QuotaEntity, values: dict[str, float]) -> Described:
+    return Described(
+        entity=[Described.EntityData(entity_type=kind, entity_name=name) for kind, name in _sorted(entity)],
+        values=[Described.ValueData(key=key, value=value) for key, value in sorted(values.items())],
+    )
+
+
+def _sorted(entity: QuotaEntity) -> list[tuple[str, str | None]]:
+    return sorted(entity, key=lambda part: part[0])
+
+
+@handles(ApiKey.ALTER_CLIENT_QUOTAS, "0-1")
+@durably
+def alter_client_quotas(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    counts = Counter(_parts(entry) for entry in request.entries)
+    answers = {}
+    for entry in request.entries:
+        parts = _parts(entry)
+        answer = answers[parts] = Altered(error_message=None)
+        answer.entity = [Altered.EntityData(entity_type=kind, entity_name=name) for kind, name in _sorted(parts)]
+        try:
+            if counts[parts] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_text(parts)}")
+            decided = _decided(context, entry)
+            if decided and not request.validate_only:
+                context.cluster.commit(decided)
+                log.warning("the quotas of %s are kept, but nobody is held to them here yet", _text(parts))
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+    return AlterClientQuotasResponse(entries=list(answers.values()))
+
+
+def _parts(entry: Asked) -> QuotaEntity:
+    """Whom an entry names, whether there is such a one or not; of a type that stands twice the last is meant."""
+    return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
+
+
+def _text(entity: QuotaEntity) -> str:
+    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in _sorted(entity))
+
+
+def _decided(context: Context, entry: Asked) -> list[ClientQuotaRecord]:
+    """What is to be recorded. Raises KafkaError(INVALID_REQUEST)."""
+    entity, limits = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
+    keys = [change.key for change in entry.ops]
+    repeated = next((key for key in keys if keys.count(key) > 1), None)
+    if repeated is not None:
+        message = f"Duplicate quota key {repeated} not updating quota for this entity {_text(entity)}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    current = context.cluster.image.quotas.get(entity, {})
+    decided = []
+    for change in entry.ops:
+        if not change.remove:
+            check_value(limits, change.key, change.value)
+        is_news = change.key in current if change.remove else current.get(change.key) != change.value
+        if is_news:
+            record = ClientQuotaRecord(key=change.key, value=0.0 if change.remove else change.value)
+            record.remove = change.remove
+            record.entity = [ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+            decided.append(record)
+    return decided

@@ -1,0 +1,134 @@
+"""DescribeUserScramCredentials and AlterUserScramCredentials: what users authenticate with by SCRAM (KIP-554).
+
+Behaviour: of a salted password only the keys that follow from it are recorded in the metadata log (RFC 5802), and only
+its iterations are ever told. Each user stands alone, and is named once in a request.
+
+Versions: there is only 0 of both.
+
+Not implemented: authentication by them; no listener asks for it here yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from enum import IntEnum
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.durable import durably
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import (
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+from minibroker.protocol.messages.security import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+
+Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
+Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
+
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
+
+
+class Mechanism(IntEnum):
+    """Kafka's ScramMechanism."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+
+HASHES = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
+
+
+@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "0")
+def describe_user_scram_credentials(
+    context: Context, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    known = context.cluster.image.scram_credentials
+    if request.users:
+        asked = Counter(user.name for user in request.users)
+    else:
+        asked = Counter({name: 1 for name, _ in sorted(known)})
+    return DescribeUserScramCredentialsResponse(
+        results=[_described(context, name, count) for name, count in asked.items()]
+    )
+
+
+def _described(context: Context, name: str, count: int) -> Described:
+    result = Described(user=name)
+    known = context.cluster.image.scram_credentials
+    found = [known[name, mechanism] for mechanism in Mechanism if (name, mechanism) in known]
+    if count > 1:
+        message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+        result.error_code, result.error_message = ErrorCode.DUPLICATE_RESOURCE, message
+    elif not found:
+        message = f"Attempt to describe a user credential that does not exist: {name}"
+        result.error_code, result.error_message = ErrorCode.RESOURCE_NOT_FOUND, message
+    else:
+        result.credential_infos = [
+            Described.CredentialInfo(mechanism=one.mechanism, iterations=one.iterations) for one in found
+        ]
+    return result
+
+
+@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "0")
+@durably
+def alter_user_scram_credentials(
+    context: Context, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    changes: list[Upsertion | Deletion] = [*request.deletions, *request.upsertions]
+    counts = Counter(change.name for change in changes)
+    results: dict[str, Altered] = {}
+    for change in changes:
+        result = results[change.name] = Altered(user=change.name, error_message=None)
+        try:
+            record = _decided(context, change)
+            if counts[change.name] > 1:
+                message = "A user credential cannot be altered twice in the same request"
+                raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)
+            context.cluster.commit([record])
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+    return AlterUserScramCredentialsResponse(results=list(results.values()))
+
+
+def _decided(context: Context, change: Upsertion | Deletion) -> Message:
+    """What is to be recorded. Raises KafkaError."""
+    if not change.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if change.mechanism not in HASHES:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(change, Upsertion):
+        return _credential(change)
+    if (change.name, change.mechanism) not in context.cluster.image.scram_credentials:
+        message = "Attempt to delete a user credential that does not exist"
+        raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
+    return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
+
+
+def _credential(upsertion: Upsertion) -> UserScramCredentialRecord:
+    if upsertion.iterations < MIN_ITERATIONS:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if upsertion.iterations > MAX_ITERATIONS:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if not upsertion.salted_password:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # what Kafka makes of a key without bytes
+    hash_name = HASHES[Mechanism(upsertion.mechanism)]
+    client_key = hmac.digest(upsertion.salted_password, b"Client Key", hash_name)
+    return UserScramCredentialRecord(
+        name=upsertion.name,
+        mechanism=upsertion.mechanism,
+        salt=upsertion.salt,
+        stored_key=hashlib.new(hash_name, client_key).digest(),
+        server_key=hmac.digest(upsertion.salted_password, b"Server Key", hash_name),
+        iterations=upsertion.iterations,
+    )

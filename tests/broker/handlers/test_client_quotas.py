@@ -1,0 +1,148 @@
+"""DescribeClientQuotas and AlterClientQuotas: what is kept and found, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from tests.broker.harness import Harness, served_versions
+
+VERSIONS = served_versions(AlterClientQuotasRequest)
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+INVALID = ErrorCode.INVALID_REQUEST
+
+Parts = tuple[tuple[str, str | None], ...]
+Entry = AlterClientQuotasRequest.EntryData
+
+
+def entry(parts: Parts, **values: float | None) -> Any:
+    """A change of quotas; None removes one."""
+    return Entry(
+        entity=[Entry.EntityData(entity_type=kind, entity_name=name) for kind, name in parts],
+        ops=[Entry.OpData(key=key, value=value or 0.0, remove=value is None) for key, value in values.items()],
+    )
+
+
+def alter(harness: Harness, *entries: Any, version: int | None = None, **fields: Any) -> list[tuple[int, str | None]]:
+    answer = harness.request(AlterClientQuotasRequest(entries=list(entries), **fields), version)
+    return [(one.error_code, one.error_message) for one in answer.entries]
+
+
+def describe(
+    harness: Harness, *components: tuple[str, int, str | None], strict: bool = False, version: int | None = None
+) -> dict[Parts, dict[str, float]]:
+    shape = DescribeClientQuotasRequest.ComponentData
+    asked = [shape(entity_type=kind, match_type=how, match=name) for kind, how, name in components]
+    answer = harness.request(DescribeClientQuotasRequest(components=asked, strict=strict), version)
+    assert answer.error_code == ErrorCode.NONE, answer
+    return {
+        tuple((part.entity_type, part.entity_name) for part in one.entity): {
+            each.key: each.value for each in one.values
+        }
+        for one in answer.entries
+    }
+
+
+ANN: Parts = (("user", "ann"),)
+ANN_APP: Parts = (("client-id", "app"), ("user", "ann"))
+EVERYBODY: Parts = (("user", None),)
+ADDRESS: Parts = (("ip", "10.0.0.1"),)
+
+
+@pytest.fixture
+def full(harness: Harness) -> Harness:
+    done = alter(
+        harness,
+        entry(ANN, producer_byte_rate=1000.0, request_percentage=12.5),
+        entry(ANN_APP, consumer_byte_rate=5.0),
+        entry(EVERYBODY, controller_mutation_rate=0.5),
+        entry(ADDRESS, connection_creation_rate=7.0),
+    )
+    assert done == [(ErrorCode.NONE, None)] * 4
+    return harness
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("crash", [False, True])
+def test_quotas_are_kept(full: Harness, version: int, crash: bool) -> None:
+    expected = {
+        ANN: {"producer_byte_rate": 1000.0, "request_percentage": 12.5},
+        ANN_APP: {"consumer_byte_rate": 5.0},
+        EVERYBODY: {"controller_mutation_rate": 0.5},
+        ADDRESS: {"connection_creation_rate": 7.0},
+    }
+    assert describe(full, version=version) == expected
+    full.restart(crash=crash)
+    assert describe(full, version=version) == expected
+
+
+@pytest.mark.parametrize(
+    ("components", "strict", "found"),
+    [
+        ([("user", EXACT, "ann")], False, {ANN, ANN_APP}),
+        ([("user", EXACT, "ann")], True, {ANN}),
+        ([("user", DEFAULT, None)], False, {EVERYBODY}),
+        ([("user", SPECIFIED, None)], False, {ANN, ANN_APP, EVERYBODY}),
+        ([("user", SPECIFIED, None)], True, {ANN, EVERYBODY}),
+        ([("user", SPECIFIED, None), ("client-id", EXACT, "app")], True, {ANN_APP}),
+        ([("client-id", DEFAULT, None)], False, set()),
+        ([("ip", SPECIFIED, None)], True, {ADDRESS}),
+        ([], True, set()),
+    ],
+)
+def test_a_filter_finds_what_has_all_its_parts(
+    full: Harness, components: list[tuple[str, int, str | None]], strict: bool, found: set[Parts]
+) -> None:
+    assert set(describe(full, *components, strict=strict)) == found
+
+
+def test_a_quota_is_changed_and_removed_and_nothing_is_recorded_twice(full: Harness) -> None:
+    log = full.cluster.metadata_log.storage
+    end = log.log_end_offset
+    assert alter(full, entry(ANN, producer_byte_rate=1000.0)) == [(ErrorCode.NONE, None)]
+    assert alter(full, entry(ANN, consumer_byte_rate=None)) == [(ErrorCode.NONE, None)]
+    assert log.log_end_offset == end
+    alter(full, entry(ANN, producer_byte_rate=2.0, request_percentage=None))
+    assert describe(full, ("user", EXACT, "ann"), strict=True) == {ANN: {"producer_byte_rate": 2.0}}
+    alter(full, entry(ANN, producer_byte_rate=None))
+    assert describe(full, ("user", EXACT, "ann"), strict=True) == {}
+    full.restart()
+    assert describe(full, ("user", EXACT, "ann"), strict=True) == {}
+
+
+def test_a_change_that_is_only_to_be_checked_changes_nothing(harness: Harness) -> None:
+    assert alter(harness, entry(ANN, producer_byte_rate=1.0), validate_only=True) == [(ErrorCode.NONE, None)]
+    assert describe(harness) == {}
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), 1e30, 1.5, float("inf")])
+def test_a_value_that_cannot_be_is_refused(harness: Harness, value: float) -> None:
+    ((code, _),) = alter(harness, entry(ANN, producer_byte_rate=value))
+    assert (code, describe(harness)) == (INVALID, {})
+
+
+def test_one_entity_that_is_refused_keeps_no_other_from_its_quota(harness: Harness) -> None:
+    codes = [
+        code for code, _ in alter(harness, entry((("ip", "nobody"),), nope=1.0), entry(ANN, producer_byte_rate=1.0))
+    ]
+    assert codes == [INVALID, ErrorCode.NONE]
+    assert list(describe(harness)) == [ANN]
+
+
+def test_an_entity_or_a_key_that_stands_twice_changes_nothing(harness: Harness) -> None:
+    twice = entry(ANN, producer_byte_rate=1.0)
+    ((code, message),) = alter(harness, twice, twice)
+    assert (code, message) == (INVALID, "Ignoring duplicate entity user ann")
+    twice.ops *= 2
+    ((code, _),) = alter(harness, twice)
+    assert (code, describe(harness)) == (INVALID, {})
+
+
+def test_who_sets_a_quota_is_told_that_nobody_is_held_to_it(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        alter(harness, entry(ANN_APP, producer_byte_rate=1.0))
+    assert "the quotas of client-id app, user ann are kept, but nobody is held to them here yet" in caplog.text
