@@ -66,13 +66,16 @@ class Range(NamedTuple):
 
 
 class OneOf(NamedTuple):
-    """One of some words; for a list, each of its elements is."""
+    """One of some words; for a list, each of its elements is, and with `some` it has at least one."""
 
     choices: tuple[str, ...]
+    some: bool = False
 
     def objection(self, value: Any) -> str | None:
         """What Kafka says against the value, or None."""
         words = value if isinstance(value, tuple) else (value,)
+        if self.some and not words:
+            return f"must not be empty. Valid values include: [{', '.join(self.choices)}]"
         if all(word in self.choices for word in words):
             return None
         return f"String must be one of: {', '.join(self.choices)}"
@@ -171,7 +174,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 CODECS: Final = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
 TIMESTAMP_TYPES: Final = OneOf(("CreateTime", "LogAppendTime"))
 MIGRATION_POLICIES: Final = AnyCaseOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"))
-REBALANCE_PROTOCOLS: Final = OneOf(("consumer", "classic", "share", "streams"))
+REBALANCE_PROTOCOLS: Final = OneOf(("consumer", "classic", "share", "streams"), some=True)
 POLICIES: Final = OneOf(("compact", "delete"))
 PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
@@ -290,7 +293,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.max.size", INT, 2_147_483_647, "How many members a classic group has at most.", FROM_ONE),
     # Consumer groups of the next generation (KIP-848).
     Setting("group.coordinator.rebalance.protocols", LIST, ("classic", "consumer"), "The protocols of groups that are served; share and streams are not, whatever stands here.", REBALANCE_PROTOCOLS, kafka_default=("classic", "consumer", "streams")),
-    Setting("group.consumer.assignors", LIST, ("uniform", "range"), "The assignors that members may ask for; the first is that of members who ask for none."),
+    Setting("group.consumer.assignors", LIST, ("uniform", "range"), "The assignors that members may ask for; the first is that of members who ask for none.", NON_EMPTY),
     Setting("group.consumer.migration.policy", STRING, "bidirectional", "Whether groups with members may go over from the classic protocol (upgrade), back to it (downgrade), both, or neither (disabled).", MIGRATION_POLICIES),
     Setting("group.consumer.max.size", INT, 2_147_483_647, "How many members a consumer group has at most.", FROM_ONE),
     Setting("group.consumer.session.timeout.ms", INT, 45_000, "After what time a silent member is put out of its consumer group.", FROM_ONE),
@@ -299,7 +302,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.consumer.heartbeat.interval.ms", INT, 5000, "How often the members of consumer groups are to be heard of, which is also how soon they learn of changes.", FROM_ONE),
     Setting("group.consumer.min.heartbeat.interval.ms", INT, 5000, "The shortest heartbeat interval a consumer group can be given.", FROM_ONE),
     Setting("group.consumer.max.heartbeat.interval.ms", INT, 15_000, "The longest heartbeat interval a consumer group can be given.", FROM_ONE),
-    Setting("group.consumer.assignment.interval.ms", INT, 0, "How long a consumer group's target assignment stays at least before the next is made; tests should not wait for it.", FROM_ZERO, kafka_default=1000),
+    Setting("group.consumer.assignment.interval.ms", INT, 0, "How long a consumer group's target assignment stays at least before the next is made; tests should not wait for it.", FROM_ZERO, update=CLUSTER_WIDE, kafka_default=1000),
     Setting("group.consumer.min.assignment.interval.ms", INT, 0, "The shortest assignment interval a consumer group can be given.", FROM_ZERO),
     Setting("group.consumer.max.assignment.interval.ms", INT, 15_000, "The longest assignment interval a consumer group can be given.", FROM_ZERO),
     # Replication and tiered storage: replicas share one log in this process, and there is no second tier.

@@ -45,7 +45,7 @@ def parse_value(setting: Setting, name: str, text: str) -> Value:
 def _offender(setting: Setting, value: Value) -> str | None:
     """What an objection is about: of a list of words, the first that is none of the allowed ones."""
     if isinstance(setting.valid, OneOf) and isinstance(value, tuple):
-        return next(word for word in value if word not in setting.valid.choices)
+        return next((word for word in value if word not in setting.valid.choices), "")
     return format_value(value)
 
 

@@ -71,6 +71,13 @@ def test_a_list_has_no_empty_elements() -> None:
         parse(ConfigType.LIST, "a,,b")
 
 
+def test_a_list_that_must_not_be_empty_may_not() -> None:
+    setting = Setting("some.name", ConfigType.LIST, (), "", OneOf(("a", "b"), some=True))
+    assert parse_value(setting, "some.name", "b") == ("b",)
+    with pytest.raises(InvalidValue, match=r"some\.name: must not be empty\. Valid values include: \[a, b\]"):
+        parse_value(setting, "some.name", "")
+
+
 @pytest.mark.parametrize(
     ("valid", "text", "complaint"),
     [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from tests.broker.groups.consumer.driving import (
     BEAT_MS,
@@ -226,6 +227,24 @@ def test_a_target_stays_for_the_assignment_interval(harness: Harness, topic: str
     harness.clock.advance(1000)
     settle(first, second)
     assert len(first.owned) == len(second.owned) == 2
+
+
+def test_the_assignment_interval_can_be_changed_while_the_broker_runs(harness: Harness, topic: str) -> None:
+    first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
+    first.join()
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=4,
+        resource_name="",
+        configs=[
+            IncrementalAlterConfigsRequest.AlterConfigsResource.AlterableConfig(
+                name="group.consumer.assignment.interval.ms", config_operation=0, value="1000"
+            )
+        ],
+    )
+    (answer,) = harness.request(IncrementalAlterConfigsRequest(resources=[resource])).responses
+    assert answer.error_code == ErrorCode.NONE
+    second.join()
+    assert describe(harness).group_state == "Assigning"
 
 
 # --- topics that come, grow and go ----------------------------------------------------------------------
