@@ -195,9 +195,7 @@ class StateTopic:
 
 
 def _transactional_batch(records: list[Record], codec: int, producer_id: int, epoch: int) -> bytearray:
-    return build_batch(
-        records, compression=codec, producer_id=producer_id, producer_epoch=epoch, transactional=True
-    )
+    return build_batch(records, compression=codec, producer_id=producer_id, producer_epoch=epoch, transactional=True)
 
 
 def _batches(kept: Log) -> Iterator[tuple[int, BatchHeader, bytes]]:

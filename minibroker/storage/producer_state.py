@@ -121,9 +121,7 @@ class ProducerStates:
         """Whether the producer has a transaction open in this log, under the batch's epoch."""
         entry = self._entries.get(header.producer_id)
         return (
-            entry is not None
-            and entry.transaction_first_offset != NO_OFFSET
-            and entry.epoch == header.producer_epoch
+            entry is not None and entry.transaction_first_offset != NO_OFFSET and entry.epoch == header.producer_epoch
         )
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:

@@ -4,6 +4,9 @@ It reads, commits, and says on stdout what happens to it, a line of JSON an even
 
     library servers group topic assignor [instance]
 
+An assignor of the broker's, as `consumer:uniform`, has the member speak the protocol of KIP-848, of which librdkafka
+knows. A topic that begins with ^ is a pattern.
+
 Events have `at` (ns of the monotonic clock, which all processes share) and `event`: `assigned` and `revoked` with
 partitions, `read` with (partition, offset, value) of some records, `committed` with the offset by partition, `refused`
 when a commit was, `closed`. A record is told before its offset is committed.
@@ -40,18 +43,24 @@ def say_read(records: Iterable[tuple[int, int, bytes]]) -> None:
 def confluent(servers: str, group: str, topic: str, assignor: str, instance: str | None) -> None:
     from confluent_kafka import Consumer, KafkaException
 
-    settings = {
+    settings: dict[str, Any] = {
         "bootstrap.servers": servers,
         "group.id": group,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "partition.assignment.strategy": assignor,
-        "session.timeout.ms": SESSION_MS,
-        "heartbeat.interval.ms": HEARTBEAT_MS,
         "max.poll.interval.ms": 60_000,
         "reconnect.backoff.max.ms": 200,
         "log_level": 0,
     }
+    protocol, _, remote_assignor = assignor.rpartition(":")
+    if protocol:
+        settings |= {"group.protocol": protocol, "group.remote.assignor": remote_assignor}
+    else:
+        settings |= {
+            "partition.assignment.strategy": assignor,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+        }
     if instance is not None:
         settings["group.instance.id"] = instance
     consumer = Consumer(settings)

@@ -140,9 +140,7 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
     return answer
 
 
-def _check_transaction(
-    context: Context, request: ProduceRequest, partition: Partition, header: BatchHeader
-) -> None:
+def _check_transaction(context: Context, request: ProduceRequest, partition: Partition, header: BatchHeader) -> None:
     from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
 
     if request.transactional_id is None:

@@ -53,9 +53,7 @@ CLASSIC = 0  # the transaction version of clients that add partitions by this re
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, "0-5")
-def add_partitions_to_txn(
-    context: Context, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | Parked:
+def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Parked:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         return AddPartitionsToTxnResponse(
             results_by_transaction=[

@@ -101,9 +101,7 @@ class MarkerSender:
                 by_leader[partition.leader_id].append((name, index))
         return by_leader
 
-    def _note(
-        self, transaction: Transaction, missing: set[TopicPartition], response: WriteTxnMarkersResponse
-    ) -> None:
+    def _note(self, transaction: Transaction, missing: set[TopicPartition], response: WriteTxnMarkersResponse) -> None:
         for topic in response.markers[0].topics:
             for partition in topic.partitions:
                 where, code = (topic.name, partition.partition_index), ErrorCode(partition.error_code)

@@ -97,9 +97,7 @@ def with_partitions(
     if transaction.state is State.ONGOING and len(wanted) == len(transaction.partitions):
         return transaction
     start_ms = now_ms if transaction.state in AT_REST else transaction.start_ms
-    return transaction.moved(
-        State.ONGOING, now_ms, partitions=wanted, start_ms=start_ms, client_version=client_version
-    )
+    return transaction.moved(State.ONGOING, now_ms, partitions=wanted, start_ms=start_ms, client_version=client_version)
 
 
 def check_partition(transaction: Transaction, producer: tuple[int, int], partition: TopicPartition) -> None:

@@ -102,9 +102,7 @@ class TransactionalProducer:
             topic_id=found.topic.topic_id,
             partition_data=[TopicData.PartitionProduceData(index=partition, records=memoryview(records))],
         )
-        request = ProduceRequest(
-            transactional_id=self.transactional_id, acks=-1, timeout_ms=1000, topic_data=[data]
-        )
+        request = ProduceRequest(transactional_id=self.transactional_id, acks=-1, timeout_ms=1000, topic_data=[data])
         answer = self.harness.request(request, self.versions["produce"], node=found.leader_id)
         code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
         if code == ErrorCode.NONE:

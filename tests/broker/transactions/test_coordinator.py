@@ -29,9 +29,7 @@ def state(harness: Harness, transactional_id: str = "tx") -> State:
 
 
 @GENERATIONS
-def test_committed_records_are_seen_together_and_aborted_ones_never(
-    harness: Harness, versions: dict[str, int]
-) -> None:
+def test_committed_records_are_seen_together_and_aborted_ones_never(harness: Harness, versions: dict[str, int]) -> None:
     producer = TransactionalProducer(harness, versions=versions)
     assert producer.init() == OK
     assert producer.send("a") == producer.send("b", partition=1) == OK

@@ -71,9 +71,7 @@ COMMIT, ABORT = True, False
         (State.EMPTY, ABORT, INVALID),
     ],
 )
-def test_a_classic_transaction_ends_once_and_may_be_told_so_again(
-    state: State, commit: bool, outcome: Outcome
-) -> None:
+def test_a_classic_transaction_ends_once_and_may_be_told_so_again(state: State, commit: bool, outcome: Outcome) -> None:
     assert ended(transaction(state), OURS, commit, 0) == outcome
     assert ended(transaction(state), (7, 2), commit, 0) == FENCED
     assert ended(transaction(state), (7, 4), commit, 0) == FENCED
