@@ -22,8 +22,8 @@ from minibroker.broker.placement import (
     manual_assignment,
     place,
 )
-from minibroker.broker.settings import topic_names_without_effect, validate_topic_overrides
-from minibroker.broker.settings_table import BROKER_SETTINGS
+from minibroker.broker.recorded_configs import warn_without_effect
+from minibroker.broker.settings import validate_topic_overrides
 from minibroker.broker.topics import METADATA_TOPIC, NO_LEADER, Topic, check_name, colliding_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -83,7 +83,7 @@ class Controller:
         with self._cluster.new_logs(name, topic_id, range(len(replicas)), configs) as logs:
             self._cluster.commit([*decided, *self._partition_records(logs, replicas)])
         self._cluster.adopt_logs(self._cluster.image.topics[name], logs)
-        _warn_without_effect(TOPIC_RESOURCE, name, configs)
+        warn_without_effect(TOPIC_RESOURCE, name, configs)
         return topic_id, replicas
 
     def _check_new_name(self, name: str) -> None:
@@ -167,12 +167,12 @@ class Controller:
         if MINIMUM_ISR in changes and self._cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
             decided.append(records.ClearElrRecord(topic_name=name if resource_type == TOPIC_RESOURCE else ""))
         self._cluster.commit(decided)
-        self._cluster.settings_changed(
-            self._cluster.image.topics.get(name) if resource_type == TOPIC_RESOURCE else None
-        )
+        if resource_type in (TOPIC_RESOURCE, BROKER_RESOURCE):
+            topic = self._cluster.image.topics.get(name) if resource_type == TOPIC_RESOURCE else None
+            self._cluster.settings_changed(topic)
         if UNCLEAN_ELECTION in changes:
             bring_up(self._cluster)
-        _warn_without_effect(resource_type, name, changes)
+        warn_without_effect(resource_type, name, changes)
 
     # --- features -------------------------------------------------------------------------------
 
@@ -238,14 +238,3 @@ def supported_levels(broker: records.RegisterBrokerRecord) -> dict[str, range]:
         feature.name: range(feature.min_supported_version, feature.max_supported_version + 1)
         for feature in broker.features
     }
-
-
-def _warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
-    """Nothing is ignored in silence: who sets what changes nothing here yet finds its name in the log."""
-    given = [name for name, value in configs.items() if value is not None]
-    if resource_type == TOPIC_RESOURCE:
-        inert, where = topic_names_without_effect(given), f"topic {resource}"
-    else:
-        inert, where = tuple(name for name in given if not BROKER_SETTINGS[name].acts), f"broker {resource or '(all)'}"
-    for name in inert:
-        log.warning("%s: %s is kept, but has no effect here yet", where, name)

@@ -15,6 +15,7 @@ from minibroker.protocol.primitives import uuid_text
 
 TOPIC_RESOURCE = 2  # config resource types, as in ConfigRecord and in the requests (org.apache.kafka...ConfigResource)
 BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
 # Whom a quota is for: (type, name) of each part, such as {("user", "a"), ("client-id", None)}; None is the default.
 QuotaEntity = frozenset[tuple[str, str | None]]

@@ -8,13 +8,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from minibroker.broker.client_metrics import CLIENT_METRICS_SETTINGS
+from minibroker.broker.group_settings import GROUP_SETTINGS
+from minibroker.broker.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
 from minibroker.broker.settings_values import InvalidValue, parse_value
 
 log = logging.getLogger("minibroker.configs")
 
-TABLES: dict[int, Mapping[str, Setting]] = {TOPIC_RESOURCE: TOPIC_SETTINGS, BROKER_RESOURCE: BROKER_SETTINGS}
+# The settings there are of each kind of resource, and what the kind is called.
+TABLES: dict[int, tuple[Mapping[str, Setting], str]] = {
+    TOPIC_RESOURCE: (TOPIC_SETTINGS, "topic"),
+    BROKER_RESOURCE: (BROKER_SETTINGS, "broker"),
+    CLIENT_METRICS_RESOURCE: (CLIENT_METRICS_SETTINGS, "client metrics"),
+    GROUP_RESOURCE: ({name: setting.row for name, setting in GROUP_SETTINGS.items()}, "group"),
+}
 
 
 def drop_unusable(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
@@ -22,11 +30,10 @@ def drop_unusable(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
     for (resource_type, resource), texts in configs.items():
         if resource_type not in TABLES:
             continue
-        table = TABLES[resource_type]
+        table, kind = TABLES[resource_type]
         for name in list(texts):
             reason = _objection(table, name, texts[name])
             if reason is not None:
-                kind = "topic" if resource_type == TOPIC_RESOURCE else "broker"
                 log.warning("the metadata sets %s of %s %s: passed over, %s", name, kind, resource or "(all)", reason)
                 del texts[name]
 
@@ -39,3 +46,10 @@ def _objection(table: Mapping[str, Setting], name: str, text: str) -> str | None
     except InvalidValue as error:
         return str(error)
     return None
+
+
+def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
+    """Nothing is ignored in silence: who sets what changes nothing here yet finds its name in the log."""
+    table, kind = TABLES[resource_type]
+    for name in sorted(name for name, value in configs.items() if value is not None and not table[name].acts):
+        log.warning("%s %s: %s is kept, but has no effect here yet", kind, resource or "(all)", name)

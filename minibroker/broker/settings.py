@@ -6,7 +6,7 @@ is the business of `configuration`, a single value that of `settings_values`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -46,6 +46,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_CLIENT_METRICS = 7
+    DYNAMIC_GROUP = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -153,6 +156,10 @@ class Settings:
             synonyms = tuple(synonym for synonym in self._synonyms(name) if synonym.source is source)
             entries.append(self._broker_entry(name, synonyms)._replace(value=synonyms[0].value))
         return entries
+
+    def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
+        """Where the value of a broker's setting could come from, the strongest source first."""
+        return tuple(self._synonyms(name))
 
     def _parsed(self) -> dict[str, Value]:
         """The typed value of every name that is set, the strongest source last."""
@@ -278,11 +285,6 @@ def _timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
     names = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
     given = {name.replace(".", "_"): values[name] == TOPIC_SETTINGS[name].default for name in names}
     return {field: difference_ms for field, is_default in given.items() if is_default}
-
-
-def topic_names_without_effect(overrides: Iterable[str]) -> tuple[str, ...]:
-    """The (valid) topic configs among these names that change nothing yet, sorted: who sets them is warned by name."""
-    return tuple(sorted(name for name in overrides if not TOPIC_SETTINGS[name].acts))
 
 
 def validate_topic_overrides(settings: Settings, overrides: Mapping[str, str | None]) -> dict[str, str]:

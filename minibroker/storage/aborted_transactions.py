@@ -131,7 +131,6 @@ class AbortedTransactions:
             self._disk.remove(path)
             self._unsynced.discard(path)
 
-
     def _forget_files(self, paths: Iterable[str]) -> None:
         """These are gone with their segments: nobody need sync them."""
         self._unsynced.difference_update(paths)

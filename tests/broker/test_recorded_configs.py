@@ -6,10 +6,8 @@ import logging
 
 import pytest
 
-from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from minibroker.broker.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from minibroker.broker.recorded_configs import drop_unusable
-
-CLIENT_METRICS = 16
 
 
 def test_unknown_and_wrong_configs_are_passed_over_and_the_others_stay(caplog: pytest.LogCaptureFixture) -> None:
@@ -17,7 +15,9 @@ def test_unknown_and_wrong_configs_are_passed_over_and_the_others_stay(caplog: p
         (TOPIC_RESOURCE, "t"): {"retention.ms": "5", "of.the.future": "1", "segment.ms": "x"},
         (BROKER_RESOURCE, ""): {"num.io.threads": "8", "log.retention.ms": "7"},
         (BROKER_RESOURCE, "1"): {},
-        (CLIENT_METRICS, "m"): {"interval.ms": "1"},
+        (CLIENT_METRICS_RESOURCE, "m"): {"interval.ms": "1"},
+        (GROUP_RESOURCE, "g"): {"share.session.timeout.ms": "1", "consumer.session.timeout.ms": "46000"},
+        (99, "x"): {"a": "b"},
     }
     with caplog.at_level(logging.WARNING):
         drop_unusable(configs)
@@ -25,11 +25,14 @@ def test_unknown_and_wrong_configs_are_passed_over_and_the_others_stay(caplog: p
         (TOPIC_RESOURCE, "t"): {"retention.ms": "5"},
         (BROKER_RESOURCE, ""): {"log.retention.ms": "7"},
         (BROKER_RESOURCE, "1"): {},
-        (CLIENT_METRICS, "m"): {"interval.ms": "1"},
+        (CLIENT_METRICS_RESOURCE, "m"): {"interval.ms": "1"},
+        (GROUP_RESOURCE, "g"): {"consumer.session.timeout.ms": "46000"},
+        (99, "x"): {"a": "b"},
     }
     assert [record.getMessage() for record in caplog.records] == [
         "the metadata sets of.the.future of topic t: passed over, as this broker does not know it",
         "the metadata sets segment.ms of topic t: passed over, "
         "Invalid value x for configuration segment.ms: Not a number of type LONG",
         "the metadata sets num.io.threads of broker (all): passed over, as this broker does not know it",
+        "the metadata sets share.session.timeout.ms of group g: passed over, as this broker does not know it",
     ]

@@ -10,7 +10,6 @@ from minibroker.broker.settings import (
     ConfigSynonym,
     Settings,
     SettingsError,
-    topic_names_without_effect,
     validate_broker_overrides,
     validate_topic_overrides,
 )
@@ -164,11 +163,6 @@ def test_a_topic_config_that_kafka_refuses_is_refused_by_name(overrides: dict[st
         validate_topic_overrides(Settings(), overrides)
     assert refusal.value.code is ErrorCode.INVALID_CONFIG
     assert (refusal.value.message or "").startswith(message)
-
-
-def test_topic_configs_without_effect_are_known_by_name() -> None:
-    names = ["remote.log.copy.disable", "segment.bytes", "local.retention.ms"]
-    assert topic_names_without_effect(names) == ("local.retention.ms", "remote.log.copy.disable")
 
 
 # --- changes while running

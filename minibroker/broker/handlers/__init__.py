@@ -22,6 +22,7 @@ FAMILIES = (
     "find_coordinator",
     "group_listing",
     "group_membership",
+    "incremental_configs",
     "log_directories",
     "log_offsets",
     "metadata",

@@ -1,11 +1,11 @@
 """AlterConfigs: all settings of topics and brokers at once, as clients set them before IncrementalAlterConfigs.
 
 Behaviour: what a request names is set, and everything else that was set on the resource is removed. The rest is as in
-IncrementalAlterConfigs, whose change this is made into: see `configs`.
+IncrementalAlterConfigs, whose change this is made into: see `incremental_configs`.
 
 Versions: 1 and 2 say the same as 0; 2 has flexible fields.
 
-Not implemented: what IncrementalAlterConfigs does not do either.
+Not implemented: what IncrementalAlterConfigs does not do either. The levels of loggers are its alone, as in Kafka.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from minibroker.broker.config_changes import ChangeKind
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
-from minibroker.broker.handlers.configs import altered
+from minibroker.broker.handlers.incremental_configs import altered
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -37,7 +37,7 @@ def alter_configs(context: Context, request: AlterConfigsRequest) -> AlterConfig
                 resource_type=answer.resource_type,
                 resource_name=answer.resource_name,
             )
-            for answer in altered(context, changes, validate_only=request.validate_only)
+            for answer in altered(context, changes, validate_only=request.validate_only, loggers=False)
         ]
     )
 

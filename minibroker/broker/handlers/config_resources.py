@@ -1,12 +1,10 @@
 """ListConfigResources: what there is whose settings can be asked for (KIP-1000, KIP-1142).
 
-Behaviour: all topics, all nodes of the process, and the groups and client metrics that have settings of their own,
-which only a metadata log of Kafka's brings; or those of the types that are asked for. A type that does not exist is
-UNSUPPORTED_VERSION for the whole request.
+Behaviour: all topics, all nodes of the process, once for their settings and once for their loggers, and the groups and
+subscriptions to metrics that have settings of their own; or those of the types that are asked for. A type that does not
+exist is UNSUPPORTED_VERSION for the whole request.
 
 Versions: 0 knows client metrics only; 1 brought the types.
-
-Not implemented: loggers, of which there are none that a client could set.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ def _configured(kind: Type) -> Callable[[Context], Iterable[str]]:
 NAMES: dict[Type, Callable[[Context], Iterable[str]]] = {
     Type.GROUP: _configured(Type.GROUP),
     Type.CLIENT_METRICS: _configured(Type.CLIENT_METRICS),
-    Type.BROKER_LOGGER: lambda context: [],
+    Type.BROKER_LOGGER: lambda context: map(str, context.cluster.nodes),
     Type.BROKER: lambda context: map(str, context.cluster.nodes),
     Type.TOPIC: lambda context: context.cluster.image.topics,
 }

@@ -35,12 +35,24 @@ def stocked(tmp_path: Path) -> Harness:
 @pytest.mark.parametrize(
     ("types", "expected"),
     [
-        ((), [("g", GROUP), ("m", CLIENT_METRICS), ("1", BROKER), ("2", BROKER), ("a", TOPIC), ("b", TOPIC)]),
+        (
+            (),
+            [
+                ("g", GROUP),
+                ("m", CLIENT_METRICS),
+                ("1", BROKER_LOGGER),
+                ("2", BROKER_LOGGER),
+                ("1", BROKER),
+                ("2", BROKER),
+                ("a", TOPIC),
+                ("b", TOPIC),
+            ],
+        ),
         ((TOPIC,), [("a", TOPIC), ("b", TOPIC)]),
         ((TOPIC, BROKER, TOPIC), [("1", BROKER), ("2", BROKER), ("a", TOPIC), ("b", TOPIC)]),
         ((GROUP,), [("g", GROUP)]),
         ((CLIENT_METRICS,), [("m", CLIENT_METRICS)]),
-        ((BROKER_LOGGER,), []),
+        ((BROKER_LOGGER,), [("1", BROKER_LOGGER), ("2", BROKER_LOGGER)]),
     ],
 )
 def test_resources_are_listed_by_type(

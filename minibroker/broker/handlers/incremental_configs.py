@@ -1,0 +1,190 @@
+"""IncrementalAlterConfigs: settings of topics, brokers, groups and subscriptions, and levels of loggers, changed.
+
+Behaviour: a change is checked with all that is set on its resource, and is made whole or not at all; each resource
+stands alone. It is recorded in the metadata log and in force when the answer is sent; only the levels of loggers are
+not kept. The broker without a name stands for all brokers; any other, and its loggers, are changed at its own node. A
+setting that cannot change while the broker runs is refused, and so is, other than in Kafka, a name that this broker
+does not know: to keep it without acting on it would be no help.
+
+Versions: 1 has flexible fields.
+
+Not implemented: values for one broker where several share a process, which have their settings in common.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+
+from minibroker.broker.client_metrics import CLIENT_METRICS_SETTINGS, validate_client_metrics
+from minibroker.broker.config_changes import Change, ChangeKind, differences, outcome
+from minibroker.broker.controller import MINIMUM_ISR
+from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.durable import durably
+from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS
+from minibroker.broker.group_settings import GROUP_SETTINGS, validate_group_overrides
+from minibroker.broker.handlers.configs import INTEGER, ResourceType, check_broker
+from minibroker.broker.logger_levels import change_levels
+from minibroker.broker.settings import validate_broker_overrides, validate_topic_overrides
+from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
+from minibroker.broker.topics import check_name
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
+
+
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1")
+@durably
+def incremental_alter_configs(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=altered(context, request.resources, validate_only=request.validate_only, loggers=True)
+    )
+
+
+def altered(
+    context: Context, resources: Sequence[AskedResource], *, validate_only: bool, loggers: bool
+) -> list[Altered]:
+    """Make the changes of all resources, each alone, unless they are only to be checked; an answer for each.
+
+    `loggers` says whether levels of loggers can be among them.
+    """
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    change = partial(_altered, context, counts, validate_only=validate_only, loggers=loggers)
+    return [change(resource) for resource in resources]
+
+
+def _altered(
+    context: Context,
+    counts: Mapping[tuple[int, str], int],
+    resource: AskedResource,
+    *,
+    validate_only: bool,
+    loggers: bool,
+) -> Altered:
+    kind, name = resource.resource_type, resource.resource_name
+    answer = Altered(resource_type=kind, resource_name=name, error_message=None)
+    try:
+        if counts[kind, name] > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        if kind == ResourceType.BROKER_LOGGER and loggers:
+            _change_loggers(context, resource, validate_only=validate_only)
+            return answer
+        decided = _decided(context, resource)
+        if decided and not validate_only:
+            context.cluster.controller.change_config(kind, name, decided)
+    except KafkaError as error:
+        answer.error_code = error.code
+        answer.error_message = error.message
+    return answer
+
+
+def _decided(context: Context, resource: AskedResource) -> dict[str, str | None]:
+    """What the change comes to: new texts by name, None for what is removed. Raises KafkaError."""
+    _check_form(resource)
+    if resource.resource_type == ResourceType.TOPIC:
+        return _topic_change(context, resource.resource_name, _changes(resource))
+    if resource.resource_type == ResourceType.BROKER:
+        return _broker_change(context, resource.resource_name, _changes(resource))
+    if resource.resource_type == ResourceType.GROUP:
+        return _group_change(context, resource.resource_name, _changes(resource))
+    if resource.resource_type == ResourceType.CLIENT_METRICS:
+        return _client_metrics_change(context, resource.resource_name, _changes(resource))
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+def _check_form(resource: AskedResource) -> None:
+    names = [config.name for config in resource.configs]
+    if len(set(names)) < len(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [
+        config.name
+        for config in resource.configs
+        if config.value is None and config.config_operation != ChangeKind.DELETE
+    ]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _changes(resource: AskedResource) -> list[Change]:
+    for config in resource.configs:
+        if config.config_operation not in ChangeKind.__members__.values():
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")
+    return [Change(config.name, ChangeKind(config.config_operation), config.value or "") for config in resource.configs]
+
+
+def _topic_change(context: Context, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+    cluster = context.cluster
+    topic = cluster.image.topics.get(name)
+    current = {} if topic is None else topic.overrides
+    texts = outcome(TOPIC_SETTINGS, current, changes)
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    check_name(name)
+    valid = validate_topic_overrides(cluster.settings, texts)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    return differences(current, valid)
+
+
+def _broker_change(context: Context, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+    cluster = context.cluster
+    if name:
+        check_broker(context, name, "Node id")
+        if len(cluster.nodes) > 1:
+            message = "The nodes of this process share their settings: change those of all brokers, with an empty name."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    current = cluster.image.config(ResourceType.BROKER, name)
+    texts = outcome(BROKER_SETTINGS, current, changes)
+    validate_broker_overrides(cluster.settings, texts, per_broker=bool(name))
+    changed = differences(current, texts)
+    if MINIMUM_ISR in changed and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
+        _check_minimum_isr(name, changed[MINIMUM_ISR])
+    return changed
+
+
+def _check_minimum_isr(name: str, text: str | None) -> None:
+    """KIP-966 has one value for all brokers. Raises KafkaError(INVALID_CONFIG)."""
+    if name:
+        message = f"Broker-level {MINIMUM_ISR} cannot be altered while ELR is enabled."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+    if text is None:
+        message = f"Cluster-level {MINIMUM_ISR} cannot be removed while ELR is enabled."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+
+
+def _group_change(context: Context, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    current = context.cluster.image.configs.get((ResourceType.GROUP, name), {})
+    texts = validate_group_overrides(context.cluster.settings, outcome(GROUP_ROWS, current, changes))
+    return differences(current, texts)
+
+
+def _client_metrics_change(context: Context, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    current = context.cluster.image.configs.get((ResourceType.CLIENT_METRICS, name), {})
+    return differences(current, validate_client_metrics(outcome(CLIENT_METRICS_SETTINGS, current, changes)))
+
+
+def _change_loggers(context: Context, resource: AskedResource, *, validate_only: bool) -> None:
+    """Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG."""
+    _check_form(resource)
+    name, node_id = resource.resource_name, context.node.node_id
+    if not INTEGER.fullmatch(name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        message = f"Unexpected node id. Expected {node_id}, but received {int(name)}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    change_levels(_changes(resource), validate_only=validate_only)

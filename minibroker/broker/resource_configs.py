@@ -1,0 +1,54 @@
+"""What DescribeConfigs says of groups, of subscriptions to clients' metrics, and of loggers.
+
+Topics and brokers describe themselves in `settings`; what may be set is in `group_settings`, `client_metrics` and
+`logger_levels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minibroker.broker.client_metrics import CLIENT_METRICS_SETTINGS
+from minibroker.broker.group_settings import GROUP_SETTINGS
+from minibroker.broker.logger_levels import levels
+from minibroker.broker.settings import ConfigEntry, ConfigSource, ConfigSynonym, Settings
+from minibroker.broker.settings_table import STRING, Setting
+from minibroker.broker.settings_values import format_value
+
+
+def describe_group(settings: Settings, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a group with these (valid) overrides; behind its own value stands the broker's."""
+    return [
+        _entry(
+            setting.row,
+            overrides.get(name),
+            ConfigSource.DYNAMIC_GROUP,
+            format_value(settings[setting.default]),
+            settings.synonyms(setting.default),
+        )
+        for name, setting in sorted(GROUP_SETTINGS.items())
+    ]
+
+
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a subscription with these (valid) overrides."""
+    return [
+        _entry(row, overrides.get(name), ConfigSource.DYNAMIC_CLIENT_METRICS, format_value(row.default), ())
+        for name, row in sorted(CLIENT_METRICS_SETTINGS.items())
+    ]
+
+
+def _entry(
+    row: Setting, text: str | None, source: ConfigSource, default: str | None, others: tuple[ConfigSynonym, ...]
+) -> ConfigEntry:
+    if text is not None:
+        return ConfigEntry(row.name, text, source, row, False, (ConfigSynonym(row.name, text, source), *others))
+    return ConfigEntry(row.name, default, others[0].source if others else ConfigSource.DEFAULT, row, False, others)
+
+
+def describe_loggers() -> list[ConfigEntry]:
+    """The loggers of this process, with the level in force as the value of each."""
+    return [
+        ConfigEntry(name, level, ConfigSource.DYNAMIC_BROKER_LOGGER, Setting(name, STRING, None, ""), False, ())
+        for name, level in levels().items()
+    ]
