@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.cli.conftest import Run
 from tests.cli.group_members import member
 from tests.running import RunningBroker
@@ -14,26 +16,31 @@ def described(run_client: Run, group: str) -> Any:
     return json.loads(run_client("groups", "describe", group, "--json").stdout)
 
 
-def test_a_group_with_a_member_shows_who_reads_what_and_what_is_left(run_client: Run, broker: RunningBroker) -> None:
-    run_client("topics", "create", "orders", "--partitions", "2")
-    run_client("produce", "orders", "--partition", "0", stdin=b"a\nb\nc\n")
-    with member(broker.bootstrap_servers, "billing", "orders", 2, **{"client.id": "till", "group.instance.id": "one"}):
-        found = described(run_client, "billing")
-        text = run_client("groups", "describe", "billing").stdout
-    assert (found["group"], found["state"], found["type"]) == ("billing", "Stable", "classic")
-    assert found["assignor"] == "range"
+@pytest.mark.parametrize(("protocol", "assignor"), [("classic", "range"), ("consumer", "uniform")])
+def test_a_group_with_a_member_shows_who_reads_what_and_what_is_left(
+    run_client: Run, broker: RunningBroker, protocol: str, assignor: str
+) -> None:
+    orders, billing = f"orders-{protocol}", f"billing-{protocol}"
+    run_client("topics", "create", orders, "--partitions", "2")
+    run_client("produce", orders, "--partition", "0", stdin=b"a\nb\nc\n")
+    config = {"client.id": "till", "group.instance.id": "one", "group.protocol": protocol}
+    with member(broker.bootstrap_servers, billing, orders, 2, **config):
+        found = described(run_client, billing)
+        text = run_client("groups", "describe", billing).stdout
+    assert (found["group"], found["state"], found["type"]) == (billing, "Stable", protocol)
+    assert found["assignor"] == assignor
     assert f"{found['coordinator']['host']}:{found['coordinator']['port']}" == broker.bootstrap_servers
     (who,) = found["members"]
-    assert (who["instance"], who["client"], who["partitions"]) == ("one", "till", {"orders": [0, 1]})
-    shown = {"topic": "orders", "member": who["member"], "metadata": ""}
+    assert (who["instance"], who["client"], who["partitions"]) == ("one", "till", {orders: [0, 1]})
+    shown = {"topic": orders, "member": who["member"], "metadata": ""}
     assert found["offsets"] == [
         {**shown, "partition": 0, "committed": 2, "end": 3, "lag": 1},
         {**shown, "partition": 1, "committed": None, "end": 0, "lag": None},
     ]
     lines = [line.split() for line in text.splitlines()]
-    assert ["billing", "Stable", "classic", "range", "node", "1,", broker.bootstrap_servers] in lines
-    assert [who["member"], "one", "till", "/127.0.0.1", "orders:0,1"] in lines
-    assert ["orders", "0", "2", "3", "1", who["member"]] in lines
+    assert [billing, "Stable", protocol, assignor, "node", "1,", broker.bootstrap_servers] in lines
+    assert [who["member"], "one", "till", "/127.0.0.1", f"{orders}:0,1"] in lines
+    assert [orders, "0", "2", "3", "1", who["member"]] in lines
 
 
 def test_a_group_without_members_shows_what_it_has_committed(run_client: Run) -> None:
