@@ -33,7 +33,7 @@ KAFKA_PROPERTIES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-OUR_SETTINGS = ("node.id=0", *(f"{name}={value}" for name, value in KEEP.items()))
+OUR_SETTINGS = ("node.id=0", "offsets.topic.num.partitions=1", *(f"{name}={value}" for name, value in KEEP.items()))
 
 
 class Written(NamedTuple):

@@ -56,7 +56,10 @@ def done(futures: Mapping[Any, Any]) -> None:
 
 
 def write(bootstrap_servers: str) -> None:
-    """Topics with and without configs, records of every codec from producers with and without ids, a removed topic."""
+    """Topics with and without configs, records of every codec from producers with and without ids, a removed topic.
+
+    And the offsets of a group.
+    """
     admin = admin_of(bootstrap_servers)
     done(admin.create_topics(TOPICS))
     for codec in CODECS:
@@ -66,6 +69,7 @@ def write(bootstrap_servers: str) -> None:
     change = ConfigEntry("max.message.bytes", "2000000", incremental_operation=AlterConfigOpType.SET)
     done(admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, "plain", incremental_configs=[change])]))
     done(admin.create_topics([NewTopic("gone", 1, 1)]))  # of that name again, and with nothing in it
+    _commit_offsets(bootstrap_servers)
 
 
 def append(bootstrap_servers: str, codec: str, *, idempotent: bool) -> None:
@@ -121,10 +125,9 @@ class _Put:
 
 
 def write_more(bootstrap_servers: str) -> None:
-    """Transactions, deleted records, a group's offsets, credentials and ACLs."""
+    """Transactions, deleted records, credentials and ACLs."""
     transactions(bootstrap_servers)
     shorten(bootstrap_servers)
-    _commit_offsets(bootstrap_servers)
     write_security(bootstrap_servers)
 
 
@@ -176,9 +179,13 @@ def shorten(bootstrap_servers: str) -> None:
     done(admin.delete_records([TopicPartition("shortened", 0, 255)]))
 
 
+COMMITTED = {0: 17, 1: 4}
+
+
 def _commit_offsets(bootstrap_servers: str) -> None:
     consumer = Consumer(client(bootstrap_servers, **{"group.id": "readers", "enable.auto.commit": False}))
-    consumer.commit(offsets=[TopicPartition("plain", 0, 17), TopicPartition("plain", 1, 4)], asynchronous=False)
+    offsets = [TopicPartition("plain", partition, offset) for partition, offset in COMMITTED.items()]
+    consumer.commit(offsets=offsets, asynchronous=False)
     consumer.close()
 
 

@@ -121,7 +121,7 @@ def test_the_metadata_says_what_was_done(stopped: Path) -> None:
     (lines,) = dumped.lines.values()
     records: list[dict[str, Any]] = [json.loads(match[1]) for match in map(RECORD.match, lines) if match]
     kinds = Counter(record["type"] for record in records)
-    assert kinds["TOPIC_RECORD"] == len(TOPICS) + 1  # one of them twice
+    assert kinds["TOPIC_RECORD"] == len(TOPICS) + 2  # one of them twice, and that of the groups
     assert kinds["REMOVE_TOPIC_RECORD"] == 1
     assert kinds["REGISTER_BROKER_RECORD"] == len([line for line in lines if "LeaderChange" in line]) == STARTS
     assert not [line for line in lines if "isvalid: false" in line or "could not be decoded" in line.lower()]

@@ -9,7 +9,7 @@ import pytest
 from conformance.kafka_files.conftest import METADATA, Brokers, Written, complaints, copied
 from conformance.kafka_files.contents import Record, Topic, contents
 from conformance.kafka_files.dumping import dump
-from conformance.kafka_files.scenario import append
+from conformance.kafka_files.scenario import COMMITTED, append, committed_offsets
 from conformance.spec import CODECS
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint")
@@ -45,6 +45,7 @@ def test_kafka_has_written_what_the_tests_are_about(kafka_written: dict[str, Wri
 def test_a_directory_of_kafka_s_is_served_with_all_that_was_in_it(written: Written, brokers: Brokers) -> None:
     with brokers.minibroker(written.path) as broker:
         assert contents(broker.bootstrap_servers) == written.contents
+        assert committed_offsets(broker.bootstrap_servers) == COMMITTED
         assert broker.stop() == 0
         assert complaints(broker) == []
 
