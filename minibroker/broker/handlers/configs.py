@@ -82,14 +82,14 @@ def _broker(context: Context, name: str) -> list[ConfigEntry]:
     settings = context.cluster.settings
     if not name:
         return settings.describe_cluster()
-    check_broker(context, name, "Broker id", " or empty string")
+    check_broker(context, name, "Broker id", " or empty string,")
     return [_of_node(context, entry) for entry in settings.describe_broker()]
 
 
 def _loggers(context: Context, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    check_broker(context, name, "Broker id")
+    check_broker(context, name, "Broker id", "")
     return describe_loggers()
 
 
@@ -118,13 +118,13 @@ DESCRIBE: dict[int, Callable[[Context, str], list[ConfigEntry]]] = {
 }
 
 
-def check_broker(context: Context, name: str, kind: str, alternative: str = "") -> None:
+def check_broker(context: Context, name: str, kind: str, alternative: str = ",") -> None:
     """Raises KafkaError(INVALID_REQUEST), in Kafka's words, unless `name` is the id of the node that is asked."""
     if not INTEGER.fullmatch(name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind} must be an integer, but it is: {name}")
     expected = context.node.node_id
     if int(name) != expected:
-        message = f"Unexpected broker id, expected {expected}{alternative}, but received {name}"
+        message = f"Unexpected broker id, expected {expected}{alternative} but received {name}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 

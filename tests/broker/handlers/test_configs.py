@@ -167,7 +167,7 @@ def test_the_broker_without_a_name_has_what_was_changed_for_all(harness: Harness
         (BROKER, "7", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1 or empty string, but received 7"),
         (BROKER, "x", ErrorCode.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
         (BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST, "Broker id must not be empty"),
-        (BROKER_LOGGER, "7", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 7"),
+        (BROKER_LOGGER, "7", ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1 but received 7"),
         (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"),
         (GROUP, "", ErrorCode.INVALID_REQUEST, "Group name must not be empty"),
         (9, "x", ErrorCode.INVALID_REQUEST, "Unsupported resource type"),

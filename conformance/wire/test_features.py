@@ -1,0 +1,166 @@
+"""UpdateFeatures, UnregisterBroker and DescribeQuorum.
+
+Every literal is what Apache Kafka 4.3 answers. Nothing is changed here: other tests share the broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.wire.connection import Connection
+from conformance.wire.requests import broker_id
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import (
+    ApiVersionsRequest,
+    DescribeQuorumRequest,
+    UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
+)
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+METADATA, ELR = "metadata.version", "eligible.leader.replicas.version"
+FAILED = "The update failed for all features since the following feature had an error: "
+METADATA_TOPIC = "__cluster_metadata"
+
+Wanted = tuple[str, int, int]
+
+
+def update(connection: Connection, version: int, *wanted: Wanted, **fields: Any) -> Any:
+    key = UpdateFeaturesRequest.FeatureUpdateKey
+    updates = [key(feature=name, max_version_level=level, upgrade_type=kind) for name, level, kind in wanted]
+    return connection.ask(UpdateFeaturesRequest(feature_updates=updates, **fields), version)
+
+
+def test_features_are_announced_as_their_clients_bear_it(connection: Connection) -> None:
+    def supported(version: int) -> dict[str, tuple[int, int]]:
+        request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        answer = connection.ask(request, version)
+        return {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
+
+    assert supported(3) == {METADATA: (7, 30)}
+    assert supported(4).items() >= {METADATA: (7, 30), ELR: (0, 1)}.items()
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_a_level_that_is_in_force(connection: Connection, version: int) -> None:
+    answer = update(connection, version, (METADATA, 30, UPGRADE))
+    assert (answer.error_code, answer.error_message) == (0, None)
+    told = [(one.feature, one.error_code, one.error_message) for one in answer.results]
+    assert told == ([(METADATA, 0, "NONE")] if version < 2 else [])
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ((METADATA, -1, UPGRADE), "A feature version cannot be less than 0."),
+        (
+            (METADATA, 29, UPGRADE),
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade.",
+        ),
+    ],
+)
+def test_a_level_that_cannot_be(connection: Connection, version: int, wanted: Wanted, reason: str) -> None:
+    answer = update(connection, version, wanted)
+    message = f"{FAILED}Invalid update version {wanted[1]} for feature {wanted[0]}. {reason}"
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_UPDATE_VERSION, message)
+    assert answer.results == []
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize(
+    ("name", "level", "reason"),
+    [
+        ("nope", 1, "does not support this feature."),
+        (METADATA, 99, "only supports versions 7-30"),
+        (METADATA, 5, "only supports versions 7-30"),
+        (ELR, 2, "only supports versions 0-1"),
+    ],
+)
+def test_a_level_that_is_not_supported(
+    connection: Connection, version: int, name: str, level: int, reason: str
+) -> None:
+    answer = update(connection, version, (METADATA, 30, UPGRADE), (name, level, UPGRADE))
+    begin = f"{FAILED}Invalid update version {level} for feature {name}. Local controller"
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert answer.error_message == f"{begin} {broker_id(connection)} {reason}"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (
+            SAFE_DOWNGRADE,
+            "Unsupported metadata.version downgrade from 30 to 29. Refusing to perform the requested downgrade because "
+            "it might delete metadata information.",
+        ),
+        (
+            UNSAFE_DOWNGRADE,
+            "Unsupported metadata.version downgrade from 30 to 29. Unsafe metadata downgrade is not supported in this "
+            "version.",
+        ),
+        (
+            9,
+            "Invalid update version 29 for feature metadata.version. The controller does not support the given upgrade "
+            "type.",
+        ),
+    ],
+)
+def test_ways_down(connection: Connection, version: int, kind: int, message: str) -> None:
+    answer = update(connection, version, (METADATA, 29, kind), validate_only=True)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_UPDATE_VERSION, FAILED + message)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_change_that_is_only_to_be_checked(connection: Connection, version: int) -> None:
+    for level, kind in ((0, SAFE_DOWNGRADE), (1, UPGRADE)):
+        answer = update(connection, version, (ELR, level, kind), validate_only=True)
+        assert (answer.error_code, answer.error_message) == (0, None)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_no_features_at_all(connection: Connection, version: int) -> None:
+    answer = update(connection, version)
+    assert (answer.error_code, answer.error_message, answer.results) == (0, None, [])
+
+
+@pytest.mark.parametrize("number", [99, -1])
+def test_a_broker_that_is_not_registered(connection: Connection, number: int) -> None:
+    answer = connection.ask(UnregisterBrokerRequest(broker_id=number), 0)
+    message = f"Broker ID {number} is not currently registered"
+    assert (answer.error_code, answer.error_message) == (ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+
+
+def quorum(connection: Connection, version: int, *asked: tuple[str, int]) -> Any:
+    shape = DescribeQuorumRequest.TopicData
+    topics = [shape(topic_name=name, partitions=[shape.PartitionData(partition_index=index)]) for name, index in asked]
+    return connection.ask(DescribeQuorumRequest(topics=topics), version)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_quorum_of_one(connection: Connection, version: int) -> None:
+    answer = quorum(connection, version, (METADATA_TOPIC, 0))
+    here = broker_id(connection)
+    (partition,) = answer.topics[0].partitions
+    assert (answer.error_code, partition.error_code, partition.leader_id) == (0, 0, here)
+    assert partition.leader_epoch >= 1
+    (voter,) = partition.current_voters
+    assert (voter.replica_id, voter.log_end_offset, partition.observers) == (here, partition.high_watermark, [])
+    assert (voter.last_fetch_timestamp == voter.last_caught_up_timestamp == -1) == (version == 0)
+    assert [node.node_id for node in answer.nodes] == ([here] if version >= 2 else [])
+    assert all(node.listeners for node in answer.nodes)
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("asked", [[("nope", 0)], [(METADATA_TOPIC, 1)], [(METADATA_TOPIC, 0), ("nope", 0)]])
+def test_quorums_that_are_not_here(connection: Connection, version: int, asked: list[tuple[str, int]]) -> None:
+    answer = quorum(connection, version, *asked)
+    assert (answer.error_code, [topic.topic_name for topic in answer.topics]) == (0, [name for name, _ in asked])
+    message = "This server does not host this topic-partition." if version >= 2 else ""
+    for topic in answer.topics:
+        (partition,) = topic.partitions
+        assert (partition.error_code, partition.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)

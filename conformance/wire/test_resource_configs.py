@@ -1,0 +1,206 @@
+"""DescribeConfigs, IncrementalAlterConfigs and AlterConfigs of groups, subscriptions to metrics, and loggers.
+
+Every literal is what Apache Kafka 4.3 answers. Those of topics and brokers are in `test_configs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conformance.wire.connection import Connection
+from conformance.wire.requests import broker_id, repeated
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.configs import (
+    AlterConfigsRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+)
+
+LOGGER, METRICS, GROUP = 8, 16, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+DEFAULT, OF_LOGGER, OF_METRICS, OF_GROUP = 5, 6, 7, 8
+INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
+DONE = (0, None)
+SESSION = "consumer.session.timeout.ms"
+
+Line = tuple[str, int, str | None]
+
+
+def described(connection: Connection, kind: int, name: str, *keys: str) -> Any:
+    shape = DescribeConfigsRequest.DescribeConfigsResource
+    resource = shape(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
+    (result,) = connection.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True), 4).results
+    return result
+
+
+def value(connection: Connection, kind: int, name: str, key: str) -> tuple[str | None, int]:
+    """The value of a setting, and the source of it."""
+    (found,) = described(connection, kind, name, key).configs
+    return found.value, found.config_source
+
+
+def changed(connection: Connection, kind: int, name: str, *lines: Line, **fields: Any) -> tuple[int, str | None]:
+    shape = IncrementalAlterConfigsRequest.AlterConfigsResource
+    configs = [shape.AlterableConfig(name=key, config_operation=how, value=text) for key, how, text in lines]
+    resource = shape(resource_type=kind, resource_name=name, configs=configs)
+    (answer,) = connection.ask(IncrementalAlterConfigsRequest(resources=[resource], **fields), 1).responses
+    return answer.error_code, answer.error_message
+
+
+def test_a_group_has_the_broker_s_settings_or_its_own(connection: Connection, new_name: Callable[[], str]) -> None:
+    name = new_name()
+    assert value(connection, GROUP, name, SESSION) == ("45000", DEFAULT)
+    assert changed(connection, GROUP, name, (SESSION, SET, "50000")) == DONE
+    own = ("50000", OF_GROUP)
+    assert repeated(lambda: value(connection, GROUP, name, SESSION), lambda seen: seen == own) == own
+    (found,) = described(connection, GROUP, name, SESSION).configs
+    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
+        (SESSION, "50000", OF_GROUP),
+        (f"group.{SESSION}", "45000", DEFAULT),
+    ]
+    assert changed(connection, GROUP, name, (SESSION, DELETE, None)) == DONE
+    default = ("45000", DEFAULT)
+    assert repeated(lambda: value(connection, GROUP, name, SESSION), lambda seen: seen == default) == default
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "expected"),
+    [
+        ("", (SESSION, SET, "50000"), (INVALID_REQUEST, "Default group resources are not allowed.")),
+        ("g", ("nope", SET, "1"), (INVALID_CONFIG, "Unknown group config name: nope")),
+        (
+            "g",
+            (SESSION, SET, "x"),
+            (INVALID_CONFIG, f"Invalid value x for configuration {SESSION}: Not a number of type INT"),
+        ),
+        (
+            "g",
+            (SESSION, SET, "1"),
+            (INVALID_CONFIG, f"{SESSION} must be greater than or equal to group.consumer.min.session.timeout.ms"),
+        ),
+        ("g", (SESSION, APPEND, "1"), (INVALID_CONFIG, f"Can't APPEND to key {SESSION} because its type is not LIST.")),
+    ],
+)
+def test_settings_of_a_group_that_cannot_be(
+    connection: Connection, name: str, line: Line, expected: tuple[int, str]
+) -> None:
+    assert changed(connection, GROUP, name, line) == expected
+
+
+def test_a_subscription_to_metrics(connection: Connection, new_name: Callable[[], str]) -> None:
+    name = new_name()
+    assert {one.name: one.value for one in described(connection, METRICS, name).configs} == {
+        "interval.ms": "300000",
+        "match": "",
+        "metrics": "",
+    }
+    lines: list[Line] = [("interval.ms", SET, "1000"), ("match", SET, "client_id=a"), ("metrics", SET, "org.apache.")]
+    assert changed(connection, METRICS, name, *lines) == DONE
+    for key, _, text in lines:
+        own = (text, OF_METRICS)
+        assert repeated(lambda key=key: value(connection, METRICS, name, key), lambda seen, own=own: seen == own) == own
+    listed = connection.ask(ListConfigResourcesRequest(), 0).config_resources
+    assert name in {one.resource_name for one in listed}
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "expected"),
+    [
+        ("", ("interval.ms", SET, "1000"), (INVALID_REQUEST, "Subscription name can't be empty")),
+        (
+            "m",
+            ("interval.ms", SET, "1"),
+            (INVALID_REQUEST, "Invalid value 1 for interval.ms, interval must be between 100 and 3600000 (1 hour)"),
+        ),
+        ("m", ("nope", SET, "1"), (INVALID_REQUEST, "Unknown client metrics configuration: nope")),
+        ("m", ("match", SET, "nope=a"), (INVALID_CONFIG, "Illegal client matching pattern: nope=a")),
+    ],
+)
+def test_subscriptions_that_cannot_be(connection: Connection, name: str, line: Line, expected: tuple[int, str]) -> None:
+    assert changed(connection, METRICS, name, line) == expected
+
+
+def test_the_level_of_the_root_logger(connection: Connection) -> None:
+    here = str(broker_id(connection))
+    before, source = value(connection, LOGGER, here, "root")
+    assert source == OF_LOGGER
+    assert changed(connection, LOGGER, here, ("root", SET, "WARN"), validate_only=True) == DONE
+    assert value(connection, LOGGER, here, "root") == (before, OF_LOGGER)
+    assert changed(connection, LOGGER, here, ("root", SET, str(before))) == DONE
+    (found,) = described(connection, LOGGER, here, "root").configs
+    assert (found.read_only, found.is_sensitive, found.config_type, found.synonyms) == (False, False, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (("nope", SET, "INFO"), (INVALID_CONFIG, "Logger nope does not exist!")),
+        (("nope", DELETE, None), (INVALID_CONFIG, "Logger nope does not exist!")),
+        (
+            ("root", SET, "LOUD"),
+            (
+                INVALID_CONFIG,
+                "Cannot set the log level of root to LOUD as it is not a supported log level. Valid log levels are "
+                "DEBUG, ERROR, FATAL, INFO, TRACE, WARN",
+            ),
+        ),
+        (
+            ("root", DELETE, None),
+            (INVALID_REQUEST, "Removing the log level of the root logger is not allowed"),
+        ),
+        (
+            ("root", APPEND, "INFO"),
+            (INVALID_REQUEST, "APPEND operation is not allowed for the BROKER_LOGGER resource"),
+        ),
+        (
+            ("root", SUBTRACT, "INFO"),
+            (INVALID_REQUEST, "SUBTRACT operation is not allowed for the BROKER_LOGGER resource"),
+        ),
+        (("root", SET, None), (INVALID_REQUEST, "Null value not supported for : root")),
+    ],
+)
+def test_levels_that_cannot_be(connection: Connection, line: Line, expected: tuple[int, str]) -> None:
+    assert changed(connection, LOGGER, str(broker_id(connection)), line) == expected
+
+
+@pytest.mark.parametrize("name", ["", "x", "99"])
+def test_loggers_of_another_broker(connection: Connection, name: str) -> None:
+    here = broker_id(connection)
+    messages = {
+        "": ("Node id must be an integer, but it is: ", "Broker id must not be empty"),
+        "x": ("Node id must be an integer, but it is: x", "Broker id must be an integer, but it is: x"),
+        "99": (
+            f"Unexpected node id. Expected {here}, but received 99",
+            f"Unexpected broker id, expected {here} but received 99",
+        ),
+    }
+    assert changed(connection, LOGGER, name, ("root", SET, "INFO")) == (INVALID_REQUEST, messages[name][0])
+    result = described(connection, LOGGER, name)
+    assert (result.error_code, result.error_message) == (INVALID_REQUEST, messages[name][1])
+
+
+def test_loggers_are_changed_one_by_one_only(connection: Connection) -> None:
+    shape = AlterConfigsRequest.AlterConfigsResource
+    line = shape.AlterableConfig(name="root", value="INFO")
+    resource = shape(resource_type=LOGGER, resource_name=str(broker_id(connection)), configs=[line])
+    (answer,) = connection.ask(AlterConfigsRequest(resources=[resource]), 1).responses
+    assert (answer.error_code, answer.error_message) == (INVALID_REQUEST, "Unknown resource type 8")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [(METRICS, "Client metrics subscription name must not be empty"), (GROUP, "Group name must not be empty")],
+)
+def test_resources_without_a_name(connection: Connection, kind: int, message: str) -> None:
+    result = described(connection, kind, "")
+    assert (result.error_code, result.error_message, result.configs) == (INVALID_REQUEST, message, [])
+
+
+def test_loggers_are_listed_like_brokers(connection: Connection) -> None:
+    here = str(broker_id(connection))
+    listed = connection.ask(ListConfigResourcesRequest(resource_types=[LOGGER, 4]), 1).config_resources
+    assert [(one.resource_name, one.resource_type) for one in listed] == [(here, LOGGER), (here, 4)]
