@@ -30,7 +30,7 @@ from tests.clients.ports import free_ports
 from tests.clients.transactional_copier import SOURCE, TARGET
 from tests.running import RunningBroker, running_broker
 
-TORTURE_S = int(os.environ.get("TORTURE_S", "45"))
+TORTURE_S = int(os.environ.get("TORTURE_S", "60"))
 PARTITIONS = 4
 COPIERS = 3
 CUT_SHARE = 0.3
