@@ -292,3 +292,14 @@ def test_offsets_go_with_their_topic(connection: Connection, new_topic: NewTopic
     left = {(kept_topic, 0): Fetched(8)}
     everything = partial(fetch_group, connection, group, version=version, everything=True)
     assert repeated(everything, lambda seen: seen[1] == left) == (0, left)
+
+
+def test_a_commit_that_no_record_batch_has_room_for_changes_nothing(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
+    name = new_topic()
+    offsets = [(name, 0, offset) for offset in range(500)]
+    assert commit(connection, group, *offsets, committed_metadata="x" * LONGEST_NOTE) == {
+        (name, 0): ErrorCode.UNKNOWN_SERVER_ERROR
+    }
+    assert committed(connection, group) == {}

@@ -14,11 +14,14 @@ from minibroker.broker.groups.records import offset_entry
 from minibroker.broker.parked import Parked
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import HEADER_BYTES
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.groups.group import Group
     from minibroker.broker.topics import Topic
+
+RECORD_OVERHEAD_BYTES = 24  # lengths, offset and timestamp of a record, at most
 
 log = logging.getLogger("minibroker.groups")
 
@@ -49,12 +52,28 @@ def delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
         group.offsets.apply(topic, partition, None)
 
 
+def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:
+    """As `delete_offsets`, in as many batches as it takes: there may be more offsets than one has room for.
+
+    What is gone when it fails is gone.
+    """
+    gone = list(partitions)
+    if not gone:
+        return
+    topic = coordinator.topic
+    limit_bytes = topic.partition(topic.partition_of(group.group_id)).log.settings.max_message_bytes - HEADER_BYTES
+    longest_bytes = max(len(offset_entry(group.group_id, *each, None)[0]) for each in gone) + RECORD_OVERHEAD_BYTES
+    count = max(1, limit_bytes // longest_bytes)
+    for start in range(0, len(gone), count):
+        delete_offsets(coordinator, group, gone[start : start + count])
+
+
 def forget_topic(coordinator: GroupCoordinator, topic: Topic) -> None:
     """Take back what all groups have committed for a topic that was deleted."""
     for group in list(coordinator.groups.values()):
         partitions = group.offsets.partitions_of(topic.name, topic.topic_id)
         try:
-            delete_offsets(coordinator, group, [(topic.name, partition) for partition in partitions])
+            forget_offsets(coordinator, group, [(topic.name, partition) for partition in partitions])
         except KafkaError as error:
             log.error("%s keeps its offsets of the deleted topic %s: %s", group, topic.name, error)
 

@@ -14,7 +14,7 @@ from minibroker.broker.groups import records
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.classic.recording import membership_entry
 from minibroker.broker.groups.classic.replaying import replay_group_metadata
-from minibroker.broker.groups.commits import forget_topic
+from minibroker.broker.groups.commits import forget_offsets, forget_topic
 from minibroker.broker.groups.consumer import replaying as consumer_replaying
 from minibroker.broker.groups.consumer.group import ConsumerGroup
 from minibroker.broker.groups.consumer.recording import Change, entries
@@ -188,11 +188,8 @@ class GroupCoordinator:
     def delete(self, group: Group) -> None:
         """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or what `append` raises."""
         group.check_deletion()
-        offsets = [
-            records.offset_entry(group.group_id, topic, partition, None)
-            for topic, partition in group.offsets.partitions()
-        ]
-        self.append(group.group_id, [*offsets, *group.tombstones()])
+        forget_offsets(self, group, group.offsets.partitions())
+        self.append(group.group_id, group.tombstones())
         group.close(ErrorCode.NOT_COORDINATOR)
         self.groups.pop(group.group_id, None)
 

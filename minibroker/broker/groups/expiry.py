@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from minibroker.broker.groups.commits import delete_offsets
+from minibroker.broker.groups.commits import forget_offsets
 from minibroker.broker.slices import Then, in_slices
 from minibroker.protocol.errors import KafkaError
 
@@ -40,6 +40,6 @@ def expire(coordinator: GroupCoordinator, group: Group) -> None:
             coordinator.delete(group)
             log.info("%s is deleted: it has no members, and no offset is left", group)
         else:
-            delete_offsets(coordinator, group, expired)
+            forget_offsets(coordinator, group, expired)
     except KafkaError as error:
         log.error("offsets of %s that have expired stay for now: %s", group, error)
