@@ -1,0 +1,308 @@
+"""From one generation to the next: who is waited for and for how long, also where the log fails or a thousand join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.groups.classic.states import FOLLOWING, State
+from minibroker.protocol.errors import ErrorCode
+from tests.broker.groups.classic.driving import REBALANCE_MS, SESSION_MS, Driver, answered, subscription
+from tests.broker.harness import Harness
+
+
+@pytest.fixture
+def driver(harness: Harness) -> Driver:
+    return Driver(harness)
+
+
+@pytest.fixture
+def delayed(tmp_path: Path) -> Iterator[Driver]:
+    """With Kafka's delay before the first generation of an empty group."""
+    with Harness(tmp_path, settings={"group.initial.rebalance.delay.ms": "3000"}) as harness:
+        yield Driver(harness)
+
+
+def test_every_state_but_the_last_leads_on_and_none_back_from_the_dead() -> None:
+    assert {state for following in FOLLOWING.values() for state in following} == set(State)
+    assert all(State.DEAD in following for following in FOLLOWING.values())
+    assert FOLLOWING[State.DEAD] == {State.DEAD}
+
+
+def test_a_change_of_state_that_cannot_be_is_a_bug(driver: Driver) -> None:
+    driver.stable()
+    with pytest.raises(AssertionError, match="cannot become"):
+        driver.group.become(State.EMPTY)
+
+
+# --- the first generation of an empty group -----------------------------------------------------
+
+
+def test_the_first_generation_waits_for_no_others_unless_told(driver: Driver) -> None:
+    _, waiting = driver.new_member()
+    assert not waiting.done
+    driver.turn()
+    assert waiting.response().generation_id == 1
+
+
+def test_the_first_generation_waits_as_long_as_the_setting_says(delayed: Driver) -> None:
+    _, waiting = delayed.new_member()
+    delayed.harness.clock.advance(2999)
+    assert not waiting.done
+    delayed.harness.clock.advance(1)
+    assert len(waiting.response().members) == 1
+
+
+def test_the_first_generation_waits_again_for_each_round_in_which_somebody_comes(delayed: Driver) -> None:
+    _, first = delayed.new_member()
+    for _ in range(3):
+        delayed.harness.clock.advance(2000)
+        delayed.new_member()
+        delayed.harness.clock.advance(1000)
+        assert not first.done
+    delayed.harness.clock.advance(3000)
+    assert len(first.response().members) == 4
+
+
+def test_the_first_generation_waits_no_longer_than_the_rebalance_timeout(delayed: Driver) -> None:
+    _, first = delayed.new_member(rebalance_ms=7000)
+    for _ in range(6):
+        delayed.harness.clock.advance(1000)
+        delayed.new_member(rebalance_ms=7000)
+        assert not first.done
+    delayed.harness.clock.advance(1000)
+    assert len(first.response().members) == 7
+
+
+# --- members that fall silent -------------------------------------------------------------------
+
+
+def test_heartbeats_keep_a_session_and_silence_ends_it(driver: Driver) -> None:
+    (member_id,) = driver.stable()
+    for _ in range(5):
+        driver.harness.clock.advance(SESSION_MS - 1)
+        assert driver.heartbeat(member_id) == ErrorCode.NONE
+    driver.harness.clock.advance(SESSION_MS - 1)
+    assert driver.group.state_name == "Stable"
+    driver.harness.clock.advance(1)
+    assert driver.group.state_name == "Empty"
+    assert driver.heartbeat(member_id) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_who_waits_here_is_not_silent(driver: Driver) -> None:
+    leader, follower = driver.stable(2)
+    waiting = driver.ask_join(follower, protocols=(("range", subscription("u")),))
+    for _ in range(4):
+        driver.harness.clock.advance(SESSION_MS - 1)
+        assert driver.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+        assert not waiting.done
+    answered(driver.ask_join(leader))
+    assert waiting.response().error_code == ErrorCode.NONE
+
+
+def test_a_new_member_whose_join_waits_is_believed_to_be_there_for_five_minutes(driver: Driver) -> None:
+    (leader,) = driver.stable(rebalance_ms=20 * 60_000)
+    _, waiting = driver.new_member(rebalance_ms=20 * 60_000)
+    for _ in range(60):
+        driver.harness.clock.advance(4999)
+        driver.heartbeat(leader)
+    assert not waiting.done
+    driver.harness.clock.advance(61)
+    answer = waiting.response()
+    assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
+    assert list(driver.group.members) == [leader]
+
+
+def test_an_id_that_nobody_joins_with_is_forgotten_and_waited_for_no_longer(driver: Driver) -> None:
+    (leader,) = driver.stable()
+    asked = driver.ask_join(session_ms=6000)
+    waiting = driver.ask_join(leader)
+    assert not waiting.done, "the one that was given an id is expected"
+    driver.harness.clock.advance(6000)
+    assert len(waiting.response().members) == 1
+    assert answered(driver.ask_join(asked.member_id)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_who_does_not_join_again_in_time_is_out(driver: Driver) -> None:
+    leader, late = driver.stable(2, session_ms=2 * REBALANCE_MS)
+    waiting = driver.ask_join(leader)
+    driver.harness.clock.advance(REBALANCE_MS - 1)
+    assert not waiting.done
+    driver.harness.clock.advance(1)
+    assert [member.member_id for member in waiting.response().members] == [leader]
+    assert driver.heartbeat(late) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_static_members_who_are_all_away_are_waited_for_until_their_sessions_end(driver: Driver) -> None:
+    first = driver.ask_join(instance="a", session_ms=200_000)
+    driver.turn()
+    driver.sync_all({first.response().member_id: first.response()})
+    member_id, waiting = driver.new_member(session_ms=200_000)
+    driver.leave(member_id)
+    assert waiting.response().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    driver.harness.clock.advance(REBALANCE_MS)
+    assert driver.group.state_name == "PreparingRebalance"
+    driver.harness.clock.advance(200_000)
+    assert driver.group.state_name == "Empty"
+
+
+def test_who_does_not_sync_in_time_is_out(driver: Driver) -> None:
+    leader, silent = driver.stable(2, session_ms=2 * REBALANCE_MS)
+    driver.ask_join(silent, protocols=(("range", b""),), session_ms=2 * REBALANCE_MS)
+    joined = answered(driver.ask_join(leader, session_ms=2 * REBALANCE_MS))
+    answered(driver.ask_sync(joined, {leader: b"x"}))
+    driver.harness.clock.advance(REBALANCE_MS - 1)
+    assert driver.heartbeat(leader) == ErrorCode.NONE
+    driver.harness.clock.advance(1)
+    assert driver.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert list(driver.group.members) == [leader]
+
+
+# --- the log ------------------------------------------------------------------------------------
+
+
+def fail_log(driver: Driver, reason: str) -> None:
+    topic = driver.harness.cluster.groups.topic
+    driver.harness.partition(topic.name, topic.partition_of(driver.name)).log.offline = reason
+
+
+def test_an_assignment_that_cannot_be_kept_is_given_to_nobody(driver: Driver) -> None:
+    leader, follower = driver.stable(2)
+    other = driver.ask_join(follower, protocols=(("range", subscription("u")),))
+    joined = answered(driver.ask_join(leader))
+    waiting = driver.ask_sync(other.response())
+    partition = driver.harness.partition("__consumer_offsets", driver.harness.cluster.groups.topic.partition_of("g"))
+    partition.topic.min_insync_replicas = 2
+    assert answered(driver.ask_sync(joined, {leader: b"x"})).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert waiting.response().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert driver.group.state_name == "PreparingRebalance"
+    partition.topic.min_insync_replicas = 1
+    other = driver.ask_join(follower)
+    driver.sync_all({leader: answered(driver.ask_join(leader)), follower: answered(other)})
+    assert driver.group.state_name == "Stable"
+
+
+def test_a_group_that_cannot_be_recorded_is_not_made(driver: Driver) -> None:
+    fail_log(driver, "the disk is gone")
+    assert driver.ask_join().error_code == ErrorCode.NOT_COORDINATOR
+    assert driver.harness.cluster.groups.groups == {}
+
+
+def test_an_assignment_too_large_for_the_log_is_refused(driver: Driver) -> None:
+    member_id, waiting = driver.new_member()
+    driver.turn()
+    answer = answered(driver.ask_sync(waiting.response(), {member_id: bytes(900_000)}))
+    assert answer.error_code == ErrorCode.NONE
+    joined = answered(driver.ask_join(member_id))
+    driver.group.members[member_id].protocols = [
+        driver.group.members[member_id].protocols[0]._replace(metadata=bytes(900_000))
+    ]
+    answer = answered(driver.ask_sync(joined, {member_id: bytes(900_000)}))
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_an_assignment_is_told_when_it_is_on_the_disk_if_the_topic_asks_for_that(driver: Driver) -> None:
+    member_id, waiting = driver.new_member()
+    driver.turn()
+    topic = driver.harness.cluster.groups.topic
+    kept = driver.harness.partition(topic.name, topic.partition_of("g")).log
+    kept.flush_at = kept.log_end_offset + 1
+    driver.harness.clock.holds_aside = True
+    synced = driver.ask_sync(waiting.response(), {member_id: b"x"})
+    assert not synced.done
+    assert driver.group.state_name == "CompletingRebalance"
+    driver.harness.clock.do_aside()
+    assert synced.response().assignment == b"x"
+    assert driver.group.state_name == "Stable"
+
+
+def test_an_assignment_that_comes_to_the_disk_too_late_is_dropped(driver: Driver) -> None:
+    member_id, waiting = driver.new_member()
+    driver.turn()
+    topic = driver.harness.cluster.groups.topic
+    kept = driver.harness.partition(topic.name, topic.partition_of("g")).log
+    kept.flush_at = kept.log_end_offset + 1
+    driver.harness.clock.holds_aside = True
+    synced = driver.ask_sync(waiting.response(), {member_id: b"x"})
+    driver.new_member()
+    driver.harness.clock.do_aside()
+    assert synced.response().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert driver.group.state_name == "PreparingRebalance"
+
+
+# --- size ---------------------------------------------------------------------------------------
+
+
+def test_a_thousand_members_that_join_at_once_share_one_generation(driver: Driver) -> None:
+    waiting = dict(driver.new_member() for _ in range(1000))
+    driver.turn()
+    joined = {member_id: join.response() for member_id, join in waiting.items()}
+    assert {answer.generation_id for answer in joined.values()} == {1}
+    assert sum(len(answer.members) for answer in joined.values()) == 1000
+    synced = driver.sync_all(joined)
+    assert {answer.assignment for answer in synced.values()} == {b"%d" % number for number in range(1000)}
+    driver.harness.restart(crash=True)
+    assert {driver.heartbeat(member_id) for member_id in joined} == {ErrorCode.NONE}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Driver]:
+    with Harness(tmp_path, settings={"group.max.size": "2"}) as harness:
+        yield Driver(harness)
+
+
+def test_a_group_takes_no_more_members_than_the_setting_says(small: Driver) -> None:
+    members = small.stable(2)
+    answer = small.ask_join()
+    assert (answer.error_code, answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert {small.heartbeat(member_id) for member_id in members} == {ErrorCode.NONE}
+
+
+def test_during_a_rebalance_the_last_to_join_are_left_out(small: Driver) -> None:
+    ids = [small.ask_join().member_id for _ in range(3)]
+    first, second = small.ask_join(ids[0]), small.ask_join(ids[1])
+    assert answered(small.ask_join(ids[2])).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    small.turn()
+    assert {answered(first).error_code, answered(second).error_code} == {ErrorCode.NONE}
+
+
+def test_a_group_that_is_too_large_after_a_start_rebalances(driver: Driver) -> None:
+    leader, *others = driver.stable(3)
+    driver.harness.restart(settings={"group.max.size": "2"})
+    driver.turn()
+    assert driver.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+    joins = [driver.ask_join(member_id) for member_id in (leader, others[0])]
+    assert answered(driver.ask_join(others[1])).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert [answered(join).error_code for join in joins] == [ErrorCode.NONE] * 2
+
+
+# --- what members say ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\0", b"changed", b"\0\0\xff\xff\xff\xff", b"\0\0\x7f\xff\xff\xff"])
+def test_members_whose_words_make_no_sense_harm_nobody(driver: Driver, metadata: bytes) -> None:
+    """Apache Kafka 4.3 answers UNKNOWN_SERVER_ERROR to one member here, and leaves the others waiting."""
+    (leader,) = driver.stable()
+    member_id, waiting = driver.new_member(protocols=(("range", metadata),))
+    answered(driver.ask_join(leader))
+    assert waiting.response().error_code == ErrorCode.NONE
+    assert driver.group.topics is None
+    assert driver.group.is_subscribed_to("anything")
+    assert member_id in driver.group.members
+
+
+def test_a_group_knows_what_its_members_read(driver: Driver) -> None:
+    (leader,) = driver.stable()
+    driver.new_member(protocols=(("range", subscription("u", "v")),))
+    answered(driver.ask_join(leader))
+    assert driver.group.topics == {"t", "u", "v"}
+    assert driver.group.is_subscribed_to("u")
+    assert not driver.group.is_subscribed_to("w")
+
+
+def test_members_who_are_no_consumers_read_nothing(driver: Driver) -> None:
+    driver.stable(kind="connect")
+    assert driver.group.topics is None
+    assert not driver.group.is_subscribed_to("t")

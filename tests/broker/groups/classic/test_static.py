@@ -1,0 +1,70 @@
+"""Static members that come back: without another generation, and not at all if their new id cannot be kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode
+from tests.broker.groups.classic.driving import Driver, answered
+from tests.broker.harness import Harness
+
+
+@pytest.fixture
+def driver(harness: Harness) -> Driver:
+    return Driver(harness)
+
+
+def settled(driver: Driver) -> str:
+    """A stable group of one static member; its id."""
+    waiting = driver.ask_join(instance="i")
+    driver.turn()
+    joined = waiting.response()
+    driver.ask_sync(joined, {joined.member_id: b"mine"}, instance="i")
+    member_id: str = joined.member_id
+    return member_id
+
+
+def test_its_new_id_is_known_after_a_restart(driver: Driver) -> None:
+    before = settled(driver)
+    after = answered(driver.ask_join(instance="i"))
+    driver.harness.restart(crash=True)
+    assert driver.heartbeat(after.member_id, 1, instance="i") == ErrorCode.NONE
+    assert driver.heartbeat(before, 1, instance="i") == ErrorCode.FENCED_INSTANCE_ID
+    assert answered(driver.ask_sync(after, instance="i")).assignment == b"mine"
+
+
+@pytest.mark.parametrize("version", [5, 9])
+def test_one_that_cannot_be_recorded_has_not_come(driver: Driver, version: int) -> None:
+    before = settled(driver)
+    topic = driver.harness.cluster.groups.topic
+    partition = driver.harness.partition(topic.name, topic.partition_of("g"))
+    partition.topic.min_insync_replicas = 2
+    answer = answered(driver.ask_join(instance="i", protocols=(("range", b"new"),), session_ms=20_000, version=version))
+    assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+    (member,) = driver.group.members.values()
+    assert (member.member_id, member.session_timeout_ms, driver.group.leader_id) == (before, 10_000, before)
+    assert member.metadata("range") != b"new"
+    assert driver.heartbeat(before, instance="i") == ErrorCode.NONE
+    driver.harness.clock.advance(10_000)
+    assert driver.group.state_name == "Empty"
+
+
+def test_its_session_is_that_of_its_last_life(driver: Driver) -> None:
+    settled(driver)
+    answered(driver.ask_join(instance="i", session_ms=30_000))
+    driver.harness.clock.advance(29_999)
+    assert driver.group.state_name == "Stable"
+    driver.harness.clock.advance(1)
+    assert driver.group.state_name == "Empty"
+
+
+def test_its_answer_waits_for_the_disk_if_the_topic_asks_for_that(driver: Driver) -> None:
+    settled(driver)
+    topic = driver.harness.cluster.groups.topic
+    kept = driver.harness.partition(topic.name, topic.partition_of("g")).log
+    kept.flush_at = kept.log_end_offset + 1
+    driver.harness.clock.holds_aside = True
+    waiting = driver.ask_join(instance="i")
+    assert not waiting.done
+    driver.harness.clock.do_aside()
+    assert (waiting.response().error_code, waiting.response().skip_assignment) == (ErrorCode.NONE, True)
