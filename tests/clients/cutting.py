@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 
 PIECE_BYTES = 1 << 14
-LONGEST_BYTES = 400_000
+LONGEST_BYTES = 50_000
 
 
 class CuttingProxy:
