@@ -5,6 +5,8 @@ How the process starts and ends from the command line is tested with the command
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +89,12 @@ def test_a_refused_start_leaves_a_directory_that_the_next_one_takes(data: Path) 
     refusal(data, node_id="7")
     with Harness(data) as harness:
         assert harness.produce("t", "v") == 1
+
+
+def test_a_start_does_not_wait_for_the_cleaner_to_be_imported() -> None:
+    program = (
+        "import sys; from minibroker.broker import handlers, process; handlers.load();"
+        "print([name for name in sys.modules if name.startswith('minibroker.storage.compaction')])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
