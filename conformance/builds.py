@@ -32,6 +32,14 @@ def java(version: str) -> str:
 
 
 @functools.cache
+def java_admin() -> str:
+    """The class path of the program that calls every method of the admin API."""
+    _build(PROGRAMS / "java_admin", [*MAVEN, "compile", "dependency:copy-dependencies"], "java-admin")
+    target = PROGRAMS / "java_admin" / "target" / "4.4.0"
+    return f"{target / 'classes'}:{target / 'jars'}/*"
+
+
+@functools.cache
 def franz_go() -> Path:
     """The program."""
     _build(PROGRAMS / "franz_go", ["go", "build", "-o", "target/franz-go", "."], "franz-go")

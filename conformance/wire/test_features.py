@@ -1,4 +1,4 @@
-"""UpdateFeatures, UnregisterBroker and DescribeQuorum.
+"""UpdateFeatures, UnregisterBroker, DescribeQuorum, AddRaftVoter and RemoveRaftVoter.
 
 Every literal is what Apache Kafka 4.3 answers. Nothing is changed here: other tests share the broker.
 """
@@ -13,8 +13,10 @@ from conformance.wire.connection import Connection
 from conformance.wire.requests import broker_id
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import (
+    AddRaftVoterRequest,
     ApiVersionsRequest,
     DescribeQuorumRequest,
+    RemoveRaftVoterRequest,
     UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 )
@@ -164,3 +166,35 @@ def test_quorums_that_are_not_here(connection: Connection, version: int, asked: 
     for topic in answer.topics:
         (partition,) = topic.partitions
         assert (partition.error_code, partition.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+
+
+ID = bytes(15) + b"\x09"
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_voters_do_not_come(connection: Connection, version: int) -> None:
+    listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host="localhost", port=1)
+
+    def asked(**fields: Any) -> tuple[int, str]:
+        given = {"cluster_id": None, "timeout_ms": 1000, "voter_id": 5, "voter_directory_id": ID, **fields}
+        answer = connection.ask(AddRaftVoterRequest(**{"listeners": [listener], **given}), version)
+        return answer.error_code, answer.error_message
+
+    message = "Cluster doesn't support adding voter because the kraft.version feature is 0"
+    assert asked() == (ErrorCode.UNSUPPORTED_VERSION, message)
+    assert asked(cluster_id="wrong")[0] == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert asked(listeners=[])[0] == ErrorCode.INVALID_REQUEST
+    assert asked(voter_directory_id=bytes(16))[0] == ErrorCode.INVALID_REQUEST
+
+
+def test_voters_do_not_go(connection: Connection) -> None:
+    def asked(**fields: Any) -> tuple[int, str]:
+        given = {"cluster_id": None, "voter_id": 5, "voter_directory_id": ID, **fields}
+        answer = connection.ask(RemoveRaftVoterRequest(**given), 0)
+        return answer.error_code, answer.error_message
+
+    message = "Cluster doesn't support removing voter because the kraft.version feature is 0"
+    assert asked() == (ErrorCode.UNSUPPORTED_VERSION, message)
+    assert asked(cluster_id="wrong")[0] == ErrorCode.INCONSISTENT_CLUSTER_ID
+    message = "Remove voter request didn't include a valid voter"
+    assert asked(voter_directory_id=bytes(16)) == (ErrorCode.INVALID_REQUEST, message)

@@ -1,10 +1,12 @@
-"""DescribeQuorum: who keeps the metadata log, and how far each of them is (KIP-595, KIP-853).
+"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: who keeps the metadata log, and how far he is (KIP-595, KIP-853).
 
 Behaviour: the first node leads the quorum, and is its only voter unless a Kafka has left others in the directory; the
 other nodes follow as observers. All of them read the one log, so each is as far as the leader at any time. Only
-partition 0 of `__cluster_metadata` is told of.
+partition 0 of `__cluster_metadata` is told of. Voters cannot come or go: as in a Kafka with kraft.version 0, to ask for
+it is UNSUPPORTED_VERSION, unless the request is wrong in itself.
 
-Versions: 1 brought when a replica last fetched, 2 directories of replicas, addresses of voters and error messages.
+Versions: of DescribeQuorum 1 brought when a replica last fetched, 2 directories of replicas, addresses of voters and
+error messages.
 
 Not implemented: a listener of the controllers' own; a voter's addresses are those of its node.
 """
@@ -14,8 +16,16 @@ from __future__ import annotations
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.topics import METADATA_TOPIC
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.cluster import DescribeQuorumRequest, DescribeQuorumResponse
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.cluster import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
+from minibroker.protocol.primitives import ZERO_UUID
 
 TopicAnswer = DescribeQuorumResponse.TopicData
 PartitionAnswer = TopicAnswer.PartitionData
@@ -84,3 +94,31 @@ def _voters(context: Context) -> list[DescribeQuorumResponse.Node]:
         for voter in context.cluster.metadata_log.voters
         if voter in nodes
     ]
+
+
+@handles(ApiKey.ADD_RAFT_VOTER, "0-1")
+def add_raft_voter(context: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    refusal = _refusal(context, request, "Add", "adding")
+    if request.cluster_id in (None, context.cluster.cluster_id) and not request.listeners:
+        message = "Add voter request didn't include the endpoint for the default listener"
+        refusal = KafkaError(ErrorCode.INVALID_REQUEST, message)
+    return AddRaftVoterResponse(error_code=refusal.code, error_message=refusal.message)
+
+
+@handles(ApiKey.REMOVE_RAFT_VOTER, "0")
+def remove_raft_voter(context: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    refusal = _refusal(context, request, "Remove", "removing")
+    return RemoveRaftVoterResponse(error_code=refusal.code, error_message=refusal.message)
+
+
+def _refusal(
+    context: Context, request: AddRaftVoterRequest | RemoveRaftVoterRequest, what: str, doing: str
+) -> KafkaError:
+    cluster_id = context.cluster.cluster_id
+    if request.cluster_id not in (None, cluster_id):
+        message = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'
+        return KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
+    if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"{what} voter request didn't include a valid voter")
+    message = f"Cluster doesn't support {doing} voter because the kraft.version feature is 0"
+    return KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)

@@ -1,4 +1,4 @@
-"""DescribeQuorum: leader, voters and observers of the metadata log."""
+"""DescribeQuorum, AddRaftVoter, RemoveRaftVoter: leader, voters and observers of the metadata log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.cluster import DescribeQuorumRequest
+from minibroker.protocol.messages.cluster import AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest
 from tests.broker.harness import Harness, served_versions
 
 VERSIONS = served_versions(DescribeQuorumRequest)
@@ -61,3 +61,27 @@ def test_who_asks_for_more_than_the_one_partition_is_told_of_none(harness: Harne
     answer = describe(harness, ("__cluster_metadata", 0), ("t", 0))
     assert [one.partitions[0].error_code for one in answer.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     assert describe(harness).topics == []
+
+
+ID = bytes(15) + b"\x09"
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "voter", "directory_id", "code"),
+    [
+        (None, 5, ID, ErrorCode.UNSUPPORTED_VERSION),
+        ("another", 5, ID, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (None, 5, bytes(16), ErrorCode.INVALID_REQUEST),
+        (None, -1, ID, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_voters_neither_come_nor_go(
+    harness: Harness, cluster_id: str | None, voter: int, directory_id: bytes, code: ErrorCode
+) -> None:
+    named = {"cluster_id": cluster_id, "voter_id": voter, "voter_directory_id": directory_id}
+    listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host="h", port=1)
+    for version in served_versions(AddRaftVoterRequest):
+        added = harness.request(AddRaftVoterRequest(**named, listeners=[listener]), version)
+        assert (added.error_code, bool(added.error_message)) == (code, True)
+    removed = harness.request(RemoveRaftVoterRequest(**named))
+    assert (removed.error_code, bool(removed.error_message)) == (code, True)
