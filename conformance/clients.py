@@ -33,6 +33,11 @@ class Client(NamedTuple):
     administers: bool = True
 
 
+def java_member() -> list[str]:
+    """The start of the command line of a group's member with the newest Java client, for tests/clients/groups.py."""
+    return [*_java("4.4.0")(), "member"]
+
+
 def _java(version: str) -> Callable[[], list[str]]:
     return lambda: ["java", *JAVA_OPTIONS, "-cp", builds.java(version), "conformance.Main"]
 

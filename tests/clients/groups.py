@@ -38,13 +38,13 @@ class Owned(NamedTuple):
 class Member:
     """A consumer process. `events` is what it has told so far."""
 
-    def __init__(self, name: str, arguments: list[str], errors: Path) -> None:
+    def __init__(self, name: str, command: list[str], errors: Path) -> None:
         self.name = name
         self.events: list[dict[str, Any]] = []
         self._ended_at: int | None = None
         with errors.open("ab") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.clients.group_member", *arguments],
+                command,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 cwd=ROOT,
@@ -124,11 +124,15 @@ class Member:
 
 
 class Group:
-    """A group's members, those that have ended too, and what the broker was seen to know of its offsets."""
+    """A group's members, those that have ended too, and what the broker was seen to know of its offsets.
+
+    `programs` has the commands of members that are no Python libraries, by name; they take the same arguments.
+    """
 
     def __init__(self, servers: str, name: str, topic: str, directory: Path) -> None:
         self.members: list[Member] = []
         self.seen: list[dict[int, int]] = []
+        self.programs: dict[str, list[str]] = {}
         self._servers, self._name, self._topic = servers, name, topic
         self._errors = directory / f"{name}.stderr"
         self._stop = threading.Event()
@@ -136,8 +140,9 @@ class Group:
     def join(self, library: str, assignor: str, instance: str | None = None) -> Member:
         """Have one more member."""
         name = f"{library}-{len(self.members)}"
-        arguments = [library, self._servers, self._name, self._topic, assignor, *([instance] if instance else [])]
-        self.members.append(Member(name, arguments, self._errors))
+        program = self.programs.get(library, [sys.executable, "-m", "tests.clients.group_member", library])
+        arguments = [self._servers, self._name, self._topic, assignor, *([instance] if instance else [])]
+        self.members.append(Member(name, [*program, *arguments], self._errors))
         return self.members[-1]
 
     def await_owners(self, *members: Member, partitions: int) -> None:

@@ -8,11 +8,12 @@ import java.util.Properties;
 import org.apache.kafka.clients.admin.Admin;
 
 /**
- * Kafka's Java client: writes or reads the records of a specification, or exercises the admin API.
+ * Kafka's Java client: writes or reads the records of a specification, exercises the admin API, or belongs to a group.
  *
  * <pre>
  * Main write|read BOOTSTRAP PREFIX SPEC
  * Main admin BOOTSTRAP PREFIX
+ * Main member BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
  * </pre>
  *
  * Exits 0 and prints one line, or prints what differed and exits 1.
@@ -26,6 +27,10 @@ public final class Main {
     private Main() {}
 
     public static void main(String[] args) throws Exception {
+        if (args[0].equals("member")) {
+            Member.run(args[1], args[2], args[3], args[4], args.length > 5 ? args[5] : null);
+            return;
+        }
         String client = "kafka-clients " + version();
         try {
             System.out.println(client + ": " + run(args));

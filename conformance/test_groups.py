@@ -1,0 +1,129 @@
+"""Groups of the Java client, and of it together with librdkafka's, with the classic protocol, with KIP-848's, and while
+they go over from the one to the other: members come, go and are killed, and so is the broker, while a producer writes.
+
+Every record is read at least once, offsets never go back, and no partition has two owners at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupType
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from conformance.clients import java_member
+from conformance.conftest import Broker
+from conformance.kafka_reference import running_kafka
+from tests.clients.confluent import LOG
+from tests.clients.groups import Group, Numbers, group_of
+from tests.clients.ports import free_ports
+from tests.running import running_broker
+
+PARTITIONS = 4
+JAVA, CONFLUENT = "java", "confluent-kafka"
+UNIFORM, RANGE = "consumer:uniform", "consumer:range"
+SETTINGS = {  # Kafka's least values are 45 seconds and 5
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path, against: str) -> Iterator[Broker]:
+    """A broker that may be killed, and comes back at the same address; members that fall silent are soon missed."""
+    running: AbstractContextManager[Broker]
+    if against == "kafka":
+        running = running_kafka(tmp_path, SETTINGS)
+    else:
+        settings = {**SETTINGS, "listeners": f"PLAINTEXT://127.0.0.1:{free_ports()}"}
+        running = running_broker(tmp_path, *(f"{name}={value}" for name, value in settings.items()))
+    with running as broker:
+        yield broker
+
+
+@pytest.fixture
+def group(own_broker: Broker, tmp_path: Path) -> Iterator[Group]:
+    servers = own_broker.bootstrap_servers
+    admin = AdminClient({"bootstrap.servers": servers}, logger=LOG)
+    admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result()
+    with group_of(servers, "g", "t", PARTITIONS, tmp_path) as made:
+        made.programs[JAVA] = java_member()
+        yield made
+
+
+def kind_of_group(servers: str) -> ConsumerGroupType:
+    """Which protocol the group has gone over to."""
+    admin = AdminClient({"bootstrap.servers": servers}, logger=LOG)
+    return admin.describe_consumer_groups(["g"])["g"].result().type
+
+
+def check(group: Group, written: set[str]) -> None:
+    """What must hold once everybody has left."""
+    group.stop()
+    assert written <= group.read()
+    assert group.overlaps() == []
+    assert group.steps_back() == []
+
+
+@pytest.mark.parametrize(
+    ("library", "other", "assignor"),
+    [
+        (JAVA, JAVA, "range"),
+        (JAVA, JAVA, "cooperative-sticky"),
+        (JAVA, CONFLUENT, "range"),
+        (JAVA, JAVA, UNIFORM),
+        (JAVA, CONFLUENT, UNIFORM),
+        (CONFLUENT, JAVA, RANGE),
+    ],
+)
+def test_members_come_and_go_and_are_killed(
+    own_broker: Broker, group: Group, library: str, other: str, assignor: str
+) -> None:
+    with Numbers(own_broker.bootstrap_servers, "t", PARTITIONS) as numbers:
+        first = group.join(library, assignor)
+        group.await_owners(first, partitions=PARTITIONS)
+        second, third = group.join(library, assignor), group.join(other, assignor)
+        group.await_owners(first, second, third, partitions=PARTITIONS)
+        second.kill()
+        group.await_owners(first, third, partitions=PARTITIONS)
+        again = group.join(library, assignor)
+        group.await_owners(first, third, again, partitions=PARTITIONS)
+        own_broker.kill()
+        own_broker.start()
+        first.leave()
+        group.await_owners(third, again, partitions=PARTITIONS)
+        numbers.stop()
+        group.await_end(numbers.acknowledged)
+    third.leave()
+    again.leave()
+    check(group, numbers.acknowledged)
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_group_goes_over_and_back_while_its_members_work(own_broker: Broker, group: Group, assignor: str) -> None:
+    """Two Java members are replaced one by one, as in a rolling upgrade, and the group goes back with the last one."""
+    servers = own_broker.bootstrap_servers
+    with Numbers(servers, "t", PARTITIONS) as numbers:
+        old = [group.join(JAVA, assignor), group.join(JAVA, assignor)]
+        group.await_owners(*old, partitions=PARTITIONS)
+        assert kind_of_group(servers) is ConsumerGroupType.CLASSIC
+        new = group.join(JAVA, UNIFORM)
+        group.await_owners(*old, new, partitions=PARTITIONS)
+        assert kind_of_group(servers) is ConsumerGroupType.CONSUMER
+        own_broker.kill()
+        own_broker.start()
+        old.pop().leave()
+        group.await_owners(*old, new, partitions=PARTITIONS)
+        new.leave()
+        group.await_owners(*old, partitions=PARTITIONS)
+        assert kind_of_group(servers) is ConsumerGroupType.CLASSIC
+        numbers.stop()
+        group.await_end(numbers.acknowledged)
+    old.pop().leave()
+    check(group, numbers.acknowledged)
