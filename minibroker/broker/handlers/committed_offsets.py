@@ -11,9 +11,9 @@ transaction is still to commit an offset is answered with UNSTABLE_OFFSET_COMMIT
 Versions of OffsetCommit: 1 brought members and, alone, the time of the commit, 2 to 4 how long to keep it, 6 leader
 epochs, 7 static members, 9 member epochs, 10 topic ids. Versions of OffsetFetch: 0 answers UNKNOWN_TOPIC_OR_PARTITION
 where nothing is committed, 2 brought an error of the whole answer and "all topics", 5 leader epochs, 7 require_stable,
-8 several groups, 9 members, 10 topic ids. Version 0 of both was Kafka's way into ZooKeeper; here it sees the same
-offsets as the others. OffsetFetch is served from 0 also because librdkafka 2.16 sends it without looking whether it is
-announced.
+8 several groups, 9 members, 10 topic ids. Version 0 of both was Kafka's way into ZooKeeper: every node takes it,
+whoever coordinates the group, and here it sees the same offsets as the others. OffsetFetch is served from 0 also
+because librdkafka 2.16 sends it without looking whether it is announced.
 
 Not implemented: nothing.
 """
@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from minibroker.broker.coordinators import coordinator_of_group
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.groups.commits import answer_when_kept, commit_offsets
 from minibroker.broker.groups.group import CheckPartition
@@ -53,6 +54,7 @@ OldPartition = OldTopic.OffsetFetchResponsePartition
 
 NO_OFFSET = -1
 NOT_SAID = -1  # a timestamp or a retention that the client left to the broker
+FIRST_WITH_COORDINATORS = 1
 FIRST_WITH_ERROR = 2
 FIRST_WITH_SEVERAL_GROUPS = 8
 FIRST_WITH_GROUP_NOT_FOUND = 9
@@ -115,7 +117,10 @@ def _refused(response: OffsetCommitResponse, asked: Iterable[Asked], error: Kafk
 def _committed(context: Context, request: OffsetCommitRequest, asked: list[Asked]) -> list[Asked]:
     """Record what is asked for, and apply it; those of `asked` for which that was done. Raises KafkaError for all."""
     groups = context.cluster.groups
-    groups.check_node(context.node, request.group_id)
+    coordinator = context.node
+    if context.version < FIRST_WITH_COORDINATORS:
+        coordinator = coordinator_of_group(context.cluster, request.group_id)
+    groups.check_node(coordinator, request.group_id)
     check = _check_committer(context, request)
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     accepted = []
@@ -217,7 +222,10 @@ def _old_topic(topic: FetchedTopic, version: int) -> OldTopic:
 def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> Group:
     groups = context.cluster.groups
     try:
-        groups.check_node(context.node, asked.group_id)
+        if context.version >= FIRST_WITH_COORDINATORS:
+            groups.check_node(context.node, asked.group_id)
+        elif groups.topic.topic is not None:
+            groups.check_node(groups.node_of(asked.group_id) or context.node, asked.group_id)
         group = groups.groups.get(asked.group_id)
         if group is not None:
             group.check_fetch(asked.member_id, asked.member_epoch)

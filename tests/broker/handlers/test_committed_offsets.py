@@ -10,7 +10,7 @@ import pytest
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
-from tests.broker.handlers.offset_requests import commit, committed_in
+from tests.broker.handlers.offset_requests import codes_of, commit, commit_request, committed_in
 from tests.broker.harness import Harness, served_versions
 
 VERSIONS = served_versions(OffsetFetchRequest)
@@ -157,7 +157,24 @@ def test_who_must_not_fetch_hears_it_for_the_group_and_the_others_are_answered(
     assert (second.error_code, in_topic(second.topics[0])) == (ErrorCode.NONE, [(0, 8, -1, "", 0)])
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("before", [True, False], ids=["before the first group", "later"])
+def test_version_0_knows_no_coordinators_and_every_node_takes_it(tmp_path: Path, before: bool) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t")
+        if not before:
+            harness.coordinator("g")
+        fetch = OffsetFetchRequest(group_id="g", topics=[Topic(name="t", partition_indexes=[0])])
+        expected = [(0, -1, -1, "", NOT_KNOWN)]
+        for node, offset in ((1, 7), (2, 8)):
+            assert in_topic(harness.request(fetch, 0, node=3 - node).topics[0]) == expected
+            answer = harness.request(commit_request("g", ("t", 0, offset)), 0, node=node)
+            assert codes_of(answer) == [0]
+            expected = [(0, offset, -1, "", 0)]
+        harness.restart()
+        assert in_topic(harness.request(fetch, 0, node=1).topics[0]) == expected
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version > 0])
 def test_only_the_coordinator_answers(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         other = 3 - harness.coordinator("g")
