@@ -5,8 +5,9 @@ a fetch that wants what is stable is answered with UNSTABLE_OFFSET_COMMIT. Membe
 as for OffsetCommit, each partition that does not exist is refused by itself, and the group's partition must be part of
 the transaction.
 
-Versions: 2 brought leader epochs, 3 the member and its generation (KIP-447), 4 flexible fields, 5 has the group's
-partition added to the transaction by this request itself (KIP-890).
+Versions: 2 brought leader epochs, 3 the member and its generation (KIP-447) and flexible fields, 4 TRANSACTION_ABORTABLE
+for a group that was not added (before, INVALID_TXN_STATE), 5 has the group's partition added to the transaction by this
+request itself (KIP-890).
 
 Not implemented: nothing.
 """
@@ -33,7 +34,7 @@ TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 Answer = TopicAnswer.TxnOffsetCommitResponsePartition
 Asked = tuple[str, AskedPartition, Answer]
 
-FIRST_WITH_MEMBERS = 3
+FIRST_WITH_ABORTABLE = 4
 FIRST_THAT_JOINS = 5
 NO_GENERATION = -1
 
@@ -47,7 +48,7 @@ def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> TxnO
     try:
         taken = _committed(context, request, asked)
     except KafkaError as error:
-        return _refused(response, asked, error)
+        return _refused(response, asked, _for_client(context, error))
     if not taken:
         return response
     return answer_when_kept(
@@ -55,6 +56,12 @@ def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> TxnO
         request.group_id,
         lambda failure: response if failure is None else _refused(response, taken, failure),
     )
+
+
+def _for_client(context: Context, error: KafkaError) -> KafkaError:
+    if error.code == ErrorCode.TRANSACTION_ABORTABLE and context.version < FIRST_WITH_ABORTABLE:
+        return KafkaError(ErrorCode.INVALID_TXN_STATE, error.message)
+    return error
 
 
 def _existing(context: Context, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> list[Asked]:
