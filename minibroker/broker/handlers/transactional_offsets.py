@@ -5,9 +5,9 @@ a fetch that wants what is stable is answered with UNSTABLE_OFFSET_COMMIT. Membe
 as for OffsetCommit, each partition that does not exist is refused by itself, and the group's partition must be part of
 the transaction.
 
-Versions: 2 brought leader epochs, 3 the member and its generation (KIP-447) and flexible fields, 4 TRANSACTION_ABORTABLE
-for a group that was not added (before, INVALID_TXN_STATE), 5 has the group's partition added to the transaction by this
-request itself (KIP-890).
+Versions: 2 brought leader epochs, 3 the member and its generation (KIP-447) and flexible fields, 4 the code
+TRANSACTION_ABORTABLE for a group that was not added (before, INVALID_TXN_STATE), 5 has the group's partition added to
+the transaction by this request itself (KIP-890).
 
 Not implemented: nothing.
 """
