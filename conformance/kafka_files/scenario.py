@@ -1,6 +1,6 @@
 """What is written to a broker before its files are looked at: by librdkafka, and the same whichever broker it is.
 
-`write` asks for what every broker here does; `write_more` for what only Apache Kafka does so far.
+`write` and `write_again` ask for what every broker here does; `write_security` for what only Apache Kafka does.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def done(futures: Mapping[Any, Any]) -> None:
 def write(bootstrap_servers: str) -> None:
     """Topics with and without configs, records of every codec from producers with and without ids, a removed topic.
 
-    And the offsets of a group.
+    Then what `write_again` writes.
     """
     admin = admin_of(bootstrap_servers)
     done(admin.create_topics(TOPICS))
@@ -69,7 +69,14 @@ def write(bootstrap_servers: str) -> None:
     change = ConfigEntry("max.message.bytes", "2000000", incremental_operation=AlterConfigOpType.SET)
     done(admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, "plain", incremental_configs=[change])]))
     done(admin.create_topics([NewTopic("gone", 1, 1)]))  # of that name again, and with nothing in it
-    _commit_offsets(bootstrap_servers)
+    write_again(bootstrap_servers)
+
+
+def write_again(bootstrap_servers: str) -> None:
+    """Transactions, deleted records, a group's offsets: what another broker may go on with."""
+    transactions(bootstrap_servers)
+    shorten(bootstrap_servers)
+    commit_offsets(bootstrap_servers)
 
 
 def append(bootstrap_servers: str, codec: str, *, idempotent: bool) -> None:
@@ -124,13 +131,6 @@ class _Put:
         assert (left, self._errors) == (0, [])
 
 
-def write_more(bootstrap_servers: str) -> None:
-    """Transactions, deleted records, credentials and ACLs."""
-    transactions(bootstrap_servers)
-    shorten(bootstrap_servers)
-    write_security(bootstrap_servers)
-
-
 def write_metadata(bootstrap_servers: str) -> None:
     """So much that a small metadata log rolls."""
     admin = admin_of(bootstrap_servers)
@@ -152,8 +152,7 @@ def write_security(bootstrap_servers: str) -> None:
 
 def transactions(bootstrap_servers: str) -> None:
     """A topic "transactional" with transactions that were committed and others that were aborted."""
-    admin = admin_of(bootstrap_servers)
-    done(admin.create_topics([NewTopic("transactional", 2, 1)]))
+    _make(bootstrap_servers, NewTopic("transactional", 2, 1))
     producer = Producer(client(bootstrap_servers, **{"transactional.id": "t"}))
     producer.init_transactions(PATIENCE_S)
     for number in range(9):
@@ -170,7 +169,7 @@ def transactions(bootstrap_servers: str) -> None:
 def shorten(bootstrap_servers: str) -> None:
     """A topic "shortened" whose first records were deleted, some of them in the middle of a segment."""
     admin = admin_of(bootstrap_servers)
-    done(admin.create_topics([NewTopic("shortened", 1, 1, config=SEGMENT)]))
+    _make(bootstrap_servers, NewTopic("shortened", 1, 1, config=SEGMENT))
     producer = Producer(client(bootstrap_servers, **{"batch.num.messages": 10}))
     put = _Put(producer)
     for number in range(300):
@@ -182,7 +181,14 @@ def shorten(bootstrap_servers: str) -> None:
 COMMITTED = {0: 17, 1: 4}
 
 
-def _commit_offsets(bootstrap_servers: str) -> None:
+def _make(bootstrap_servers: str, topic: NewTopic) -> None:
+    """Makes a topic, unless it is there."""
+    admin = admin_of(bootstrap_servers)
+    if topic.topic not in admin.list_topics(timeout=PATIENCE_S).topics:
+        done(admin.create_topics([topic]))
+
+
+def commit_offsets(bootstrap_servers: str) -> None:
     consumer = Consumer(client(bootstrap_servers, **{"group.id": "readers", "enable.auto.commit": False}))
     offsets = [TopicPartition("plain", partition, offset) for partition, offset in COMMITTED.items()]
     consumer.commit(offsets=offsets, asynchronous=False)

@@ -18,7 +18,8 @@ from conformance.kafka_files.conftest import METADATA, STARTS, Written
 from conformance.kafka_files.dumping import Dump, dump, fields
 from conformance.kafka_files.scenario import TOPICS
 
-SUFFIXES = (".log", ".index", ".timeindex", ".snapshot")
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+ALSO_MADE = ("transactional", "shortened", "__transaction_state", "__consumer_offsets")
 RECORD = re.compile(r"\| offset: .* payload: (.*)")
 
 
@@ -63,12 +64,12 @@ def test_every_batch_is_valid_and_every_record_is_there(how: str, our_written: d
     for file in sorted(file for file in dumped.lines if file.suffix == ".log"):
         lines = dumped.lines[file]
         assert all(fields(line)["isvalid"] == "true" for line in lines if line.startswith("baseOffset"))
-        offsets[file.parent.name] += [int(fields(line)["offset"]) for line in lines if line.startswith("| offset")]
-    assert offsets == {
-        f"{name}-{index}": [record.offset for record in partition.records]
-        for name, topic in seen.items()
-        for index, partition in enumerate(topic.partitions)
-    }
+        records = [line for line in lines if line.startswith("| offset") and "endTxnMarker" not in line]
+        offsets[file.parent.name] += [int(fields(line)["offset"]) for line in records]
+    for name, topic in seen.items():
+        for index, partition in enumerate(topic.partitions):
+            kept = [offset for offset in offsets[f"{name}-{index}"] if offset >= partition.start_offset]
+            assert kept == [record.offset for record in partition.records]
 
 
 def test_every_codec_and_kind_of_producer_is_among_what_is_dumped(whole: Dump) -> None:
@@ -115,13 +116,28 @@ def test_the_snapshots_name_the_idempotent_producers(whole: Dump) -> None:
     assert all(int(producer["lastSequence"]) > 0 for producer in producers)
 
 
+def test_the_transaction_indexes_are_those_that_kafka_writes_of_the_same_transactions(
+    our_written: dict[str, Written], kafka_written: dict[str, Written]
+) -> None:
+    def aborted(written: Written) -> list[list[tuple[str, ...]]]:
+        dumped = dump(partition_files(written.path, ".txnindex"))
+        assert dumped.complaints == ""
+        entries = [[fields(line) for line in lines if line.startswith("version")] for lines in dumped.lines.values()]
+        names = ("version", "firstOffset", "lastOffset", "lastStableOffset")
+        return [[tuple(entry[name] for name in names) for entry in file] for file in entries]
+
+    ours = aborted(our_written["stopped"])
+    assert [len(file) for file in ours] == [3, 3]  # one a partition
+    assert ours == aborted(our_written["killed"]) == aborted(kafka_written["stopped"])
+
+
 def test_the_metadata_says_what_was_done(stopped: Path) -> None:
     dumped = dump((stopped / METADATA).glob("*.log"), "--cluster-metadata-decoder")
     assert dumped.complaints == ""
     (lines,) = dumped.lines.values()
     records: list[dict[str, Any]] = [json.loads(match[1]) for match in map(RECORD.match, lines) if match]
     kinds = Counter(record["type"] for record in records)
-    assert kinds["TOPIC_RECORD"] == len(TOPICS) + 2  # one of them twice, and that of the groups
+    assert kinds["TOPIC_RECORD"] == len(TOPICS) + 1 + len(ALSO_MADE)  # one of them twice
     assert kinds["REMOVE_TOPIC_RECORD"] == 1
     assert kinds["REGISTER_BROKER_RECORD"] == len([line for line in lines if "LeaderChange" in line]) == STARTS
     assert not [line for line in lines if "isvalid: false" in line or "could not be decoded" in line.lower()]

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.kafka_files.conftest import KAFKA_PROPERTIES, METADATA, Brokers, Written, complaints, copied
 from conformance.kafka_files.contents import contents
-from conformance.kafka_files.scenario import COMMITTED, append, committed_offsets, write, write_more
+from conformance.kafka_files.scenario import COMMITTED, append, committed_offsets, write, write_again, write_security
 from conformance.kafka_reference import KafkaProcess
 
 # What Apache Kafka says on directories of its own too: of a new leader of the quorum, at times of a controller that is
@@ -41,7 +41,8 @@ def test_kafka_serves_what_we_wrote_and_we_serve_what_it_adds(
         assert contents(kafka.bootstrap_servers) == our_written[how].contents
         assert committed_offsets(kafka.bootstrap_servers) == COMMITTED
         append(kafka.bootstrap_servers, "snappy", idempotent=True)
-        write_more(kafka.bootstrap_servers)
+        write_again(kafka.bootstrap_servers)
+        write_security(kafka.bootstrap_servers)
         longer = contents(kafka.bootstrap_servers)
         kafka.stop()
         assert objections(kafka, USUAL + (AFTER_A_KILL if how == "killed" else ())) == []
@@ -49,6 +50,7 @@ def test_kafka_serves_what_we_wrote_and_we_serve_what_it_adds(
         assert contents(broker.bootstrap_servers) == longer
         assert committed_offsets(broker.bootstrap_servers) == COMMITTED
         append(broker.bootstrap_servers, "gzip", idempotent=True)
+        write_again(broker.bootstrap_servers)
         assert complaints(broker) == []
 
 
@@ -58,6 +60,7 @@ def test_a_directory_of_kafka_s_goes_there_and_back(
     logs = copied(kafka_written["stopped"].path, tmp_path / "logs")
     with brokers.minibroker(logs) as broker:
         append(broker.bootstrap_servers, "lz4", idempotent=True)
+        write_again(broker.bootstrap_servers)
         longer = contents(broker.bootstrap_servers)
         broker.restart()
         assert broker.stop() == 0
