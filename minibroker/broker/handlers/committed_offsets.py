@@ -53,6 +53,7 @@ OldTopic = OffsetFetchResponse.OffsetFetchResponseTopic
 OldPartition = OldTopic.OffsetFetchResponsePartition
 
 NO_OFFSET = -1
+LATEST_MS = (1 << 63) - 1  # int64: how long to keep an offset is said by clients, and may be beyond all time
 NOT_SAID = -1  # a timestamp or a retention that the client left to the broker
 FIRST_WITH_COORDINATORS = 1
 FIRST_WITH_ERROR = 2
@@ -165,7 +166,7 @@ def _offset(context: Context, retention_ms: int, asked: Asked) -> CommittedOffse
         partition.committed_leader_epoch,
         partition.committed_metadata or "",
         now_ms if partition.commit_timestamp == NOT_SAID else partition.commit_timestamp,
-        NO_EXPIRY if retention_ms == NOT_SAID else now_ms + retention_ms,
+        NO_EXPIRY if retention_ms == NOT_SAID else min(now_ms + retention_ms, LATEST_MS),
         asked.said_id,
     )
 

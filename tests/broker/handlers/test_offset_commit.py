@@ -62,6 +62,15 @@ def test_versions_2_to_4_say_how_long_to_keep_the_offset(harness: Harness, topic
     assert offset.expire_timestamp_ms == expires_ms
 
 
+@pytest.mark.parametrize("retention_ms", [(1 << 63) - 1, -(1 << 63)])
+def test_a_retention_beyond_all_time_is_taken(harness: Harness, topic_id: bytes, retention_ms: int) -> None:
+    assert commit(harness, "g", ("t", 0, 7), version=2, retention_time_ms=retention_ms) == [0]
+    harness.restart()
+    (offset,) = committed_in(harness, "g").by_partition.values()
+    expires_ms = (1 << 63) - 1 if retention_ms > 0 else harness.clock.wall_ms() + retention_ms
+    assert offset.expire_timestamp_ms == expires_ms
+
+
 def test_a_note_of_null_is_an_empty_one(harness: Harness, topic_id: bytes) -> None:
     commit(harness, "g", ("t", 0, 7), metadata=None)
     (offset,) = committed_in(harness, "g").by_partition.values()
