@@ -40,6 +40,17 @@ def java_admin() -> str:
 
 
 @functools.cache
+def old_java(version: str) -> str:
+    """The class path of the programs with this version of kafka-clients, 0.8.2.2 or newer."""
+    command = [*MAVEN, f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"]
+    if version.startswith("0.8."):
+        command += ["-Dkafka.artifact=kafka_2.11", "-Dreader=OldReader"]
+    _build(PROGRAMS / "old_java", command, version)
+    target = PROGRAMS / "old_java" / "target" / version
+    return f"{target / 'classes'}:{target / 'jars'}/*"
+
+
+@functools.cache
 def franz_go() -> Path:
     """The program."""
     _build(PROGRAMS / "franz_go", ["go", "build", "-o", "target/franz-go", "."], "franz-go")

@@ -1,0 +1,82 @@
+import java.lang.reflect.Method;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.TopicPartition;
+
+/**
+ * Kafka's consumer of any version since 0.9: what newer ones have is looked for by reflection.
+ *
+ *     OldConsumer BOOTSTRAP COUNT TOPIC:FORMAT ...     there are COUNT records in all of them together
+ */
+public final class OldConsumer {
+    private OldConsumer() {}
+
+    public static void main(String[] arguments) throws Exception {
+        List<String> topics = List.of(arguments).subList(2, arguments.length);
+        read(arguments[0], Integer.parseInt(arguments[1]), topics);
+    }
+
+    private static void read(String bootstrap, int count, List<String> topics) throws Exception {
+        Properties properties = new Properties();
+        properties.put("bootstrap.servers", bootstrap);
+        properties.put("key.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
+        properties.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
+        properties.put("enable.auto.commit", "false");
+        properties.put("auto.offset.reset", "earliest");
+        properties.put("group.id", "old-client");
+        KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<byte[], byte[]>(properties);
+        List<TopicPartition> partitions = new ArrayList<TopicPartition>();
+        Map<String, String> formats = new HashMap<String, String>();
+        for (String topic : topics) {
+            formats.put(topic.split(":")[0], topic.split(":")[1]);
+            for (int i = 0; i < Expected.PARTITIONS; i++) partitions.add(new TopicPartition(topic.split(":")[0], i));
+        }
+        assign(consumer, partitions);
+        for (TopicPartition partition : partitions) consumer.seek(partition, 0);
+        Expected expected = new Expected();
+        long deadline = System.currentTimeMillis() + 90000;
+        while (expected.count() < count) {
+            if (System.currentTimeMillis() > deadline) throw new AssertionError("only " + expected);
+            for (ConsumerRecord<byte[], byte[]> record : poll(consumer)) {
+                String format = formats.get(record.topic());
+                expected.take(record.topic(), record.partition(), record.key(), record.value(), time(record), format);
+            }
+        }
+        consumer.close();
+    }
+
+    private static void assign(KafkaConsumer<byte[], byte[]> consumer, List<TopicPartition> partitions) throws Exception {
+        try {
+            KafkaConsumer.class.getMethod("assign", Collection.class).invoke(consumer, partitions);
+        } catch (NoSuchMethodException before_0_10) {
+            KafkaConsumer.class.getMethod("assign", List.class).invoke(consumer, partitions);
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer) throws Exception {
+        try {
+            Method poll = KafkaConsumer.class.getMethod("poll", Duration.class);
+            return (ConsumerRecords<byte[], byte[]>) poll.invoke(consumer, Duration.ofMillis(500));
+        } catch (NoSuchMethodException before_2_0) {
+            return (ConsumerRecords<byte[], byte[]>)
+                KafkaConsumer.class.getMethod("poll", long.class).invoke(consumer, 500L);
+        }
+    }
+
+    private static Long time(ConsumerRecord<byte[], byte[]> record) throws Exception {
+        try {
+            return (Long) ConsumerRecord.class.getMethod("timestamp").invoke(record);
+        } catch (NoSuchMethodException before_0_10) {
+            return null;
+        }
+    }
+}
