@@ -17,7 +17,6 @@ from minibroker.protocol.primitives import Output
 from minibroker.protocol.records.batch import BatchHeader, batches, check_batch, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import ControlType, control_type
-from minibroker.protocol.records.internal import KEY_VERSION
 from minibroker.protocol.records.record import Record, records_of
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ log = logging.getLogger("minibroker.coordinators")
 _INT16 = Struct(">h")
 
 READ_BYTES = 8 << 20
+KEY_VERSION = 0  # of every key there is
 SMALLEST_INT = -(1 << 31)
 NO_PRODUCER = -1
 

@@ -91,10 +91,20 @@ def test_a_refused_start_leaves_a_directory_that_the_next_one_takes(data: Path) 
         assert harness.produce("t", "v") == 1
 
 
-def test_a_start_does_not_wait_for_the_cleaner_to_be_imported() -> None:
+@pytest.mark.parametrize(
+    "late",
+    [
+        "minibroker.storage.compaction",
+        "minibroker.broker.groups.classic",
+        "minibroker.broker.groups.consumer",
+        "minibroker.broker.groups.coordinator",
+        "minibroker.broker.transactions.coordinator",
+    ],
+)
+def test_a_start_does_not_wait_for_the_import_of_what_is_needed_late(late: str) -> None:
     program = (
         "import sys; from minibroker.broker import handlers, process; handlers.load();"
-        "print([name for name in sys.modules if name.startswith('minibroker.storage.compaction')])"
+        f"print([name for name in sys.modules if name.startswith('{late}')])"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"

@@ -17,9 +17,6 @@ from __future__ import annotations
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.features import GROUP_VERSION
 from minibroker.broker.groups.callers import caller_of
-from minibroker.broker.groups.consumer.describing import described
-from minibroker.broker.groups.consumer.heartbeat import heartbeat
-from minibroker.broker.groups.consumer.validation import check_request
 from minibroker.broker.operations import GROUP_OPERATIONS
 from minibroker.broker.parked import Parked
 from minibroker.protocol.apis import ApiKey
@@ -52,6 +49,10 @@ def _check_served(context: Context) -> None:
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, "0-1")
 def consumer_group_heartbeat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Parked:
+    # Imported by the first one that comes: many a broker never has a group, and is not to pay for them when it starts.
+    from minibroker.broker.groups.consumer.heartbeat import heartbeat
+    from minibroker.broker.groups.consumer.validation import check_request
+
     parked = Parked()
     try:
         _check_served(context)
@@ -82,6 +83,8 @@ def consumer_group_describe(context: Context, request: ConsumerGroupDescribeRequ
 
 
 def _described(context: Context, group_id: str) -> Described:
+    from minibroker.broker.groups.consumer.describing import described
+
     try:
         _check_served(context)
         context.cluster.groups.check(context.node, group_id)

@@ -13,10 +13,9 @@ Not implemented: nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.groups.consumer.patterns.program import Pattern
-from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
 from minibroker.broker.transactions.transaction import LABELS, NO_TIME, State, Transaction
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +28,9 @@ from minibroker.protocol.messages.transactions import (
     ListTransactionsResponse,
 )
 from minibroker.storage.producer_state import ProducerEntry
+
+if TYPE_CHECKING:
+    from minibroker.broker.groups.consumer.patterns.program import Pattern
 
 Described = DescribeTransactionsResponse.TransactionState
 Listed = ListTransactionsResponse.TransactionState
@@ -82,8 +84,8 @@ def list_transactions(context: Context, request: ListTransactionsRequest) -> Lis
         return response  # none of the states that it asks for can be
     try:
         passes = _filter(request, states, context.cluster.clock.wall_ms())
-    except InvalidPattern:
-        response.error_code = ErrorCode.INVALID_REGULAR_EXPRESSION
+    except KafkaError as error:
+        response.error_code = error.code
         return response
     transactions = context.cluster.transactions
     response.transaction_states = [
@@ -99,8 +101,8 @@ def list_transactions(context: Context, request: ListTransactionsRequest) -> Lis
 
 
 def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -> Callable[[Transaction], bool]:
-    """What says whether a transaction is asked for. Raises InvalidPattern."""
-    pattern = Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    """What says whether a transaction is asked for. Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
+    pattern = _pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     producer_ids = set(request.producer_id_filters)
 
     def passes(transaction: Transaction) -> bool:
@@ -114,6 +116,16 @@ def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -
         )
 
     return passes
+
+
+def _pattern(text: str) -> Pattern:
+    from minibroker.broker.groups.consumer.patterns.program import Pattern as Compiled  # hardly anybody asks with one
+    from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
+
+    try:
+        return Compiled(text)
+    except InvalidPattern as error:
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
 
 
 # --- DescribeProducers --------------------------------------------------------------------------
