@@ -69,7 +69,7 @@ def minibroker_on(folder: str, entry: Sequence[str] = MINIBROKER, *, settings: S
     """The same with its data in `folder`, where another one may have left some. `settings` are `key=value`."""
     assignments = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={folder}", *SETTINGS, *settings]
     words = [word for assignment in assignments for word in ("--set", assignment)]
-    with _process([sys.executable, *entry, "serve", *words]) as server:
+    with _process([sys.executable, *entry, "serve", "--log-level", "warning", *words]) as server:
         yield server
 
 
@@ -94,7 +94,7 @@ def foreign(bootstrap: str, pid: int) -> Iterator[Server]:
 
 @contextmanager
 def _process(words: Sequence[str]) -> Iterator[Server]:
-    """The server's stderr goes to ours: what it logs is never thrown away."""
+    """The server's stderr goes to ours: what it has to complain of is never thrown away."""
     environment = dict(os.environ, PYTHONPATH=str(Path(__file__).resolve().parent.parent))
     exec_at = time.perf_counter()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
