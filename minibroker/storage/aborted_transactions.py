@@ -98,6 +98,16 @@ class AbortedTransactions:
         self._unsynced.add(file.path)
         self._behind = None
 
+    def renew(self, start_offset: int, end_offset: int, transactions: Sequence[AbortedTransaction]) -> None:
+        """Let these stand for all whose markers lie from `start_offset` on and before `end_offset`.
+
+        They are what compaction has left there, and it has written the file.
+        """
+        changed = slice(bisect_left(self._last_offsets, start_offset), bisect_left(self._last_offsets, end_offset))
+        self._known[changed] = transactions
+        self._last_offsets[changed] = [transaction.last_offset for transaction in transactions]
+        self._forget_files([path for path in self._unsynced if start_offset <= _base_offset(path) < end_offset])
+
     def unsynced_paths(self) -> list[str]:
         """The paths of the files that may not be on the disk itself."""
         return sorted(self._unsynced)

@@ -368,11 +368,14 @@ class Log:
         self._aborted.remove_before(self._segments.base_offsets[0])
         self._epoch_file.write()
 
-    def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
+    def replace_segments(
+        self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction] = ()
+    ) -> None:
         """Let one segment stand for some neighbours, the active one excluded, whose records it holds after compaction.
 
-        The files of `new` are whole, on the disk itself, and end in `.cleaned`. From when they all end in `.swap`, a
-        start completes what is left to do. Raises `ValueError` if the log no longer has the old ones.
+        `aborted` is what its transaction index lists. The files of `new` are whole, on the disk itself, and end in
+        `.cleaned`. From when they all end in `.swap`, a start completes what is left to do. Raises `ValueError` if the
+        log no longer has the old ones.
         """
         if self._active in old:
             raise ValueError(f"{self} is still written to in one of the segments that are to be replaced")
@@ -380,6 +383,7 @@ class Log:
         with self._disk_work("replace segments"):
             new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
             self._segments.replace(place, new)
+            self._aborted.renew(new.base_offset, self._segments.base_offsets[place.start + 1], aborted)
             for segment in old:
                 unlink_later(self._environment, segment.mark_deleted(), self.settings.file_delete_delay_ms)
                 segment.close()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
 from tests.clients.confluent import Confluent
@@ -96,6 +97,43 @@ def test_every_client_reads_the_latest_records_and_tombstones_only_for_their_tim
     for read in (kept, gone):
         keys = [each.record.key for each in read if each.record.key != b"padding"]
         assert len(keys) == len(set(keys))
+
+
+def test_readers_of_committed_records_miss_none_when_aborted_ones_have_gone(tmp_path: Path) -> None:
+    committed: dict[bytes | None, bytes | None] = {}
+    with running_broker(tmp_path, "log.cleaner.backoff.ms=50") as broker:
+        servers = broker.bootstrap_servers
+        with Confluent().admin(servers) as admin:
+            admin.create_topic("t", 1, CONFIGS)
+        producer = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": "t"})
+        producer.init_transactions(PATIENCE_S)
+        with Confluent().producer(servers) as other:
+            for number in range(6):
+                producer.begin_transaction()
+                written = {key: value(key, number) for key in KEYS[number:]}
+                for key, content in written.items():
+                    producer.produce("t", content, key, 0)
+                assert producer.flush(PATIENCE_S) == 0
+                if number % 2:
+                    producer.abort_transaction(PATIENCE_S)
+                else:
+                    producer.commit_transaction(PATIENCE_S)
+                    committed.update(written)
+                await_clean(tmp_path, "t", write_padding(other, "t"))
+        settings = {"bootstrap.servers": servers, "group.id": "nobody", "enable.partition.eof": True}
+        for isolation in ("read_committed", "read_uncommitted"):
+            consumer = confluent_kafka.Consumer({**settings, "isolation.level": isolation})
+            consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])
+            read = dict(messages(consumer))
+            consumer.close()
+            assert {key: read.get(key) for key in KEYS} == committed
+
+
+def messages(consumer: confluent_kafka.Consumer) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Key and value of each record up to the end of the log."""
+    while (message := consumer.poll(PATIENCE_S)) is not None and not message.error():
+        yield message.key(), message.value()
+    assert message is not None and message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
 
 
 @pytest.mark.parametrize("moment", ["*.log.cleaned", "*.log.deleted"])

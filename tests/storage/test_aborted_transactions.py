@@ -92,3 +92,13 @@ def test_an_entry_that_could_not_be_written_goes_with_its_segment(tmp_path: Path
     transactions.remove_before(25)
     transactions.catch_up()
     assert not list(path.parent.iterdir())
+
+
+def test_what_compaction_leaves_stands_for_all_in_its_segment() -> None:
+    transactions = AbortedTransactions(Disk(), ALL)
+    transactions.renew(20, 45, [SECOND])
+    assert list(transactions.between(0, 100)) == [SECOND, THIRD]
+    transactions.renew(0, 45, [])
+    assert list(transactions.between(0, 100)) == [THIRD]
+    transactions.renew(0, 45, [FIRST])
+    assert list(transactions.between(0, 100)) == [FIRST, THIRD]

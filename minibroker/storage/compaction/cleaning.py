@@ -17,12 +17,11 @@ from minibroker.storage.compaction.batch_filter import NO_OFFSET, LastRecord
 from minibroker.storage.compaction.dirtiness import Dirtiness, closed_segments
 from minibroker.storage.compaction.grouping import Source
 from minibroker.storage.compaction.reading import Uncleanable
-from minibroker.storage.compaction.rewriting import Limits, Plan, Rewriter
+from minibroker.storage.compaction.rewriting import Limits, Plan, Rewriter, Rewritten
 from minibroker.storage.compaction.segment_writer import discard_cleaned, discard_half_swapped
 from minibroker.storage.compaction.throttle import Throttle
 from minibroker.storage.log import Log
 from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX
-from minibroker.storage.segment import Segment
 
 MAX_WAIT_SECONDS = 0.5  # between two looks at whether the cleaning is void, while it is throttled
 MIN_WAIT_MS = 10  # less is waited for together with what follows
@@ -48,7 +47,7 @@ class Cleaning:
         self._cancelled = False
         self._throttle = throttle
         self._groups: deque[list[Source]] = deque()
-        self._written: Segment | None = None
+        self._written: Rewritten | None = None
 
     def cancel(self) -> None:
         """Have the work end soon, with `CleaningAborted`. From any thread."""
@@ -78,12 +77,12 @@ class Cleaning:
 
         Raises `CleaningAborted` if the log has changed, `KafkaError` KAFKA_STORAGE_ERROR.
         """
-        group, new = self._groups.popleft(), self._written
-        assert new is not None
-        self._written = None
+        group, written = self._groups.popleft(), self._written
+        assert written is not None
+        new, self._written = written.segment, None
         try:
             self._check()
-            self.log.replace_segments([source.segment for source in group], new)
+            self.log.replace_segments([source.segment for source in group], new, written.aborted)
         except ValueError as error:
             discard_cleaned(self._plan.disk, new.path)
             raise CleaningAborted(str(error)) from None
@@ -129,6 +128,7 @@ def _plan(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
         log.directory,
         sources,
         indexes,
+        log.aborted_transactions(0, log.log_end_offset + 1),
         _last_records(log),
         log.recovery_point,
         log.settings,

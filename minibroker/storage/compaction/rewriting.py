@@ -38,17 +38,26 @@ class Limits(NamedTuple):
     buffer_bytes: int
 
 
+class Rewritten(NamedTuple):
+    """A segment that a group has become, and the aborted transactions that its index lists."""
+
+    segment: Segment
+    aborted: Sequence[AbortedTransaction]
+
+
 class Plan(NamedTuple):
     """All that a cleaning goes by, taken from the log when it began; nothing in it changes any more.
 
     `sources` are the closed segments up to the end of what is cleanable, `transaction_indexes` the paths of those of
-    all segments, of which most do not exist. What lies before `recovery_point` is on the disk itself.
+    all segments, of which most do not exist, and which may lack what `aborted` has. What lies before `recovery_point`
+    is on the disk itself.
     """
 
     disk: Disk
     directory: str
     sources: Sequence[Source]
     transaction_indexes: Sequence[str]
+    aborted: Sequence[AbortedTransaction]
     last_records: Mapping[int, LastRecord]
     recovery_point: int
     settings: LogSettings
@@ -111,7 +120,7 @@ class Rewriter:
             _sync(file)  # older values go for the sake of these: after a power cut, one of both must be there
         return fits
 
-    def write(self, group: Sequence[Source]) -> Segment:
+    def write(self, group: Sequence[Source]) -> Rewritten:
         """Write the one segment that the group becomes; its files end in `.cleaned`. On failure none is left."""
         plan, first = self._plan, group[0]
         try:
@@ -126,7 +135,8 @@ class Rewriter:
         except BaseException:
             discard_cleaned(plan.disk, first.path)
             raise
-        return Segment.of_file(plan.disk, plan.directory, first.base_offset, plan.settings, plan.now_ms, file)
+        new = Segment.of_file(plan.disk, plan.directory, first.base_offset, plan.settings, plan.now_ms, file)
+        return Rewritten(new, aborted)
 
     def _copy(self, source: Source, writer: SegmentWriter) -> None:
         """Write what stays of one segment."""
@@ -159,11 +169,12 @@ class Rewriter:
         except FileNotFoundError:  # it is made anew when somebody needs it
             return 0
 
-    def _aborted_transactions(self) -> list[AbortedTransaction]:
-        found: list[AbortedTransaction] = []
+    def _aborted_transactions(self) -> set[AbortedTransaction]:
+        """All that the log knows of. The files must be readable: what they hide would pass for committed."""
+        found = set(self._plan.aborted)
         for path in self._plan.transaction_indexes:
             try:
-                found += transactions_from_bytes(self._plan.disk.read_whole(path))
+                found |= set(transactions_from_bytes(self._plan.disk.read_whole(path)))
             except FileNotFoundError:
                 continue
             except CorruptIndex as error:

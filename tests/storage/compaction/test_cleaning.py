@@ -16,7 +16,7 @@ from minibroker.storage.compaction.reading import Uncleanable
 from minibroker.storage.compaction.rewriting import Limits
 from minibroker.storage.compaction.throttle import Throttle
 from minibroker.storage.log import Log
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes, transactions_from_bytes
+from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
 from tests.storage.compaction.support import (
     COMPACT,
     LIMITS,
@@ -409,21 +409,36 @@ def test_an_aborted_transaction_vanishes_in_three_cleanings(tmp_path: Path) -> N
             pairs(("b", "1"), producer_id=7, producer_epoch=0, base_sequence=1),
         ],
     )
-    index = tmp_path / f"{2:020d}.txnindex"
-    transaction = AbortedTransaction(7, 1, 2, 1)
-    index.write_bytes(transactions_bytes([transaction]))
+    transaction = AbortedTransaction(7, 1, 2, 3)
+    assert log.aborted_transactions(0, 4) == [transaction]
     clean(log)
     assert [(offset, key) for offset, key, _ in contents(log) if key in ("a", "b")] == [(0, "a"), (3, "b")]
     assert [header.is_control for header in log_headers(log)] == [False, True, False]
     (kept,) = tmp_path.glob("*.txnindex")
     assert transactions_from_bytes(kept.read_bytes()) == [transaction]
+    assert log.aborted_transactions(0, 4) == [transaction]
     fill(log, [pairs(("c", "1"))])
     clean(log)
     assert [header.delete_horizon_ms for header in log_headers(log)] == [None, NOW_MS + 1000, None, None]
     assert not list(tmp_path.glob("*.txnindex"))
+    assert not log.aborted_transactions(0, 4)  # or readers would wait for the marker, and skip what is committed
     fill(log, [pairs(("d", "1"))])
     clean(log, now_ms=NOW_MS + 1000)
     assert contents(log) == [(0, "a", "committed"), (3, "b", "1"), (4, "c", "1"), (5, "d", "1")]
+
+
+def test_an_aborted_transaction_that_no_file_names_yet_is_not_taken_for_committed(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    log = open_at(tmp_path, SETTINGS, surroundings=Surroundings(disk))
+    options = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    record = end_transaction_marker(committed=False, coordinator_epoch=1, timestamp=NOW_MS)
+    fill(log, [pairs(("a", "committed")), pairs(("a", "aborted"), base_sequence=0, **options)])
+    disk.failing, disk.suffix = {"create", "open"}, ".txnindex"
+    append(log, build_batch([record], control=True, **options))  # type: ignore[arg-type]
+    disk.failing = set()
+    assert not list(tmp_path.glob("*.txnindex"))
+    clean(log)
+    assert [(offset, key, value) for offset, key, value in contents(log) if key == "a"] == [(0, "a", "committed")]
 
 
 def test_keys_of_a_topic_that_became_compacted_later_are_all_that_stays(tmp_path: Path) -> None:
