@@ -13,6 +13,7 @@ import pytest
 
 from conformance.wire.conftest import NewTopic
 from conformance.wire.connection import Connection
+from conformance.wire.consumer_members import REBALANCE_MS, Member, TopicPartitions, describe, settle
 from conformance.wire.members import Member as ClassicMember
 from conformance.wire.members import look_up
 from conformance.wire.requests import create_request, metadata_of, repeated, topic
@@ -22,17 +23,13 @@ from minibroker.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
 )
-from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from minibroker.protocol.messages.groups import DescribeGroupsRequest, ListGroupsRequest
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 
-HEARTBEAT, DESCRIBE = 1, 1  # the newest versions
-REBALANCE_MS = 60_000
 GROUP_RESOURCE = 32
 SET, DELETE = 0, 1
 
-TopicPartitions = ConsumerGroupHeartbeatRequest.TopicPartitions
 ErrorAnswer = tuple[int, str | None]
 
 
@@ -42,72 +39,6 @@ def group(connection: Connection, new_name: Callable[[], str]) -> str:
     name = f"group-{new_name()}"
     look_up(connection, name)
     return name
-
-
-class Member:
-    """One member, that works on nothing: what it is told to give up it has given up with its next heartbeat."""
-
-    def __init__(self, connection: Connection, group: str, member_id: str, *topics: str, **said: Any) -> None:
-        self.connection = connection
-        self.group = group
-        self.member_id = member_id
-        self.epoch = 0
-        self.owned: dict[bytes, set[int]] = {}
-        self.instance: str | None = said.pop("instance_id", None)
-        self.said: dict[str, Any] = {"subscribed_topic_names": list(topics), **said}
-
-    def ask(self, version: int = HEARTBEAT, **fields: Any) -> Any:
-        """The answer to one heartbeat, with some fields changed."""
-        default = {
-            "group_id": self.group,
-            "member_id": self.member_id,
-            "member_epoch": self.epoch,
-            "instance_id": self.instance,
-        }
-        return self.connection.ask(ConsumerGroupHeartbeatRequest(**{**default, **fields}), version)
-
-    def join(self, version: int = HEARTBEAT, **fields: Any) -> Any:
-        """The answer to the heartbeat with which it joins."""
-        self.epoch, self.owned = 0, {}
-        first = {"rebalance_timeout_ms": REBALANCE_MS, "topic_partitions": [], **self.said}
-        return self._taken(self.ask(version, **{**first, **fields}))
-
-    def beat(self, **fields: Any) -> Any:
-        """The answer to a heartbeat that says what it has."""
-        return self._taken(self.ask(topic_partitions=self.reported(), **fields))
-
-    def reported(self) -> list[TopicPartitions]:
-        return [TopicPartitions(topic_id=each, partitions=sorted(has)) for each, has in self.owned.items()]
-
-    def _taken(self, answer: Any) -> Any:
-        if answer.error_code == ErrorCode.NONE:
-            self.member_id, self.epoch = answer.member_id, answer.member_epoch
-            if answer.assignment is not None:
-                self.owned = {each.topic_id: set(each.partitions) for each in answer.assignment.topic_partitions}
-        return answer
-
-    @property
-    def count(self) -> int:
-        """How many partitions it has."""
-        return sum(map(len, self.owned.values()))
-
-
-def describe(connection: Connection, group: str, version: int = DESCRIBE) -> Any:
-    (described,) = connection.ask(ConsumerGroupDescribeRequest(group_ids=[group]), version).groups
-    return described
-
-
-def settle(*members: Member, total: int) -> None:
-    """Have all beat until the group is stable, and `total` partitions are assigned."""
-
-    def beat() -> Any:
-        for member in members:
-            answer = member.beat()
-            assert answer.error_code == ErrorCode.NONE, answer
-        return describe(members[0].connection, members[0].group)
-
-    last = repeated(beat, lambda seen: seen.group_state == "Stable" and sum(each.count for each in members) == total)
-    assert (last.group_state, sum(each.count for each in members)) == ("Stable", total)
 
 
 def told(answer: Any) -> ErrorAnswer:
@@ -258,7 +189,7 @@ def test_partitions_are_given_up_before_they_are_given(connection: Connection, n
     def keep() -> Any:
         return first.ask(topic_partitions=had)
 
-    less = first._taken(repeated(keep, lambda seen: seen.assignment is not None))
+    less = first.taken(repeated(keep, lambda seen: seen.assignment is not None))
     assert less.member_epoch == first.epoch
     (left,) = less.assignment.topic_partitions
     assert len(left.partitions) == 2
