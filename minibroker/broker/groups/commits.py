@@ -68,14 +68,33 @@ def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
         delete_offsets(coordinator, group, gone[start : start + count])
 
 
+def forget_missing_topics(coordinator: GroupCoordinator) -> None:
+    """Take back what is committed for topics that are gone: a crash can come between their end and `forget_topic`."""
+    for group in list(coordinator.groups.values()):
+        missing = [each for each in group.offsets.partitions() if not _exists(coordinator, group, *each)]
+        _try_to_forget(coordinator, group, missing)
+
+
+def _exists(coordinator: GroupCoordinator, group: Group, name: str, partition: int) -> bool:
+    """Whether what is committed, or about to be, is of a topic that there is, and not of a former namesake."""
+    topic = coordinator.cluster.image.topics.get(name)
+    committed = group.offsets.find(name, partition)
+    return topic is not None and (committed is None or committed.is_of(topic.topic_id))
+
+
 def forget_topic(coordinator: GroupCoordinator, topic: Topic) -> None:
     """Take back what all groups have committed for a topic that was deleted."""
     for group in list(coordinator.groups.values()):
         partitions = group.offsets.partitions_of(topic.name, topic.topic_id)
-        try:
-            forget_offsets(coordinator, group, [(topic.name, partition) for partition in partitions])
-        except KafkaError as error:
-            log.error("%s keeps its offsets of the deleted topic %s: %s", group, topic.name, error)
+        _try_to_forget(coordinator, group, [(topic.name, partition) for partition in partitions])
+
+
+def _try_to_forget(coordinator: GroupCoordinator, group: Group, partitions: list[tuple[str, int]]) -> None:
+    try:
+        forget_offsets(coordinator, group, partitions)
+    except KafkaError as error:
+        names = ", ".join(sorted({topic for topic, _ in partitions}))
+        log.error("%s keeps its offsets of deleted topics (%s): %s", group, names, error)
 
 
 def answer_when_kept(

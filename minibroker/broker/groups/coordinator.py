@@ -14,7 +14,7 @@ from minibroker.broker.groups import records
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.classic.recording import membership_entry
 from minibroker.broker.groups.classic.replaying import replay_group_metadata
-from minibroker.broker.groups.commits import forget_offsets, forget_topic
+from minibroker.broker.groups.commits import forget_missing_topics, forget_offsets, forget_topic
 from minibroker.broker.groups.consumer import replaying as consumer_replaying
 from minibroker.broker.groups.consumer.group import ConsumerGroup
 from minibroker.broker.groups.consumer.recording import Change, entries
@@ -60,6 +60,7 @@ class GroupCoordinator:
             self._load(partition)
         for group in list(self.groups.values()):
             group.loaded()
+        self.cluster.clock.call_later(0, lambda: forget_missing_topics(self))
 
     def _load(self, partition: Partition) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from minibroker.broker.image import TOPIC_RESOURCE
 from minibroker.broker.topics import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.groups import DeleteGroupsRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from tests.broker.handlers.offset_requests import commit
@@ -150,6 +152,25 @@ def test_a_deleted_topic_takes_its_offsets_along(harness: Harness) -> None:
     assert group_of(harness, "h") is None
 
 
+def test_a_crash_as_a_topic_is_deleted_leaves_no_offset_for_its_namesake(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(harness, "g", ("t", 0, 5), ("u", 0, 5))
+    by_id = harness.cluster.image.topics["u"].topic_id
+    commit(harness, "g", (by_id, 0, 6), version=10)
+    for name in ("t", "u"):
+        monkeypatch.setattr(harness.cluster, "topic_deleted", lambda topic: None)
+        harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)]))
+    harness.create_topic("u")
+    assert offsets(harness) == [("t", 0), ("u", 0)]
+    restarted(harness)
+    harness.clock.advance(0)
+    assert offsets(harness) == []
+    harness.create_topic("t")
+    restarted(harness)
+    assert offsets(harness) == []
+
+
 def test_nobody_looks_for_offsets_where_there_never_was_a_group(harness: Harness) -> None:
     harness.clock.advance(60 * MINUTE_MS)
     assert harness.cluster._groups is None
@@ -174,3 +195,32 @@ def test_a_group_with_more_offsets_than_a_record_batch_has_room_for_loses_all_of
     assert offsets(harness) == [] and group_of(harness, "h") is None
     restarted(harness)
     assert offsets(harness) == [] and not group_of(harness, "h")
+
+
+def heartbeat(harness: Harness, epoch: int, *topics: str) -> int:
+    """Of the only member of the consumer group "c"; its epoch then."""
+    fields: dict[str, Any] = {"subscribed_topic_names": list(topics), "topic_partitions": [], "rebalance_timeout_ms": 1}
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="c", member_id="m", member_epoch=epoch, **(fields if epoch == 0 else {})
+    )
+    answer = harness.request(request, node=harness.coordinator("c"))
+    assert answer.error_code == ErrorCode.NONE, answer
+    member_epoch: int = answer.member_epoch
+    return member_epoch
+
+
+def test_of_a_consumer_group_an_offset_expires_after_its_commit_once_nobody_is_subscribed(harness: Harness) -> None:
+    epoch = heartbeat(harness, 0, "t")
+    member = {"member_id": "m", "generation_id_or_member_epoch": epoch}
+    assert commit(harness, "c", ("t", 0, 5), ("u", 0, 5), **member) == [0, 0]
+    groups = harness.cluster.groups.groups
+    for _ in range(22):
+        assert set(groups["c"].offsets.by_partition) == {("t", 0), ("u", 0)}
+        harness.clock.advance(MINUTE_MS / 2 - 1500)
+        heartbeat(harness, epoch)
+    harness.clock.advance(1001)
+    assert list(groups["c"].offsets.by_partition) == [("t", 0)]
+    harness.clock.advance(MINUTE_MS)  # the member is silent, and missed
+    assert "c" not in groups
+    restarted(harness)
+    assert "c" not in harness.cluster.groups.groups
