@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-SESSION_MS = 3000
+SESSION_MS = 6000  # a member that gets no processor for so long is taken for dead
 HEARTBEAT_MS = 300
 KAFKA_PYTHON_POLL_MS = 2500
 STDOUT = 1

@@ -42,6 +42,9 @@ SETTINGS = StateTopicSettings(
 )
 
 
+OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")  # what keys of this type begin with
+
+
 class GroupCoordinator:
     """All groups of the cluster. Each is looked after by the node that leads its partition of `__consumer_offsets`."""
 
@@ -63,8 +66,10 @@ class GroupCoordinator:
         self.cluster.clock.call_later(0, lambda: forget_missing_topics(self))
 
     def _load(self, partition: Partition) -> None:
+        replay = _Replay(self, partition.index)
         try:
-            self.topic.replay(partition, _Replay(self, partition.index))
+            self.topic.replay(partition, replay)
+            replay.apply_offsets()
         except KafkaError as error:
             log.critical("the groups in %s are not served until the next start: %s", partition, error)
             self._unreadable.add(partition.index)
@@ -207,16 +212,25 @@ class GroupCoordinator:
 
 
 class _Replay:
-    """One partition as it is folded: what belongs to a transaction holds from its end on, or never."""
+    """One partition as it is folded: what belongs to a transaction holds from its end on, or never.
+
+    Most records say again what has been committed for a partition: of those only the last is decoded. Nothing else in
+    the log depends on them, but transactions on what was committed before.
+    """
 
     def __init__(self, coordinator: GroupCoordinator, index: int) -> None:
         self._coordinator = coordinator
         self._index = index
+        self._offsets: dict[bytes, Record] = {}
 
     def record(self, record: Record, producer_id: int) -> None:
         if producer_id == NO_PRODUCER:
-            self._coordinator.replay(record)
+            if record.key is not None and record.key.startswith(OFFSET_COMMIT_TYPE):
+                self._offsets[record.key] = record
+            else:
+                self._coordinator.replay(record)
             return
+        self.apply_offsets()
         key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
         if (
             isinstance(key.message, records.OffsetKey)
@@ -227,7 +241,19 @@ class _Replay:
             offset = records.committed_offset(value.message)
             self._coordinator.transactional.pend(self._index, producer_id, *where, offset)
 
+    def apply_offsets(self) -> None:
+        """Fold in what was committed since the last time."""
+        offsets, self._offsets = self._offsets, {}
+        for record in offsets.values():
+            try:
+                self._coordinator.replay(record)
+            except ValueError as error:
+                log.error(
+                    "the commit at offset %d of partition %d is passed over: %s", record.offset, self._index, error
+                )
+
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        self.apply_offsets()
         self._coordinator.transactional.ended(self._index, producer_id, committed=committed)
 
 

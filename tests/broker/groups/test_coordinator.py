@@ -83,6 +83,39 @@ def test_a_group_whose_record_is_taken_back_is_gone_and_its_offsets_are_not(harn
     assert "h" not in harness.cluster.groups.groups
 
 
+def test_of_what_was_committed_the_last_holds(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    groups = groups_of(harness)
+    for offset in range(5):
+        groups.append("g", [records.offset_entry("g", "t", index, OFFSET._replace(offset=offset)) for index in (0, 1)])
+    groups.append("g", [records.offset_entry("g", "t", 1, None)])
+    key, _ = records.offset_entry("g", "t", 2, None)
+    groups.append("g", [(key, b"nonsense"), (key[:2], b"")])
+    harness.restart()
+    offsets = harness.cluster.groups.classic_group("g").offsets.by_partition
+    assert offsets == {("t", 0): OFFSET._replace(offset=4)}
+    assert "the commit at offset 11 of partition" in caplog.text
+    assert "the commit at offset 12 of partition" in caplog.text
+
+
+def test_a_transaction_and_commits_beside_it_hold_in_their_order(harness: Harness) -> None:
+    groups = groups_of(harness)
+    partition = harness.partition("__consumer_offsets", groups.topic.partition_of("g"))
+    identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    key, value = records.offset_entry("g", "t", 0, OFFSET._replace(offset=6))
+    marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
+    groups.append("g", [records.offset_entry("g", "t", 0, OFFSET)])
+    for batch in (
+        build_batch([Record(key=key, value=value)], base_sequence=0, **identity),  # type: ignore[arg-type]
+        build_batch([marker], control=True, **identity),  # type: ignore[arg-type]
+    ):
+        partition.log.append(batch, [read_header(batch)], 0)
+    harness.restart()
+    assert harness.cluster.groups.classic_group("g").offsets.by_partition["t", 0].offset == 6
+    harness.cluster.groups.append("g", [records.offset_entry("g", "t", 0, OFFSET._replace(offset=7))])
+    harness.restart()
+    assert harness.cluster.groups.classic_group("g").offsets.by_partition["t", 0].offset == 7
+
+
 def test_offsets_as_brokers_of_long_ago_wrote_them_are_understood(harness: Harness) -> None:
     groups = groups_of(harness)
     key = LegacyOffsetCommitKey(group="g", topic="t", partition=1)
