@@ -106,7 +106,7 @@ class AbortedTransactions:
         changed = slice(bisect_left(self._last_offsets, start_offset), bisect_left(self._last_offsets, end_offset))
         self._known[changed] = transactions
         self._last_offsets[changed] = [transaction.last_offset for transaction in transactions]
-        self._forget_files([path for path in self._unsynced if start_offset <= _base_offset(path) < end_offset])
+        self._unsynced = {path for path in self._unsynced if not start_offset <= _base_offset(path) < end_offset}
 
     def unsynced_paths(self) -> list[str]:
         """The paths of the files that may not be on the disk itself."""
@@ -120,7 +120,7 @@ class AbortedTransactions:
         """Forget those whose markers lie before `offset`, as their segments are gone."""
         gone = bisect_left(self._last_offsets, offset)
         del self._known[:gone], self._last_offsets[:gone]
-        self._forget_files([path for path in self._unsynced if _base_offset(path) < offset])
+        self._unsynced = {path for path in self._unsynced if _base_offset(path) >= offset}
         if self._behind is not None and _base_offset(self._behind) < offset:
             self._behind = None
 
@@ -133,17 +133,14 @@ class AbortedTransactions:
         of_segment = self._known[bisect_left(self._last_offsets, _base_offset(segment_path)) :]
         path = segment_path + TRANSACTION_INDEX_SUFFIX
         self._behind = None
-        self._forget_files([path for path in self._unsynced if _base_offset(path) > _base_offset(segment_path)])
+        last = _base_offset(segment_path)
+        self._unsynced = {path for path in self._unsynced if _base_offset(path) <= last}
         if of_segment:
             self._disk.write_whole(path, transactions_bytes(of_segment), sync=False)
             self._unsynced.add(path)
         else:
             self._disk.remove(path)
             self._unsynced.discard(path)
-
-    def _forget_files(self, paths: Iterable[str]) -> None:
-        """These are gone with their segments: nobody need sync them."""
-        self._unsynced.difference_update(paths)
 
 
 def _base_offset(path: str) -> int:

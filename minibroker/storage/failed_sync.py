@@ -30,10 +30,12 @@ def remember(disk: Disk, directory: str) -> None:
 
 
 def write_again(disk: Disk, directory: str, segments: Iterable[Segment]) -> None:
-    """Have the next sync bring the batches of these segments to the disk itself. Raises `OSError`."""
+    """Have the next sync bring the batches of these segments, and no more, to the disk itself. Raises `OSError`."""
     logger.warning("%s: a sync has failed, what it was for is written again", directory)
     for segment in segments:
         for position in range(0, segment.size_bytes, BLOCK_BYTES):
             size = min(BLOCK_BYTES, segment.size_bytes - position)
             segment.file.write(position, segment.file.read(position, size))
+        segment.file.truncate(segment.size_bytes + 1)  # its size is in doubt as well
+        segment.file.truncate(segment.size_bytes)
     disk.remove(f"{directory}/{FAILED_SYNC}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from typing import NamedTuple
 from minibroker.storage.files import Bytes, Disk, File
 
 SECTOR_BYTES = 512
+ERRORS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EBADF, errno.EINVAL)
 
 
 class Crash(BaseException):
@@ -58,8 +60,11 @@ class FileNode:
         self._in_doubt += self._unsynced
         self._unsynced.clear()
 
-    def cut_power(self, random: Random) -> None:
-        for change in _survivors(self._unsynced, random):
+    def cut_power(self, random: Random, happened: Counter[str]) -> None:
+        left = list(_survivors(self._unsynced, random))
+        happened["write lost"] += len(self._unsynced) - len(left)
+        happened["write torn"] += sum(change not in self._unsynced for change in left)
+        for change in left:
             _apply(self._synced, change)
         self._unsynced.clear()
         self._in_doubt.clear()
@@ -86,13 +91,15 @@ class DirectoryNode:
     def fail_to_sync(self) -> None:
         """As the journal is kept in order, what comes later is not there either."""
 
-    def cut_power(self, random: Random) -> None:
-        for change in self._unsynced[: random.randint(0, len(self._unsynced))]:
+    def cut_power(self, random: Random, happened: Counter[str]) -> None:
+        kept = random.randint(0, len(self._unsynced))
+        happened["name lost"] += len(self._unsynced) - kept
+        for change in self._unsynced[:kept]:
             change(self._synced)
         self._unsynced.clear()
         self.entries = dict(self._synced)
         for node in self.entries.values():
-            node.cut_power(random)
+            node.cut_power(random, happened)
 
 
 def _apply(content: bytearray, change: Change) -> None:
@@ -176,7 +183,8 @@ class FaultyDisk(Disk):
     of them fails with EIO with the probability `failure_rate`, on paths that end in `suffix`. `room_bytes` is how much
     more files may grow before there is no space left (None: no end). `read_only` is for a file system that was
     remounted. After `lifetime` more operations that change something, the process is dead (`is_dead`).
-    `doubtful` are the paths of what could not be synced since the last power cut.
+    `doubtful` are the paths of what could not be synced since the last power cut; `happened` counts what has failed,
+    and what a power cut has torn or taken.
     """
 
     def __init__(self, random: Random, now_ms: Callable[[], int] = lambda: 0) -> None:
@@ -188,7 +196,7 @@ class FaultyDisk(Disk):
         self.room_bytes: int | None = None
         self.read_only = False
         self.lifetime: int | None = None
-        self.failures = 0
+        self.happened: Counter[str] = Counter()
         self.doubtful: set[str] = set()
         self.is_dead = False
         self._root = DirectoryNode()
@@ -209,7 +217,7 @@ class FaultyDisk(Disk):
 
     def cut_power(self) -> None:
         """What was not synced is left in part, or not at all. The disk is healthy afterwards."""
-        self._root.cut_power(self.random)
+        self._root.cut_power(self.random, self.happened)
         self.doubtful.clear()
         self.heal()
 
@@ -253,6 +261,7 @@ class FaultyDisk(Disk):
 
     def stop_short(self, path: str) -> None:
         """A write has ended in the middle: because the process has, or with the error that it gets."""
+        self.happened["short write"] += 1
         if self.is_dead:
             raise Crash
         raise self.error(errno.ENOSPC if self.room_bytes == 0 else errno.EIO, path)
@@ -264,12 +273,13 @@ class FaultyDisk(Disk):
         except OSError:
             node.fail_to_sync()
             self.doubtful.add(path)
+            self.happened["failed sync"] += 1
             raise
         node.sync()
 
     def error(self, code: int, path: str) -> OSError:
-        """An error of the disk's, counted in `failures`."""
-        self.failures += 1
+        """An error of the disk's."""
+        self.happened[os.strerror(code)] += 1
         return OSError(code, os.strerror(code), path)
 
     # --- the tree ---------------------------------------------------------------------------------
@@ -323,6 +333,11 @@ class FaultyDisk(Disk):
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         self._file(path).modified_ms = time_ms
+
+    @property
+    def failures(self) -> int:
+        """How many errors it has raised."""
+        return sum(self.happened[os.strerror(code)] for code in ERRORS)
 
     def space_bytes(self, path: str) -> tuple[int, int]:
         return 1 << 40, 1 << 40 if self.room_bytes is None else self.room_bytes

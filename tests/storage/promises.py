@@ -9,11 +9,12 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
-from minibroker.protocol.records.batch import BatchHeader, assign, check_batch
+from minibroker.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader, assign, check_batch
 from minibroker.protocol.records.record import records_of
 from minibroker.storage.log import Log
 from minibroker.storage.producer_state import ProducerStates
 from minibroker.storage.scanning import headers
+from minibroker.storage.transaction_markers import read_marker
 from tests.storage.support import read_batches
 
 
@@ -112,13 +113,17 @@ class Promises:
         self._check_batches(found)
         assert log.log_start_offset <= self._latest_start, "the log begins later than it was told to"
         assert log.log_end_offset >= self._required_end, f"the log ends at {log.log_end_offset}: {self._required_end}"
+        self._check_edges(log, found)
+        self._take_over(log, found)
+        self.check_open(log)
+
+    def _check_edges(self, log: Log, found: list[Appended]) -> None:
+        """The batches reach from the log start offset, or before it, to the end."""
         if found:
             assert found[0].header.base_offset <= log.log_start_offset
             assert found[-1].header.next_offset == log.log_end_offset
         else:
             assert log.log_start_offset == log.log_end_offset
-        self._take_over(log, found)
-        self.check_open(log)
 
     def _check_batches(self, found: list[Appended]) -> None:
         """Each is one that was appended there, and they follow each other."""
@@ -150,9 +155,50 @@ class Promises:
         _check_indexes(log)
         base_offset = log.segments[0].base_offset
         _check_producers(log, [each for each in self.batches if each.header.base_offset >= base_offset])
+        self._check_transactions(log, base_offset)
         for header, _ in expected:
             offset = max(header.base_offset, log.log_start_offset)
             assert log.epochs.epoch_at(offset) == header.partition_leader_epoch
+
+    def _check_transactions(self, log: Log, base_offset: int) -> None:
+        """Aborted are those that a replay finds; the stable offset lies between what all batches tell and the last.
+
+        A log may have forgotten of an open transaction what lies before its first segment.
+        """
+        all_of_them, those_left = Transactions(), Transactions()
+        for header, data in self.batches:
+            all_of_them.take(header, data)
+            if header.base_offset >= base_offset:
+                those_left.take(header, data)
+        stable = [max(found.stable_offset(self.end), log.log_start_offset) for found in (all_of_them, those_left)]
+        assert stable[0] <= log.last_stable_offset <= stable[1]
+        known = {each.last_offset: each for each in log.aborted_transactions(base_offset, self.end)}
+        for producer_id, first_offset, last_offset in those_left.aborted:
+            assert known[last_offset].producer_id == producer_id
+            assert known[last_offset].first_offset <= first_offset
+        assert known.keys() <= {last_offset for _, _, last_offset in all_of_them.aborted}
+
+
+class Transactions:
+    """The transactions of some batches, oldest first: `aborted` are (producer id, first offset, marker's offset)."""
+
+    def __init__(self) -> None:
+        self.aborted: list[tuple[int, int, int]] = []
+        self._open: dict[int, int] = {}
+
+    def take(self, header: BatchHeader, data: bytes) -> None:
+        """The next batch."""
+        if header.is_control:
+            marker = read_marker(data)
+            first_offset = self._open.pop(header.producer_id, None)
+            if first_offset is not None and marker is not None and not marker.committed:
+                self.aborted.append((header.producer_id, first_offset, header.base_offset))
+        elif header.attributes & TRANSACTIONAL_BIT:
+            self._open.setdefault(header.producer_id, header.base_offset)
+
+    def stable_offset(self, end_offset: int) -> int:
+        """Where the oldest open transaction begins; the end, if there is none."""
+        return min(self._open.values(), default=end_offset)
 
 
 def _check_lookups(log: Log, expected: list[Appended]) -> None:
@@ -185,9 +231,13 @@ def _check_indexes(log: Log) -> None:
 def _check_producers(log: Log, batches: list[Appended]) -> None:
     """The producers of the batches that are there are where a replay of these brings them."""
     replayed = ProducerStates()
-    for header, _ in batches:
-        if header.producer_id >= 0:
+    for header, data in batches:
+        if header.is_control:
+            replayed.end_transaction(header, header.base_offset, read_marker(data))
+        elif header.producer_id >= 0:
             replayed.update(header, header.base_offset)
     known = dict(log.producers.entries())
     for producer_id, entry in replayed.entries():
-        assert (known[producer_id].epoch, known[producer_id].batches[-1]) == (entry.epoch, entry.batches[-1])
+        assert known[producer_id].epoch == entry.epoch
+        if entry.batches:  # but for the timestamp: a snapshot has only the one of the producer's last batch of all
+            assert known[producer_id].batches[-1][:-1] == entry.batches[-1][:-1]

@@ -1,6 +1,6 @@
 """Random histories of a log on a disk that fails, replayed by their seed: what was promised must be there.
 
-    python3 -m tests.storage.simulation --histories 5000 --seed 1
+    python -m tests.storage.simulation --histories 5000 --seed 1
 
 Disk, time, the other thread and chance are all replaced, so a history is the same each time it is run. Its steps are
 appends, rolls, flushes that end when they like, deletions, truncations, checkpoints, failures of all kinds, stops,
@@ -11,13 +11,25 @@ must, hold (`promises.py`).
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from random import Random
 
+from rich.console import Console
+from rich.progress import track
+
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.records.batch import check_batch
+from minibroker.protocol.records.batch import BatchHeader, check_batch
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
+from minibroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
+from minibroker.storage.compaction.dirtiness import dirtiness
+from minibroker.storage.compaction.rewriting import Limits, SyncFailed
+from minibroker.storage.compaction.throttle import Throttle
 from minibroker.storage.environment import Environment
 from minibroker.storage.failed_sync import FAILED_SYNC
 from minibroker.storage.flushing import Done, run_at_once
@@ -25,15 +37,22 @@ from minibroker.storage.log import Log
 from minibroker.storage.log_directory import OFFSET_CHECKPOINTS, LogDirectory
 from minibroker.storage.log_settings import MAX_LONG, LogSettings
 from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.transaction_markers import Marker, marker_batch
+from tests.storage.compacted_promises import CompactedPromises
 from tests.storage.faulty_disk import Crash, FaultyDisk
 from tests.storage.promises import Promises
-from tests.storage.support import CLUSTER_ID, NOW_MS, batch
+from tests.storage.support import CLUSTER_ID, NOW_MS
 
 KEY = "orders", 0
 LOG = "/data/orders-0"
 TOPIC_ID = bytes(15) + b"\1"
 STEPS = 60
-PRODUCERS = (7, 8)
+IDEMPOTENT = (7, 8)
+TRANSACTIONAL = (9, 10)
+PRODUCERS = (*IDEMPOTENT, *TRANSACTIONAL)
+KEYS = (b"a", b"b", b"c", b"d")
+POLICIES = ({"delete"}, {"delete"}, {"compact"}, {"compact", "delete"})
+LIMITS = Limits(keys_bytes=4096, load_factor=0.9, buffer_bytes=1024)
 FAULTS = ("read", "write", "truncate", "sync", "open", "create", "rename", "remove")
 
 
@@ -47,6 +66,7 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.steps: list[str] = []
+        self.counts: Counter[str] = Counter()
         self.now_ms = NOW_MS
         self.disk = FaultyDisk(self.random, lambda: self.now_ms)
         self.disk.make_directory("/data")
@@ -54,7 +74,9 @@ class Simulation:
         self.settings = self._some_settings()
         self.leader_epoch = 0
         self.sequences = dict.fromkeys(PRODUCERS, 0)
-        self.promises = Promises()
+        self.promises = CompactedPromises() if "compact" in self.settings.cleanup_policy else Promises()
+        self.record_number = 0
+        self.cleaned_end = 0  # no cleaning has gone beyond
         self._forget_process()
 
     def _some_settings(self) -> LogSettings:
@@ -69,11 +91,16 @@ class Simulation:
             retention_ms=random.choice((-1, 200)),
             retention_bytes=random.choice((-1, -1, 1000)),
             file_delete_delay_ms=0,
+            cleanup_policy=frozenset(random.choice(POLICIES)),
+            delete_retention_ms=random.choice((0, 10_000)),
+            preallocate=random.random() < 0.1,
         )
 
     def _forget_process(self) -> None:
         self.aside: list[tuple[Callable[[], None], Done]] = []
         self.scheduled: list[Callable[[], None]] = []
+        self.cleaning: Cleaning | None = None
+        self.is_written = False  # what the cleaning has written waits to be swapped in
 
     # --- a process that runs ------------------------------------------------------------------------
 
@@ -85,14 +112,17 @@ class Simulation:
             self.steps.append(step.__name__)
             try:
                 step(self)
+                self.counts[step.__name__] += 1
             except (KafkaError, OSError) as error:
                 self.steps.append(f"  {error}")
                 assert self.disk.failures
                 assert isinstance(error, OSError) or error.code == ErrorCode.KAFKA_STORAGE_ERROR
             except Crash:
                 self.steps.append("  (killed)")
+                self.counts["killed at an operation"] += 1
                 self.start_after(self.disk.heal)
             if not self.log.in_use:
+                self.counts["offline"] += 1
                 self.start_after(self.random.choice((self.disk.heal, self.disk.cut_power)))
         self.heal()
         self.promises.check_open(self.log)
@@ -101,6 +131,8 @@ class Simulation:
     def start(self) -> None:
         """Start a process on what the disk holds, and compare."""
         self._open()
+        self.counts["recovery"] += not self.directory.clean
+        self.counts["end lost"] += self.log.log_end_offset < self.promises.end
         self.promises.check_start(self.log)
         self._count_sequences()
 
@@ -129,7 +161,8 @@ class Simulation:
         """Producers go on after what the log still knows of them."""
         known = dict(self.log.producers.entries())
         self.sequences = {
-            producer: known[producer].batches[-1][1] + 1 if producer in known else 0 for producer in PRODUCERS
+            producer: known[producer].batches[-1][1] + 1 if producer in known and known[producer].batches else 0
+            for producer in PRODUCERS
         }
 
     def _aside(self, work: Callable[[], None], done: Done) -> None:
@@ -159,6 +192,7 @@ class Simulation:
     def _start_fails(self) -> None:
         """A start that is itself killed, or that the disk does not allow: the next one copes with what it left."""
         self.steps.append("  (a start that fails)")
+        self.counts["failed start"] += 1
         if self.random.random() < 0.5:
             self.disk.lifetime = self.random.randrange(20)
         else:
@@ -171,29 +205,54 @@ class Simulation:
     # --- steps --------------------------------------------------------------------------------------
 
     def append(self) -> None:
+        """A batch of records, or the marker that ends a transaction."""
+        self.now_ms += self.random.choice((0, 1, 10, 60, -5))
+        producer = self.random.choice((None, *PRODUCERS))
+        if producer in self.log.producers.open_transactions and self.random.random() < 0.5:
+            committed = self.random.random() < 0.5
+            data = marker_batch(producer, 0, Marker(committed, 0), self.now_ms)
+            self.counts["commit" if committed else "abort"] += 1
+        else:
+            data = self._batch(producer)
+        self._append(data, check_batch(data))
+        if self.log.log_end_offset >= self.log.flush_at:
+            self.flush()
+
+    def _batch(self, producer: int | None) -> bytearray:
         random = self.random
-        self.now_ms += random.choice((0, 1, 10, 60, -5))
-        options: dict[str, int] = {"compression": random.choice((0, 0, 1, 4))}
-        producer = random.choice((None, *PRODUCERS))
-        count = random.randint(1, 4)
-        if producer is not None:
-            sequence = self.sequences[producer]
-            options |= {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
         timestamp = random.choice((self.now_ms, self.now_ms, self.now_ms - 30, -1))
-        data = batch(count, value=b"v" * random.choice((1, 30, 700)), timestamp=timestamp, **options)
-        header = check_batch(data)
-        assert producer is None or self.log.producers.check(header) is None
+        padding = b"v" * random.choice((1, 30, 700))
+        records = []
+        for _ in range(random.randint(1, 4)):
+            self.record_number += 1
+            value = None if random.random() < 0.1 else b"%d %s" % (self.record_number, padding)
+            records.append(Record(timestamp=timestamp, key=random.choice(KEYS), value=value))
+        compression = random.choice((0, 0, 1, 4))
+        if producer is None:
+            return build_batch(records, compression=compression)
+        return build_batch(
+            records,
+            compression=compression,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=self.sequences[producer],
+            transactional=producer in TRANSACTIONAL,
+        )
+
+    def _append(self, data: bytearray, header: BatchHeader) -> None:
+        has_sequences = header.producer_id >= 0 and not header.is_control
+        assert not has_sequences or self.log.producers.check(header) is None
         self.promises.attempted(data, self.log.log_end_offset, self.leader_epoch)
+        last_segment = self.log.segments[-1]
         try:
             self.log.append(data, (header,), self.leader_epoch)
         except KafkaError:
             self.promises.refused()
             raise
         self.promises.acknowledged()
-        if producer is not None:
-            self.sequences[producer] = sequence + count
-        if self.log.log_end_offset >= self.log.flush_at:
-            self.flush()
+        self.counts["segment begun by an append"] += self.log.segments[-1] is not last_segment
+        if has_sequences:
+            self.sequences[header.producer_id] += header.last_offset_delta + 1
 
     def several(self) -> None:
         for _ in range(self.random.randint(2, 12)):
@@ -202,7 +261,13 @@ class Simulation:
     def flush(self) -> None:
         """Ask for a flush. That it has covered what was there is promised only when the waiter is told."""
         promise = self.promises.promise_of_flush()
-        self.log.flush_soon(lambda failure: promise() if failure is None else None)
+
+        def told(failure: KafkaError | None) -> None:
+            self.counts["flush done" if failure is None else "flush failed"] += 1
+            if failure is None:
+                promise()
+
+        self.log.flush_soon(told)
 
     def other_thread(self) -> None:
         """One of the things given to other threads is done."""
@@ -233,11 +298,54 @@ class Simulation:
     def retention(self) -> None:
         self.now_ms += self.random.choice((0, 100, 300))
         self.promises.may_begin_at(self.log.log_end_offset)
-        self.log.delete_old_segments()
+        self.counts["segment deleted"] += self.log.delete_old_segments()
         self.promises.check_open(self.log)
 
+    def clean(self) -> None:
+        """Go one step on with a cleaning, or begin one: the work of the other thread, or a swap in the loop's."""
+        if "compact" not in self.settings.cleanup_policy:
+            return
+        try:
+            self._clean()
+        except (CleaningAborted, FileNotFoundError) as reason:  # the latter after a deletion
+            self.steps.append(f"  {reason}")
+            self.counts["cleaning given up"] += 1
+            self.cleaning = None
+        except SyncFailed as error:
+            self.cleaning = None
+            raise self.log.sync_failed(error) from error
+        except (KafkaError, OSError):
+            self.cleaning = None
+            raise
+
+    def _clean(self) -> None:
+        if self.cleaning is None:
+            dirt = dirtiness(self.log, self.now_ms)
+            if dirt.cleanable_bytes:
+                throttle = Throttle(float("inf"), lambda: 0.0, lambda seconds: None)
+                self.cleaning = Cleaning(self.log, dirt, LIMITS, throttle, self.now_ms)
+                self.cleaned_end = max(self.cleaned_end, dirt.end_offset)
+                self.is_written = self.cleaning.work()
+        elif self.is_written:
+            self.is_written = False
+            self.cleaning.swap()
+            self.counts["segment swapped in"] += 1
+            self.promises.check_open(self.log)
+        elif not self.cleaning.work():
+            self.cleaning.conclude()
+            self.cleaning = None
+            self.counts["cleaning done"] += 1
+            self.directory.write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
+        else:
+            self.is_written = True
+
+    def cleanings(self) -> None:
+        for _ in range(5):
+            self.clean()
+
     def truncate(self) -> None:
-        offset = self.random.randint(self.log.log_start_offset, self.log.log_end_offset)
+        first = max(self.log.log_start_offset, self.cleaned_end)  # nobody truncates what all replicas have
+        offset = self.random.randint(min(first, self.log.log_end_offset), self.log.log_end_offset)
         self.log.recovery_point = min(self.log.recovery_point, max(self.promises.batch_end_before(offset) - 1, 0))
         with suppress(OSError):
             self.directory.write_checkpoints(sync=True)
@@ -254,12 +362,14 @@ class Simulation:
 
     def break_disk(self) -> None:
         """Something about the disk fails from now on, for a while."""
-        kind = self.random.choice(("full", "read-only", "errors", "errors"))
+        kind = self.random.choice(("full", "read-only", "sync", "errors", "errors"))
         self.steps.append(f"  {kind}")
         if kind == "full":
             self.disk.room_bytes = self.random.randrange(300)
         elif kind == "read-only":
             self.disk.read_only = True
+        elif kind == "sync":
+            self.disk.failing, self.disk.failure_rate = {"sync"}, 0.3
         else:
             self.disk.failing = set(self.random.sample(FAULTS, self.random.randint(1, 3)))
             self.disk.failure_rate = self.random.choice((0.2, 1.0))
@@ -303,6 +413,8 @@ STEPS_AND_WEIGHTS: tuple[tuple[Callable[[Simulation], None], int], ...] = (
     (Simulation.delete_records, 2),
     (Simulation.retention, 2),
     (Simulation.truncate, 1),
+    (Simulation.clean, 4),
+    (Simulation.cleanings, 3),
     (Simulation.checkpoint, 4),
     (Simulation.look, 2),
     (Simulation.break_disk, 2),
@@ -314,33 +426,50 @@ STEPS_AND_WEIGHTS: tuple[tuple[Callable[[Simulation], None], int], ...] = (
 )
 
 
-def run_history(seed: int) -> None:
-    """Run the history of this seed. Raises `Broken`."""
+def run_history(seed: int) -> Counter[str]:
+    """Run the history of this seed; how often each thing has happened in it. Raises `Broken`."""
     simulation = Simulation(seed)
     try:
         simulation.run()
     except Exception as error:
         steps = "\n".join(simulation.steps)
-        again = f"python3 -m tests.storage.simulation --histories 1 --seed {seed}"
-        raise Broken(f"seed {seed}: {type(error).__name__}: {error}\n{steps}\nagain: {again}") from error
+        again = f"python -m tests.storage.simulation --histories 1 --seed {seed}"
+        raise Broken(f"{steps}\nseed {seed}: {type(error).__name__}: {error}\nagain: {again}") from error
+    return simulation.counts + simulation.disk.happened
+
+
+def run_histories(seeds: Iterable[int]) -> tuple[Counter[str], list[Broken]]:
+    """Run these histories; how often each thing has happened, and which promises were broken."""
+    counts: Counter[str] = Counter()
+    broken: list[Broken] = []
+    for seed in seeds:
+        try:
+            counts += run_history(seed)
+        except Broken as error:
+            broken.append(error)
+    return counts, broken
 
 
 def main() -> int:
-    """Run histories from the command line; the exit status is 1 if a promise was broken."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--histories", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first history; the next has the next one")
+    """Run random histories of a log on a disk that fails; the exit status is 1 if a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.storage.simulation", description=main.__doc__)
+    parser.add_argument("--histories", type=int, default=1000, help="how many (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, help="that of the first; each has the next one (default: 0)")
     options = parser.parse_args()
-    for seed in range(options.seed, options.seed + options.histories):
-        try:
-            run_history(seed)
-        except Broken as broken:
-            print(broken, file=sys.stderr)
-            if options.histories == 1:
-                raise
-            return 1
-    print(f"{options.histories} histories from seed {options.seed} on: all promises kept")
-    return 0
+    logging.disable(logging.CRITICAL)
+    counts, broken = run_histories(
+        track(range(options.seed, options.seed + options.histories), "histories", console=Console(stderr=True))
+    )
+    for thing, times in sorted(counts.items()):
+        print(f"{times:10d}  {thing}")
+    for error in broken[:-1]:
+        print(str(error).splitlines()[-2])
+    if broken:
+        print(broken[-1])
+        if options.histories == 1:
+            raise broken[-1]
+    print(f"{options.histories} histories from seed {options.seed} on: {len(broken)} broken")
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

@@ -101,3 +101,10 @@ def test_a_cut_that_cannot_be_synced_is_noted_too(disk: FaultyDisk) -> None:
     with pytest.raises(LogDirectoryError):
         crashed(disk)
     assert disk.holds(NOTE)
+    disk.heal()
+    log = crashed(disk)
+    append(log, batch(1))
+    log.flush()
+    size = disk.size_bytes(FIRST)
+    disk.cut_power()
+    assert disk.size_bytes(FIRST) == size

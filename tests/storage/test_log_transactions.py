@@ -16,7 +16,8 @@ from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
 from minibroker.storage.transaction_markers import Marker, marker_batch
-from tests.storage.support import NOW_MS, FailingDisk, Surroundings, append, batch, open_at
+from tests.storage.compaction.support import COMPACT, clean
+from tests.storage.support import NOW_MS, Aside, FailingDisk, Surroundings, append, batch, open_at
 
 SMALL = LogSettings(segment_bytes=400)
 
@@ -71,6 +72,27 @@ def test_only_aborted_transactions_are_told_to_readers(log: Log) -> None:
     second.end(committed=True)
     assert aborted(log) == [AbortedTransaction(7, 0, 2, 1)]
     assert aborted(log, 3) == []
+
+
+def test_a_flush_asks_for_no_index_whose_segment_was_compacted_away(tmp_path: Path) -> None:
+    surroundings, aside = Surroundings(), Aside()
+    surroundings.environment = surroundings.environment._replace(run_aside=aside.take)
+    log = open_at(tmp_path, LogSettings(cleanup_policy=COMPACT), surroundings=surroundings)
+    append(log, batch(1))
+    log.flush_soon()
+    log.roll()
+    writer = Writer(log)
+    writer.write()
+    writer.end(committed=False)
+    log.roll()
+    append(log, batch(1))
+    clean(log)
+    assert not (tmp_path / f"{1:020d}.txnindex").exists()
+    told: list[object] = []
+    log.flush_soon(told.append)
+    while aside.jobs:
+        aside.do()
+    assert told == [None]
 
 
 def test_a_marker_without_a_transaction_aborts_nothing(log: Log) -> None:

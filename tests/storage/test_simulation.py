@@ -1,0 +1,87 @@
+"""200 random histories in which every promise must be kept; more by hand, as `simulation.py` tells.
+
+What the histories found is tested by name in the other files.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+
+import pytest
+
+from tests.storage.simulation import Broken, Simulation, run_histories, run_history
+
+BLOCK = 20
+BLOCKS = 10
+
+# What must have happened in the 200 histories, and how often at least: a simulation that reaches nothing finds nothing.
+REACHED = {
+    "append": 800,
+    "commit": 100,
+    "abort": 100,
+    "segment begun by an append": 1000,
+    "roll": 100,
+    "flush done": 500,
+    "flush failed": 100,
+    "offline": 10,
+    "truncate": 50,
+    "delete_records": 100,
+    "segment deleted": 100,
+    "segment swapped in": 100,
+    "cleaning done": 20,
+    "cleaning given up": 5,
+    "checkpoint": 300,
+    "stop": 50,
+    "kill": 80,
+    "killed at an operation": 50,
+    "cut_power": 100,
+    "recovery": 300,
+    "end lost": 50,
+    "failed start": 50,
+    "failed sync": 20,
+    "short write": 100,
+    "write lost": 500,
+    "write torn": 200,
+    "name lost": 500,
+    os.strerror(errno.EIO): 100,
+    os.strerror(errno.ENOSPC): 50,
+    os.strerror(errno.EROFS): 50,
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """What the logs of 200 histories say, nobody reads."""
+    caplog.set_level(logging.CRITICAL + 1, "minibroker")
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_what_was_promised_is_there_in_random_histories_of_a_disk_that_fails(block: int) -> None:
+    _, broken = run_histories(range(block * BLOCK, (block + 1) * BLOCK))
+    assert not broken, broken[0]
+
+
+def test_the_histories_reach_what_they_are_for() -> None:
+    counts, _ = run_histories(range(BLOCK * BLOCKS))
+    assert {thing: counts[thing] for thing, least in REACHED.items() if counts[thing] < least} == {}
+
+
+def test_a_seed_gives_the_same_history_each_time() -> None:
+    first, second = Simulation(7), Simulation(7)
+    first.run()
+    second.run()
+    assert first.steps == second.steps
+    assert first.promises.batches == second.promises.batches
+
+
+def test_a_broken_promise_is_told_with_the_seed_that_shows_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Simulation) -> None:
+        raise AssertionError("a hole")
+
+    monkeypatch.setattr(Simulation, "run", fail)
+    with pytest.raises(Broken) as raised:
+        run_history(23)
+    assert "seed 23: AssertionError: a hole" in str(raised.value)
+    assert "python -m tests.storage.simulation --histories 1 --seed 23" in str(raised.value)
