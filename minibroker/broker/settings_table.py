@@ -278,10 +278,12 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("transaction.state.log.replication.factor", SHORT, 3, "Replicas of __transaction_state, when it is created; at most as many as there are nodes.", FROM_ONE),
     Setting("transaction.state.log.min.isr", INT, 2, "min.insync.replicas of __transaction_state, when it is created; at most its replicas.", FROM_ONE),
     Setting("transaction.state.log.segment.bytes", INT, 104_857_600, "segment.bytes of __transaction_state, when it is created.", FROM_ONE),
+    Setting("transaction.state.log.load.buffer.size", INT, 5_242_880, "How many bytes of __transaction_state are read at a time at the start.", FROM_ONE),
     # Groups.
     Setting("offsets.topic.num.partitions", INT, 50, "Partitions of __consumer_offsets, when it is created.", FROM_ONE),
     Setting("offsets.topic.replication.factor", SHORT, 3, "Replicas of __consumer_offsets, when it is created; at most as many as there are nodes.", FROM_ONE),
     Setting("offsets.topic.segment.bytes", INT, 104_857_600, "segment.bytes of __consumer_offsets, when it is created.", FROM_ONE),
+    Setting("offsets.load.buffer.size", INT, 5_242_880, "How many bytes of __consumer_offsets are read at a time at the start.", FROM_ONE),
     Setting("offsets.topic.compression.codec", INT, 0, "The codec of what is written to __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", Range(0, 4)),
     Setting("offset.metadata.max.bytes", INT, 4096, "The longest note that a client may store with a committed offset, in characters."),
     Setting("offsets.retention.minutes", INT, 10_080, "How long committed offsets are kept once their group has no members or no longer reads the topic.", FROM_ONE),

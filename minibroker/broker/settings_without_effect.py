@@ -45,7 +45,6 @@ metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interv
 metadata.log.segment.ms metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms
 metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms num.io.threads
 num.network.threads num.recovery.threads.per.data.dir num.replica.alter.log.dirs.threads num.replica.fetchers
-offsets.load.buffer.size
 principal.builder.class process.roles
 producer.purgatory.purge.interval.requests
 queued.max.requests quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
@@ -94,7 +93,7 @@ ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.engine.factory.c
 ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
 ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider ssl.secure.random.implementation
 ssl.trustmanager.algorithm ssl.truststore.certificates ssl.truststore.location ssl.truststore.password
-ssl.truststore.type telemetry.max.bytes transaction.state.log.load.buffer.size transaction.two.phase.commit.enable
+ssl.truststore.type telemetry.max.bytes transaction.two.phase.commit.enable
 unclean.leader.election.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
 """
 

@@ -28,7 +28,6 @@ log = logging.getLogger("minibroker.coordinators")
 
 _INT16 = Struct(">h")
 
-READ_BYTES = 8 << 20
 KEY_VERSION = 0  # of every key there is
 SMALLEST_INT = -(1 << 31)
 NO_PRODUCER = -1
@@ -48,12 +47,14 @@ Entry = tuple[bytes, bytes | None]  # key and value of a record; None takes back
 class StateTopicSettings(NamedTuple):
     """The names of the settings that say how the topic is made, and the number of the codec for what is appended.
 
-    `min_isr` is the setting for min.insync.replicas, `compression_type` the topic's own codec.
+    `load_bytes` is the setting for how much is read at a time, `min_isr` that for min.insync.replicas,
+    `compression_type` the topic's own codec.
     """
 
     partition_count: str
     replication_factor: str
     segment_bytes: str
+    load_bytes: str
     codec: str | None = None
     min_isr: str | None = None
     compression_type: str = "producer"
@@ -185,7 +186,7 @@ class StateTopic:
 
         Raises KafkaError if the log cannot be read on.
         """
-        for position, header, data in _batches(partition.log):
+        for position, header, data in _batches(partition.log, self._cluster.settings[self._settings.load_bytes]):
             try:
                 batch = memoryview(data)[position : position + header.size_bytes]
                 check_batch(batch)
@@ -199,9 +200,9 @@ def _transactional_batch(records: list[Record], codec: int, producer_id: int, ep
     return build_batch(records, compression=codec, producer_id=producer_id, producer_epoch=epoch, transactional=True)
 
 
-def _batches(kept: Log) -> Iterator[tuple[int, BatchHeader, bytes]]:
+def _batches(kept: Log, load_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
     offset = kept.log_start_offset
-    while (region := kept.read(offset, READ_BYTES, minimum_one=True)) is not None:
+    while (region := kept.read(offset, load_bytes, minimum_one=True)) is not None:
         data = region.file.read(region.position, region.size_bytes)
         yield from ((position, header, data) for position, header in batches(data))
         offset = region.next_offset

@@ -53,6 +53,17 @@ def made(harness: Harness) -> StateTopic:
     return topic
 
 
+@pytest.mark.parametrize("load_bytes", ["1", "200", "5242880"])
+def test_it_is_read_back_in_pieces_of_any_size(tmp_path: Path, load_bytes: str) -> None:
+    settings = {"offsets.topic.num.partitions": "1", "offsets.load.buffer.size": load_bytes}
+    with Harness(tmp_path, settings=settings) as harness:
+        topic = made(harness)
+        entries: list[Entry] = [(b"k%d" % number, b"v" * number) for number in range(20)]
+        for each in entries:
+            topic.append(0, [each])
+        assert [(key, value) for key, value, _ in replayed(harness).records] == entries
+
+
 def replayed(harness: Harness, index: int = 0) -> Read:
     read = Read()
     made(harness).replay(harness.partition(NAME, index), read)

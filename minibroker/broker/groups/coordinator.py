@@ -38,6 +38,7 @@ SETTINGS = StateTopicSettings(
     "offsets.topic.num.partitions",
     "offsets.topic.replication.factor",
     "offsets.topic.segment.bytes",
+    "offsets.load.buffer.size",
     "offsets.topic.compression.codec",
 )
 

@@ -31,6 +31,7 @@ SETTINGS = StateTopicSettings(
     "transaction.state.log.num.partitions",
     "transaction.state.log.replication.factor",
     "transaction.state.log.segment.bytes",
+    "transaction.state.log.load.buffer.size",
     min_isr="transaction.state.log.min.isr",
     compression_type="uncompressed",
 )
