@@ -154,9 +154,7 @@ def test_newer_clients_have_their_partitions_added(producer: TransactionalProduc
 
 
 @pytest.mark.parametrize("version", [9, 11, 12])
-def test_who_is_not_the_producer_of_the_id_is_refused(
-    producer: TransactionalProducer, name: str, version: int
-) -> None:
+def test_who_is_not_the_producer_of_the_id_is_refused(producer: TransactionalProducer, name: str, version: int) -> None:
     ours = producer.producer_id
     producer.goes_on_as(ours, 1)
     assert producer.write(name, version=version) == OLD_EPOCH

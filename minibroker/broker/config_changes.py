@@ -13,6 +13,9 @@ from minibroker.broker.settings_table import ConfigType, Setting
 from minibroker.broker.settings_values import format_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
+# Batches that were stored while it was true must be recognised for as long as the topic lives.
+KEPT = {"record.attributes.elide": "false"}
+
 
 class ChangeKind(IntEnum):
     """Kafka's AlterConfigOp.OpType."""
@@ -64,7 +67,10 @@ def _elements(text: str) -> list[str]:
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
-    """What to write so that `before` becomes `after`: new texts, and None for what is gone."""
-    changed: dict[str, str | None] = {name: None for name in before if name not in after}
+    """What to write so that `before` becomes `after`: new texts, and None for what is gone.
+
+    What is in `KEPT` does not go, but gets the value there.
+    """
+    changed: dict[str, str | None] = {name: KEPT.get(name) for name in before if name not in after}
     changed.update({name: text for name, text in after.items() if before.get(name) != text})
     return changed

@@ -1,4 +1,4 @@
-"""Records for clients that do not know the format in which they are stored: converted within a Fetch, batch by batch.
+"""Records for clients that do not know the form in which they are stored: converted within a Fetch, batch by batch.
 
 Which client knows which format is the handler's business, how a batch is converted the protocol's (`conversion.py`).
 """
@@ -9,15 +9,16 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
-from minibroker.protocol.records.batch import BatchHeader
+from minibroker.protocol.records.batch import ELIDED_BIT, BatchHeader
 from minibroker.protocol.records.conversion import down_converted
+from minibroker.protocol.records.elision import with_attributes
 from minibroker.storage.log import Log
 from minibroker.storage.scanning import headers, stored_batch
 from minibroker.storage.segment import Region
 
 
 class Wanted(NamedTuple):
-    """What a client asks of a log, and the newest format that it knows: 0 or 1.
+    """What a client asks of a log, and the newest format that it knows, in which records have attributes.
 
     `minimum_one` says that at least one batch is to be answered, if there is one, whatever its size.
     """
@@ -29,21 +30,21 @@ class Wanted(NamedTuple):
     magic: int
 
 
-class Answer(NamedTuple):
-    """Batches that the client knows, as they are stored or converted. `next_offset` is where to read on after them."""
+class Converted(NamedTuple):
+    """Batches in a form that the client knows. `next_offset` is where to read on after them."""
 
-    records: Region | bytearray
+    data: bytearray
     size_bytes: int
     next_offset: int
 
 
-def read_for_old_client(log: Log, wanted: Wanted) -> Answer | None:
+def read_for_client(log: Log, wanted: Wanted) -> Region | Converted | None:
     """What can be answered; None if nothing is there.
 
-    Stored bytes go as they are where none of them is newer than the client. Converted, they take at most `max_bytes` of
-    memory, or one batch. What leaves nothing (control batches, batches emptied by compaction) is passed over: the
-    client could not tell that there was anything, and would ask for it for ever. Raises `KafkaError` as `Log.read`
-    does, and UNSUPPORTED_COMPRESSION_TYPE if zstd comes first.
+    Stored bytes go as they are where the client knows all of them. Converted, they take at most `max_bytes` of memory,
+    or one batch. What leaves nothing (for old formats, control batches and batches emptied by compaction) is passed
+    over: the client could not tell that there was anything, and would ask for it for ever. Raises `KafkaError` as
+    `Log.read` does, and UNSUPPORTED_COMPRESSION_TYPE if zstd comes first.
     """
     offset = wanted.offset
     while True:
@@ -52,22 +53,22 @@ def read_for_old_client(log: Log, wanted: Wanted) -> Answer | None:
             return None
         try:
             if not has_newer_format(log, region, wanted.magic):
-                return Answer(region, region.size_bytes, region.next_offset)
-            answer = _converted(region, wanted)
+                return region
+            converted = _converted(region, wanted)
         except (OSError, CorruptBatch) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log}: cannot read offset {offset}: {error}") from error
-        if answer is None or answer.size_bytes:
-            return answer
-        offset = answer.next_offset
+        if converted is None or converted.size_bytes:
+            return converted
+        offset = converted.next_offset
 
 
 def has_newer_format(log: Log, region: Region, magic: int) -> bool:
-    """Whether a batch in a region, which `log` has just given, is of a newer format than `magic`."""
+    """Whether a region, just given by `log`, has a batch of a newer format than `magic`, or without attributes."""
     at = bisect_right(log.segments, region.next_offset - 1, key=lambda segment: segment.base_offset) - 1
     return log.segments[at].has_newer_format(magic, region.position, region.position + region.size_bytes)
 
 
-def _converted(region: Region, wanted: Wanted) -> Answer | None:
+def _converted(region: Region, wanted: Wanted) -> Converted | None:
     """As much of the region as there is room for once it is converted; None if that is not even one batch."""
     out = bytearray()
     next_offset = wanted.offset
@@ -79,14 +80,14 @@ def _converted(region: Region, wanted: Wanted) -> Answer | None:
                 raise
             break  # it will come first in the next request
         if len(out) + len(converted) > wanted.max_bytes and (out or not wanted.minimum_one):
-            return Answer(out, len(out), next_offset) if out else None
+            return Converted(out, len(out), next_offset) if out else None
         out += converted
         next_offset = header.next_offset
-    return Answer(out, len(out), next_offset)
+    return Converted(out, len(out), next_offset)
 
 
 def _batch(region: Region, position: int, header: BatchHeader, wanted: Wanted) -> bytes | bytearray:
     data = stored_batch(region.file, position, header)
-    if header.magic <= wanted.magic:
-        return data
-    return down_converted(data, header, wanted.magic, wanted.offset)
+    if header.magic > wanted.magic:
+        return down_converted(data, header, wanted.magic, wanted.offset)
+    return with_attributes(data, header) if header.attributes & ELIDED_BIT else data

@@ -29,6 +29,7 @@ MIN_KEYS_BYTES = 1 << 20
 KEY_BYTES = 24  # what a key takes in the cleaner's memory
 
 UNLIMITED = -1
+ELIDE = "record.attributes.elide"
 
 
 class SettingsError(Exception):
@@ -135,6 +136,7 @@ class Settings:
     def log_settings(self, overrides: Mapping[str, str]) -> LogSettings:
         """What the logs of a topic with these (valid) overrides go by."""
         values = dict(self._topic_values)
+        values[ELIDE] = None
         for name, text in overrides.items():
             values[name] = parse_value(TOPIC_SETTINGS[name], name, text)
         return _log_settings(values)

@@ -249,6 +249,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _both("message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms", LONG, LONG_MAX, "How far a record's timestamp may lie in the past.", FROM_ZERO),
     _both("message.timestamp.after.max.ms", "log.message.timestamp.after.max.ms", LONG, HOUR_MS, "How far a record's timestamp may lie in the future.", FROM_ZERO),
     _both("message.timestamp.difference.max.ms", "log.message.timestamp.difference.max.ms", LONG, LONG_MAX, "An older name for both of these, for where they have their defaults.", FROM_ZERO, in_kafka=False),
+    _topic("record.attributes.elide", BOOLEAN, False, "Whether batches are stored without the attributes byte of each record, which says nothing. Once set it can be false, but not be removed.", in_kafka=False),
     _both("min.insync.replicas", "min.insync.replicas", INT, 1, "How many replicas must be in sync for a produce with acks=all.", FROM_ONE),
     # Retention and compaction. The policy also decides whether records need keys.
     _both("cleanup.policy", "log.cleanup.policy", LIST, ("delete",), "What is done about old records: delete, compact, or both; with compact, records need keys.", POLICIES),

@@ -10,6 +10,7 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, 
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
     CREATE_TIME,
+    ELIDED_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
@@ -21,7 +22,8 @@ from minibroker.protocol.records.batch import (
     set_log_append_time,
     set_max_timestamp,
 )
-from minibroker.protocol.records.building import recompress
+from minibroker.protocol.records.building import assemble, recompress
+from minibroker.protocol.records.elision import with_attributes, without_attributes
 from minibroker.protocol.records.formats import is_old
 from minibroker.protocol.records.validation import check_records, stamped_by_producer
 from minibroker.storage.format_admission import FIRST_VERSION_WITH_ZSTD, ZSTD, admit_formats, zstd_too_early
@@ -52,6 +54,8 @@ def admit(
         raise
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
         records = _only_batch(records, header)
+    if header.attributes & ELIDED_BIT:
+        records, header = _as_produced(records, header, settings)
     if header.base_offset:
         raise InvalidRecords(f"The baseOffset of the record batch should be 0, but it is {header.base_offset}")
     if len(records) > settings.max_message_bytes or len(records) > settings.segment_bytes:
@@ -73,7 +77,30 @@ def admit(
             header = _timed(records, header, largest)
     if settings.compression_type != _PRODUCER and codec != CODECS[settings.compression_type]:
         records, header = _recompressed(records, header, settings)
+    if settings.record_attributes_elide:
+        records, header = _without_attributes(records, header, settings)
     return records, (header,)
+
+
+def _as_produced(records: memoryview, header: BatchHeader, settings: LogSettings) -> tuple[memoryview, BatchHeader]:
+    """A batch whose bit 7 is set, with the attributes of its records.
+
+    Only to a topic that has ever stored batches without them does the bit mean that they are missing; elsewhere it has
+    no meaning, as in Kafka, and is cleared.
+    """
+    if settings.record_attributes_elide is None:
+        batch = assemble(header._replace(attributes=header.attributes & ~ELIDED_BIT), records[HEADER_BYTES:])
+    else:
+        batch = with_attributes(records, header, settings.compression_level(header.compression))
+    return memoryview(batch), read_header(batch)
+
+
+def _without_attributes(
+    records: memoryview, header: BatchHeader, settings: LogSettings
+) -> tuple[memoryview, BatchHeader]:
+    """The batch as a topic with `record.attributes.elide` stores it."""
+    batch = without_attributes(records, header, settings.compression_level(header.compression))
+    return (records, header) if batch is None else (memoryview(batch), read_header(batch))
 
 
 def _only_batch(records: memoryview, header: BatchHeader) -> memoryview:

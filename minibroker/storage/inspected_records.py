@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
+from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, BatchHeader
 from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES, Record, parse_records, payload_of
 from minibroker.protocol.records.varints import Bytes, read_varint
 from minibroker.storage.files import File
@@ -41,7 +41,7 @@ def records_in(file: File, found: FoundBatch) -> Iterator[FoundRecord | Note | D
     except KafkaError as error:
         yield _damage(file, found, found.position + HEADER_BYTES, "records that can be decompressed", error)
         return
-    start = 0 if header.compression else found.position + HEADER_BYTES
+    start = 0 if header.compression or header.attributes & ELIDED_BIT else found.position + HEADER_BYTES
     yield from _parsed(file, found, payload, start)
 
 
@@ -56,7 +56,7 @@ def _parsed(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterat
             return
         length, after = read_varint(payload, position)
         size_bytes = after + length - position
-        yield FoundRecord(start + position, size_bytes, header.compression != 0, record)
+        yield FoundRecord(start + position, size_bytes, start == 0, record)
         if not last_offset < record.offset <= header.last_offset:
             yield _misnumbered(file, header, start + position, record.offset, last_offset)
         last_offset = record.offset

@@ -21,6 +21,7 @@ class LogSettings(NamedTuple):
     """Units are in the names: bytes, milliseconds. An instance never changes; a log is given another one.
 
     `message_format_version` is the magic byte that the version stands for: 0, 1 or 2.
+    `record_attributes_elide` is None as long as the topic never had the setting: then it holds no such batches.
     """
 
     segment_bytes: int = 1 << 30
@@ -47,6 +48,7 @@ class LogSettings(NamedTuple):
     retention_ms: int = 7 * DAY_MS
     retention_bytes: int = -1
     segment_jitter_ms: int = 0
+    record_attributes_elide: bool | None = None
     preallocate: bool = False
 
     def compression_level(self, codec: int) -> int | None:

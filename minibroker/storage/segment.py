@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, BatchHeader
+from minibroker.protocol.records.batch import ELIDED_BIT, LOG_OVERHEAD_BYTES, BatchHeader
 from minibroker.protocol.records.formats import records_in
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
@@ -203,7 +203,7 @@ class Segment:
         self._remembered[offset] = position
 
     def has_newer_format(self, magic: int, position: int, end: int) -> bool:
-        """Whether a batch from `position` to `end` is of a newer format than `magic`.
+        """Whether a batch from `position` to `end` is of a newer format than `magic`, or without record attributes.
 
         What was found out is remembered: a reader goes on where it ended, and no header is read twice for it.
         """
@@ -211,7 +211,7 @@ class Segment:
         if not known_from <= position <= known_to:
             known_from = known_to = position
         for at, header in headers(self.file, known_to, max(end, known_to)):
-            if header.magic > magic:
+            if header.magic > magic or header.attributes & ELIDED_BIT:
                 self._not_newer[magic] = known_from, at
                 return True
         self._not_newer[magic] = known_from, max(end, known_to)

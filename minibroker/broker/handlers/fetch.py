@@ -11,6 +11,9 @@ batch at least, as its clients ask for partitions in the same order for ever), 4
 log start offset, 7 sessions, 9 leader epochs (KIP-320), 10 zstd (a topic that compresses with it is refused before), 12
 diverging epochs and the current leader, 13 topic ids, 16 where leaders are, 17 and 18 fields for followers.
 
+Records without attributes (`record.attributes.elide`, a proposal) get them back for all clients but those that say, in
+the tagged field 10000 of version 12 and newer, that they understand them.
+
 Not implemented: followers (a replica id is taken for a consumer), and rack-aware reading.
 """
 
@@ -21,7 +24,7 @@ from typing import Any
 
 from minibroker.broker.clock import Timer
 from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.down_conversion import Wanted, read_for_old_client
+from minibroker.broker.down_conversion import Converted, Wanted, read_for_client
 from minibroker.broker.leaders import current_leader, leader_endpoints
 from minibroker.broker.parked import Parked
 from minibroker.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
@@ -30,6 +33,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.storage.log import Log
+from minibroker.storage.segment import Region
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = TopicAnswer.PartitionData
@@ -212,14 +216,17 @@ class Reading:
         if fetched.last_fetched_epoch >= 0 and self._diverges(fetched, partition, answer):
             return answer, 0
         limit = log.last_stable_offset if committed else log.high_watermark
-        if self.context.version < FIRST_WITH_ZSTD:
-            if log.settings.compression_type == "zstd":
-                raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-            if self.context.version < FIRST_WITH_FORMAT_2:
-                return self._for_old_client(fetched, log, answer, left)
-        region = log.read(
-            fetched.fetch_offset, min(fetched.max_bytes, left), limit_offset=limit, minimum_one=self.size_bytes == 0
-        )
+        version = self.context.version
+        if version < FIRST_WITH_ZSTD and log.settings.compression_type == "zstd":
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        elided = log.settings.record_attributes_elide is not None and not self.request.records_without_attributes
+        region: Region | Converted | None
+        if elided or version < FIRST_WITH_FORMAT_2:
+            region = self._for_this_client(fetched, log, limit, left)
+        else:
+            region = log.read(
+                fetched.fetch_offset, min(fetched.max_bytes, left), limit_offset=limit, minimum_one=self.size_bytes == 0
+            )
         if region is None:
             return answer, 0
         if region.next_offset < limit and fetched.fetch_offset < log.segments[-1].base_offset:
@@ -229,28 +236,20 @@ class Reading:
                 PartitionAnswer.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
                 for one in log.aborted_transactions(fetched.fetch_offset, region.next_offset)
             ]
-        answer.records = region
+        answer.records = region.data if isinstance(region, Converted) else region
         return answer, region.size_bytes
 
-    def _for_old_client(
-        self, fetched: FetchedPartition, log: Log, answer: PartitionAnswer, left: int
-    ) -> tuple[PartitionAnswer, int]:
-        """Records for a client that does not know format 2."""
+    def _for_this_client(self, fetched: FetchedPartition, log: Log, limit: int, left: int) -> Region | Converted | None:
+        """Records in a form that the client knows, which may not be the one in which they are stored."""
         version = self.context.version
         wanted = Wanted(
             fetched.fetch_offset,
             min(fetched.max_bytes, left),
-            log.high_watermark,
+            limit,
             self.size_bytes == 0 or version < FIRST_WITH_MAX_BYTES,
-            magic=1 if version >= FIRST_WITH_FORMAT_1 else 0,
+            magic=2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0,
         )
-        found = read_for_old_client(log, wanted)
-        if found is None:
-            return answer, 0
-        if found.next_offset < log.high_watermark and fetched.fetch_offset < log.segments[-1].base_offset:
-            self.urgent = True  # as with newer clients
-        answer.records = found.records
-        return answer, found.size_bytes
+        return read_for_client(log, wanted)
 
     def _diverges(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
         """KIP-320: whether what the client read last is not in this log; then the answer says from where on."""

@@ -9,7 +9,10 @@ from minibroker.protocol.declare import Message, RecordsOrRegion, Struct, Uuid, 
 
 
 class FetchRequest(Message, api_key=1, versions="0-18", flexible="12+"):
-    """Asks for batches of partitions from given offsets on; a session sends only what has changed."""
+    """Asks for batches of partitions from given offsets on; a session sends only what has changed.
+
+    `records_without_attributes` is not Kafka's, whose brokers skip it: the client understands bit 7 of batches.
+    """
 
     cluster_id: str | None = field("12+", tag=0, default=None)
     replica_id: int32 = field("0-14", default=-1)
@@ -23,6 +26,7 @@ class FetchRequest(Message, api_key=1, versions="0-18", flexible="12+"):
     topics: list[FetchTopic] = field()
     forgotten_topics_data: list[ForgottenTopic] = field("7+")
     rack_id: str = field("11+")
+    records_without_attributes: bool = field("12+", tag=10000, default=False)
 
     class ReplicaState(Struct):
         replica_id: int32 = field(default=-1)

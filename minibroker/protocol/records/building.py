@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
+    ELIDED_BIT,
     HEADER,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -73,7 +74,7 @@ def recompress(batch: Bytes, position: int, header: BatchHeader, codec: int, lev
     The records are not parsed; the rest of the header stays. Raises what `decompress` raises.
     """
     payload = compress(codec, payload_of(batch, position, header), level)
-    return assemble(header._replace(attributes=header.attributes & ~COMPRESSION_MASK | codec), payload)
+    return assemble(header._replace(attributes=header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | codec), payload)
 
 
 def assemble(header: BatchHeader, payload: Bytes) -> bytearray:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
+    ELIDED_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
@@ -30,6 +31,8 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.compression import decompress
 from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_varint, read_varlong
+
+_ENCODING_MASK = COMPRESSION_MASK | ELIDED_BIT
 
 MAX_UNCOMPRESSED_BYTES = 100 * 1024 * 1024
 """What the records of one batch may decompress to: as much as socket.request.max.bytes lets in uncompressed."""
@@ -65,10 +68,21 @@ def records_of(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMP
 
 
 def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Bytes:
-    """The bytes of the records, decompressed if need be; without compression a view, not a copy."""
+    """The bytes of the records, decompressed if need be; without compression a view, not a copy.
+
+    Records that are stored without attributes have them here. Raises `InvalidRecords` if those are malformed, and what
+    `decompress` raises.
+    """
     view = memoryview(batch)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
-    codec = header.attributes & COMPRESSION_MASK
-    return decompress(codec, view, limit_bytes) if codec else view
+    encoding = header.attributes & _ENCODING_MASK
+    if not encoding:
+        return view
+    payload = decompress(encoding & COMPRESSION_MASK, view, limit_bytes)
+    if not encoding & ELIDED_BIT:
+        return payload
+    from minibroker.protocol.records.elision import restored  # most brokers never see one
+
+    return restored(bytes(payload), header.record_count)
 
 
 def parse_records(payload: Bytes, header: BatchHeader, start: int = 0, position: int = 0) -> Iterator[Record]:

@@ -28,6 +28,7 @@ from minibroker.protocol.records.batch import (
 from minibroker.protocol.records.building import assemble
 from minibroker.protocol.records.compression import compress
 from minibroker.protocol.records.conversion import build
+from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.message import message_header
 from minibroker.protocol.records.message_set import build_message_set
@@ -75,7 +76,8 @@ class BatchFilter:
 
     Messages of formats 0 and 1 have no place for a delete horizon: `old_tombstones_stay` says, as Kafka has it, for a
     whole segment whether their tombstones do. What stays of them becomes batches of format 2, as in Kafka 4, if
-    `format_version`, that of the log, is 2, and keeps its format if it is older, as in the Kafka of that time.
+    `format_version`, that of the log, is 2, and keeps its format if it is older, as in the Kafka of that time. With
+    `elides`, batches are written without the attributes of records.
     """
 
     def __init__(
@@ -86,6 +88,8 @@ class BatchFilter:
         end_offset: int,
         retention: Retention,
         format_version: int = MAGIC,
+        *,
+        elides: bool = False,
     ) -> None:
         self._keys = keys
         self._transactions = transactions
@@ -95,6 +99,7 @@ class BatchFilter:
         self._horizon_ms = retention.now_ms + retention.delete_retention_ms
         self.counts = Counts()
         self.old_tombstones_stay = True
+        self._elides = elides
         self._converts = format_version == MAGIC
 
     def filtered(self, header: BatchHeader, batch: bytes) -> Batch | None:
@@ -112,6 +117,8 @@ class BatchFilter:
             kept = self._data(header, batch)
         if kept is None and self._must_stay(header):
             kept = _emptied(header)
+        if kept is not None and self._elides:
+            kept = _elided(*kept)
         counts = self.counts
         counts.read_bytes += len(batch)
         counts.read_records += header.record_count
@@ -257,6 +264,12 @@ def _rebuilt_message(header: BatchHeader, kept: list[Record]) -> bytes:
     """A wrapper of the same format and codec with these records."""
     codec, timestamp_type = header.compression, header.timestamp_type
     return bytes(build_message_set(kept, header.magic, compression=codec, timestamp_type=timestamp_type))
+
+
+def _elided(header: BatchHeader, data: Bytes) -> Batch:
+    """The batch without the attributes of its records, if that can be."""
+    batch = without_attributes(data, read_header(data))
+    return (header, data) if batch is None else (read_header(batch), batch)
 
 
 def _emptied(header: BatchHeader) -> Batch:

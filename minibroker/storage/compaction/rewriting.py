@@ -88,7 +88,13 @@ class Rewriter:
         retention = Retention(plan.now_ms, plan.settings.delete_retention_ms)
         format_version = plan.settings.message_format_version
         self._filter = BatchFilter(
-            self.keys, self._transactions, plan.last_records, dirt.end_offset, retention, format_version
+            self.keys,
+            self._transactions,
+            plan.last_records,
+            dirt.end_offset,
+            retention,
+            format_version,
+            elides=plan.settings.record_attributes_elide is True,
         )
         self._old_horizon_ms = self._horizon_of_old_formats()
 

@@ -32,6 +32,8 @@ EPOCH = datetime.datetime.fromtimestamp(0, tz=datetime.UTC)
 DATETIMES_MS = 4_102_444_800_000  # until 2100: kio makes a float of a time, which rounds later ones
 DURATIONS_MS = 10**14
 
+FIRST_TAG_OF_OURS = 10000  # such fields are not Kafka's
+
 
 def pairs() -> list[Any]:
     """(ours, kio's, version) for every version that both have."""
@@ -54,7 +56,11 @@ class Values:
         self._version = version
 
     def struct(self, ours: Any, theirs: Any) -> tuple[Any, Any]:
-        present = [field for field in fields(ours) if self._version in field.facts.present]
+        present = [
+            field
+            for field in fields(ours)
+            if self._version in field.facts.present and field.facts.tag < FIRST_TAG_OF_OURS
+        ]
         our_values, their_values = {}, {}
         for field, other in zip(present, dataclass_fields(theirs), strict=True):
             our_values[field.name], their_values[other.name] = self._field(field, other)

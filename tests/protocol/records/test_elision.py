@@ -1,0 +1,107 @@
+"""Batches whose records have no attributes byte: written, read as any other, and turned back."""
+
+from __future__ import annotations
+
+import contextlib
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.protocol.errors import InvalidRecords, KafkaError
+from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, check_batch
+from minibroker.protocol.records.building import build_batch, recompress
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.conversion import down_converted
+from minibroker.protocol.records.elision import elided, restored, with_attributes, without_attributes
+from minibroker.protocol.records.formats import check_any, records_in
+from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.record import Record, records_of
+from tests.protocol.records.samples import CODECS, SMALL, T, damaged, payload, records, similar_records
+from tests.protocol.records.test_conversion import records_of_data
+
+
+def elided_batch(batch: bytearray) -> bytearray:
+    found = without_attributes(batch, check_batch(batch))
+    assert found is not None
+    return found
+
+
+@given(records(), st.sampled_from(CODECS))
+def test_a_batch_without_attributes_has_the_same_records(batch: list[Record], codec: int) -> None:
+    data = build_batch(batch, base_offset=7, compression=codec, producer_id=5, producer_epoch=1, base_sequence=2)
+    found = elided_batch(data)
+    before, after = check_batch(data), check_batch(found)
+    assert after.attributes == before.attributes | ELIDED_BIT
+    unchanged = {"batch_length": 0, "crc": 0, "attributes": 0}
+    assert after._replace(**unchanged) == before._replace(**unchanged)
+    assert list(records_of(found)) == list(records_of(data))
+    assert list(records_of(with_attributes(found, after))) == list(records_of(data))
+    if codec == Compression.NONE:
+        assert with_attributes(found, after) == data
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_a_byte_a_record_is_saved(count: int) -> None:
+    data = build_batch([Record(index, T, b"key", b"value") for index in range(count)])
+    assert len(data) - len(elided_batch(data)) == count
+
+
+def test_where_a_length_becomes_shorter_two_bytes_are_saved() -> None:
+    # 0x80 and more, zigzag, takes two bytes: a record of 64 bytes and one of 63.
+    data = build_batch([Record(0, T, None, b"x" * (64 - 6))])
+    assert data[HEADER_BYTES] > 0x7F
+    assert len(data) - len(elided_batch(data)) == 2
+
+
+def test_the_bytes_are_as_drawn() -> None:
+    assert elided(bytes((14, 0, 2, 4, 1, 1, 0)) + b"?", 0) == bytes((14, 0, 2, 4, 1, 1, 0)) + b"?"
+    record = bytes((12, 0, 2, 4, 1, 1, 0))
+    assert elided(record * 2, 2) == bytes((10, 2, 4, 1, 1, 0)) * 2
+    assert restored(bytes((10, 2, 4, 1, 1, 0)) * 2, 2) == record * 2
+
+
+def test_attributes_that_say_something_are_kept() -> None:
+    assert elided(bytes((12, 0, 2, 4, 1, 1, 0)) + bytes((12, 1, 2, 4, 1, 1, 0)), 2) is None
+
+
+def test_other_batches_stay_as_they_are() -> None:
+    marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
+    control = build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0)
+    assert without_attributes(control, check_batch(control)) is None
+    once = elided_batch(build_batch(SMALL))
+    assert without_attributes(once, check_batch(once)) is None
+    old = build_message_set(SMALL, 1)
+
+    assert without_attributes(old, check_any(old)) is None
+
+
+@given(records(), st.sampled_from(CODECS[:4]), st.sampled_from([0, 1]))
+def test_they_are_down_converted_like_others(batch: list[Record], codec: int, magic: int) -> None:
+    data = build_batch(batch, compression=codec)
+    found = elided_batch(data)
+    expected = down_converted(data, check_batch(data), magic)
+    assert records_of_data(down_converted(found, check_batch(found), magic)) == records_of_data(expected)
+
+
+def test_another_codec_brings_the_attributes_back() -> None:
+    data = elided_batch(build_batch(SMALL))
+    found = recompress(data, 0, check_batch(data), Compression.GZIP)
+    assert check_batch(found).attributes == Compression.GZIP
+    assert list(records_in(found)) == SMALL
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_bytes_break_it(seed: int) -> None:
+    random = Random(seed)
+    batch = similar_records(random)
+    whole = payload(batch)
+    there = elided(whole, len(batch))
+    assert there is not None
+    assert restored(there, len(batch)) == whole
+    with contextlib.suppress(InvalidRecords):
+        restored(damaged(random, there), len(batch))
+    with contextlib.suppress(KafkaError):
+        elided(damaged(random, whole), len(batch))
