@@ -295,6 +295,12 @@ class Cluster:
         )
 
     @property
+    def directory_owner(self) -> int:
+        """The node that the log directories are recorded of, which is the one that `meta.properties` names."""
+        owner: int = self.static_settings["node.id"]
+        return owner
+
+    @property
     def controller_id(self) -> int:
         """The node that clients are told to be the controller; which one they ask makes no difference. -1 for none."""
         return min(self.nodes, default=NO_LEADER)

@@ -111,7 +111,8 @@ class Controller:
             partition.isr = isr
             partition.leader = isr[0]
             partition.leader_epoch = partition.partition_epoch = 0
-            partition.directories = [directory_id if node in isr else UNKNOWN_DIRECTORY for node in replicas]
+            owner = self._cluster.directory_owner
+            partition.directories = [directory_id if node == owner else UNKNOWN_DIRECTORY for node in replicas]
             made.append(partition)
         return made
 

@@ -101,11 +101,10 @@ def _with_followers(cluster: Cluster, partition: Partition) -> PartitionChangeRe
 
 
 def _present_directories(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
-    """By node the id of the directory that the log lies in, for the replicas of this process."""
-    if not partition.is_here:
+    """The id of the directory that the log lies in, of the replica whose node has registered it."""
+    if not partition.is_here or cluster.directory_owner not in partition.replicas:
         return {}
-    directory_id = uuid_from_text(cluster.logs.directory_of(partition.log).directory_id)
-    return {node: directory_id for node in partition.replicas if node in cluster.nodes}
+    return {cluster.directory_owner: uuid_from_text(cluster.logs.directory_of(partition.log).directory_id)}
 
 
 def begin_epochs(cluster: Cluster) -> None:

@@ -66,6 +66,11 @@ def _fencing(broker_id: int, broker_epoch: int) -> Message:
     return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED)
 
 
+def _directories(cluster: Cluster) -> list[bytes]:
+    """The ids of the log directories. One node alone has them, as no two brokers of Kafka's may have the same."""
+    return sorted(uuid_from_text(directory.directory_id) for directory in cluster.logs.directories)
+
+
 def _registration(cluster: Cluster, node: Node) -> Message:
     listeners = broker_listeners(cluster.static_settings)
     protocols = {listener.name: PROTOCOLS.index(listener.security_protocol) for listener in listeners}
@@ -87,5 +92,5 @@ def _registration(cluster: Cluster, node: Node) -> Message:
         ],
         rack=node.rack,
         fenced=False,
-        log_dirs=sorted(uuid_from_text(directory.directory_id) for directory in cluster.logs.directories),
+        log_dirs=_directories(cluster) if node.node_id == cluster.directory_owner else [],
     )

@@ -11,7 +11,7 @@ import pytest
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import uuid_from_text, uuid_text
 from tests.broker.harness import Harness
 
 Kind = TypeVar("Kind", bound=Message)
@@ -90,3 +90,12 @@ def test_brokers_that_are_not_there_are_fenced(tmp_path: Path) -> None:
         assert {broker_id: broker.fenced for broker_id, broker in brokers.items()} == {1: False, 2: True, 3: True}
         harness.restart(nodes=[1])
         assert sorted(one.broker_id for one in recorded(harness, BrokerRegistrationChangeRecord)) == [1, 2, 3]
+
+
+def test_the_log_directories_are_those_of_one_node_as_no_two_brokers_of_kafka_share_any(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        first, second = recorded(harness, RegisterBrokerRecord)
+        directory_id = uuid_from_text(harness.logs.directories[0].directory_id)
+        assert (first.log_dirs, second.log_dirs) == ([directory_id], [])
+        harness.cluster.controller.create_topic("t", assignment=[(0, [2, 1])])
+        assert harness.partition("t").directories == [bytes(16), directory_id]
