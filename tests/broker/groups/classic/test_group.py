@@ -1,0 +1,162 @@
+"""What may be done to a classic group from outside, and who is told what when a request of its members is overtaken."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from tests.broker.groups.classic.driving import SESSION_MS, Driver, answered, subscription
+from tests.broker.harness import Harness
+
+STABLE, REBALANCING = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.fixture
+def driver(harness: Harness) -> Driver:
+    return Driver(harness)
+
+
+def completing(driver: Driver) -> tuple[str, str]:
+    """A group of two whose leader has joined again and not synced yet: the leader, the follower."""
+    leader, follower = driver.stable(2)
+    driver.ask_join(follower, protocols=(("range", subscription("u")),))
+    answered(driver.ask_join(leader))
+    assert driver.group.state_name == "CompletingRebalance"
+    return leader, follower
+
+
+# --- commits ------------------------------------------------------------------------------------
+
+
+def code_of_commit(driver: Driver, member_id: str, epoch: int, instance: str | None = None, **more: bool) -> ErrorCode:
+    try:
+        driver.group.check_commit(member_id, instance, epoch, transactional=more.get("transactional", False), version=8)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def test_members_of_the_generation_commit(driver: Driver) -> None:
+    (member_id,) = driver.stable()
+    assert code_of_commit(driver, member_id, 1) == ErrorCode.NONE
+    assert code_of_commit(driver, member_id, 0) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of_commit(driver, member_id, -1) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of_commit(driver, "nobody", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of_commit(driver, "", -1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert code_of_commit(driver, member_id, 1, "i") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_whoever_is_no_member_commits_for_an_empty_group(driver: Driver) -> None:
+    (member_id,) = driver.stable()
+    driver.leave(member_id)
+    assert code_of_commit(driver, "", -1) == ErrorCode.NONE
+    assert code_of_commit(driver, member_id, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_before_the_assignment_nothing_is_committed_but_by_transactions(driver: Driver) -> None:
+    leader, _ = completing(driver)
+    generation = driver.group.generation
+    assert code_of_commit(driver, leader, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert code_of_commit(driver, leader, generation, transactional=True) == ErrorCode.NONE
+
+
+def test_during_a_rebalance_the_last_generation_commits(driver: Driver) -> None:
+    leader, follower = driver.stable(2)
+    driver.ask_join(leader)
+    assert driver.group.state_name == "PreparingRebalance"
+    assert code_of_commit(driver, follower, 1) == ErrorCode.NONE
+
+
+def test_a_static_member_that_was_replaced_commits_nothing(driver: Driver) -> None:
+    waiting = driver.ask_join(instance="i")
+    driver.turn()
+    before = waiting.response()
+    driver.ask_sync(before, {before.member_id: b""}, instance="i")
+    driver.ask_join(instance="i")
+    assert code_of_commit(driver, before.member_id, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_commit_is_a_sign_of_life(driver: Driver) -> None:
+    (member_id,) = driver.stable()
+    driver.harness.clock.advance(SESSION_MS - 1)
+    assert code_of_commit(driver, member_id, 1) == ErrorCode.NONE
+    driver.harness.clock.advance(SESSION_MS - 1)
+    assert driver.heartbeat(member_id) == ErrorCode.NONE
+
+
+def test_offsets_of_topics_that_consumers_do_not_read_can_be_deleted_and_those_of_others_cannot(driver: Driver) -> None:
+    driver.stable()
+    driver.group.check_offset_deletion()
+    other = Driver(driver.harness, "workers")
+    other.stable(kind="connect")
+    with pytest.raises(KafkaError) as raised:
+        other.group.check_offset_deletion()
+    assert raised.value.code == ErrorCode.NON_EMPTY_GROUP
+
+
+# --- requests that are overtaken ----------------------------------------------------------------
+
+
+def test_a_second_join_of_a_member_takes_the_place_of_the_first(driver: Driver) -> None:
+    leader, follower = driver.stable(2)
+    first = driver.ask_join(follower, protocols=(("range", subscription("u")),))
+    second = driver.ask_join(follower, protocols=(("range", subscription("u")),))
+    assert (first.response().error_code, first.response().member_id) == (REBALANCING, follower)
+    assert len(answered(driver.ask_join(leader)).members) == 2
+    assert second.response().error_code == STABLE
+
+
+def test_a_second_sync_of_a_member_takes_the_place_of_the_first(driver: Driver) -> None:
+    leader, follower = driver.stable(2)
+    other = driver.ask_join(follower, protocols=(("range", subscription("u")),))
+    joined = answered(driver.ask_join(leader))
+    first, second = driver.ask_sync(other.response()), driver.ask_sync(other.response())
+    assert first.response().error_code == REBALANCING
+    answered(driver.ask_sync(joined, {follower: b"x"}))
+    assert second.response().assignment == b"x"
+
+
+def test_who_leaves_while_its_join_waits_is_told_that_it_is_no_member(driver: Driver) -> None:
+    driver.stable()
+    member_id, waiting = driver.new_member()
+    driver.leave(member_id)
+    assert waiting.response().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_who_leaves_while_its_sync_waits_is_told_that_it_is_no_member(driver: Driver) -> None:
+    leader, follower = driver.stable(2)
+    other = driver.ask_join(follower, protocols=(("range", subscription("u")),))
+    answered(driver.ask_join(leader))
+    waiting = driver.ask_sync(other.response())
+    driver.leave(follower)
+    assert waiting.response().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_client_that_goes_away_while_it_waits_harms_nobody(driver: Driver) -> None:
+    (leader,) = driver.stable()
+    gone, waiting = driver.new_member()
+    waiting.go_away()
+    joined = answered(driver.ask_join(leader))
+    assert {member.member_id for member in joined.members} == {leader, gone}
+    assert answered(driver.ask_sync(joined, {leader: b"x"})).assignment == b"x"
+    driver.harness.clock.advance(SESSION_MS - 1)
+    assert driver.heartbeat(leader) == ErrorCode.NONE
+    driver.harness.clock.advance(1)
+    assert list(driver.group.members) == [leader]
+
+
+def test_who_waits_when_the_topic_of_the_groups_is_deleted_is_told_to_look_for_the_coordinator(driver: Driver) -> None:
+    leader, _ = driver.stable(2)
+    joining = driver.ask_join(leader)
+    other = Driver(driver.harness, "other")
+    first, second = other.stable(2)
+    follower = other.ask_join(second, protocols=(("range", subscription("u")),))
+    answered(other.ask_join(first))
+    syncing = other.ask_sync(follower.response())
+    topics = [DeleteTopicsRequest.DeleteTopicState(name="__consumer_offsets")]
+    driver.harness.request(DeleteTopicsRequest(topics=topics))
+    assert joining.response().error_code == ErrorCode.NOT_COORDINATOR
+    assert syncing.response().error_code == ErrorCode.NOT_COORDINATOR
+    driver.harness.clock.advance(10 * SESSION_MS)
+    assert driver.harness.cluster.groups.groups == {}
