@@ -18,6 +18,7 @@ from conformance.wire.groups import (
     commit,
     commit_request,
     committed,
+    delete,
     fetch_group,
     find_coordinator,
     join,
@@ -25,6 +26,7 @@ from conformance.wire.groups import (
 )
 from conformance.wire.requests import metadata_of, repeated
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 
 COMMIT_VERSIONS = range(2, 11)
@@ -102,6 +104,50 @@ def test_an_id_that_is_fetched_must_be_one(connection: Connection, new_topic: Ne
     answered = fetch_group(connection, group, (UNKNOWN_ID, [0]), (topic_id, [0]), version=BY_ID)
     unknown = Fetched(-1, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
     assert answered == (0, {(UNKNOWN_ID, 0): unknown, (topic_id, 0): NOTHING})
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_several_groups_are_answered_together(
+    connection: Connection, new_topic: NewTopic, new_name: Callable[[], str], version: int
+) -> None:
+    name, groups = new_topic(2), [f"group-{new_name()}" for _ in range(3)]
+    find_coordinator(connection, groups[0])
+    for number, group in enumerate(groups[:2]):
+        commit(connection, group, (name, number, 7 + number))
+    of_group = OffsetFetchRequest.OffsetFetchRequestGroup
+    topic = of_group.OffsetFetchRequestTopics
+    asked = [
+        of_group(group_id=groups[0], topics=None),
+        of_group(group_id=groups[1], topics=[topic(name=name, partition_indexes=[0, 1]), topic(name="other")]),
+        of_group(group_id=groups[2], topics=None),
+        of_group(group_id=groups[0], topics=[]),
+    ]
+    answer = connection.ask(OffsetFetchRequest(groups=asked), version)
+    told = [
+        (
+            group.group_id,
+            group.error_code,
+            {topic.name: [each.committed_offset for each in topic.partitions] for topic in group.topics},
+        )
+        for group in answer.groups
+    ]
+    assert told == [
+        (groups[0], 0, {name: [7]}),
+        (groups[1], 0, {name: [-1, 8], "other": []}),
+        (groups[2], 0, {}),
+        (groups[0], 0, {}),
+    ]
+
+
+def test_a_commit_of_nothing_is_well_and_makes_no_group(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    known, unknown = topic(name=new_topic()), topic(name="no-such-topic")
+    for topics, answered in (([], []), ([known], []), ([known, unknown], [("no-such-topic", [])])):
+        response = connection.ask(OffsetCommitRequest(group_id=group, topics=topics), 9)
+        assert [(topic.name, topic.partitions) for topic in response.topics] == answered
+    assert delete(connection, group) == (ErrorCode.GROUP_ID_NOT_FOUND, {})
 
 
 @pytest.mark.parametrize("stable", [True, False])

@@ -14,6 +14,7 @@ from conformance.wire.connection import Connection
 from conformance.wire.groups import commit, committed, delete, find_coordinator, join, sync
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import LeaveGroupRequest
+from minibroker.protocol.messages.offsets import OffsetDeleteRequest
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -76,3 +77,16 @@ def test_while_members_are_no_consumers_all_stays(connection: Connection, new_to
     sync(connection, group, join(connection, group, protocol_type="connect"))
     assert delete(connection, group, (name, 0)) == (ErrorCode.NON_EMPTY_GROUP, {})
     assert committed(connection, group) == {(name, 0): 7}
+
+
+def test_of_topics_of_which_nothing_is_asked_only_unknown_ones_are_told(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
+    name = new_topic()
+    commit(connection, group, (name, 0, 7))
+    topics = [OffsetDeleteRequest.OffsetDeleteRequestTopic(name=each) for each in (name, "no-such-topic")]
+    response = connection.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0)
+    assert (response.error_code, [(topic.name, topic.partitions) for topic in response.topics]) == (
+        0,
+        [("no-such-topic", [])],
+    )

@@ -100,7 +100,8 @@ def _existing(context: Context, topic: CommitTopic, response: OffsetCommitRespon
     found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     answers = CommitTopicAnswer(name=topic.name, topic_id=topic.topic_id)
-    response.topics.append(answers)
+    if topic.partitions or found is None:  # as Kafka, which says nothing of a topic of which nothing is asked
+        response.topics.append(answers)
     for partition in topic.partitions:
         answer = CommitAnswer(partition_index=partition.partition_index, error_code=unknown)
         answers.partitions.append(answer)

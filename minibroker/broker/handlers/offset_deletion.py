@@ -29,7 +29,10 @@ def offset_delete(context: Context, request: OffsetDeleteRequest) -> OffsetDelet
     groups = context.cluster.groups
     try:
         group = _group(context, request.group_id)
-        topics = [_answer(context, group, topic) for topic in request.topics]
+        # As Kafka, which says nothing of a topic that there is and of which nothing is asked.
+        known = context.cluster.image.topics
+        asked = [topic for topic in request.topics if topic.partitions or topic.name not in known]
+        topics = [_answer(context, group, topic) for topic in asked]
         committed = set(group.offsets.partitions())
         delete_offsets(groups, group, [each for each in _deletable(topics) if each in committed])
     except KafkaError as error:
