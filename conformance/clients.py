@@ -31,6 +31,7 @@ class Client(NamedTuple):
     command: Callable[[], list[str]]
     reads: bool = True  # without a group
     administers: bool = True
+    transacts: bool = False
 
 
 def java_member() -> list[str]:
@@ -45,9 +46,9 @@ def _java(version: str) -> Callable[[], list[str]]:
 CLIENTS = (
     Client("kcat", lambda: [sys.executable, "-m", "conformance.programs.kcat"]),
     Client("confluent", lambda: [sys.executable, "-m", "conformance.programs.confluent"], administers=False),
-    Client("java-3.9", _java("3.9.2")),
-    Client("java-4", _java("4.4.0")),
-    Client("franz-go", lambda: [str(builds.franz_go())]),
+    Client("java-3.9", _java("3.9.2"), transacts=True),
+    Client("java-4", _java("4.4.0"), transacts=True),
+    Client("franz-go", lambda: [str(builds.franz_go())], transacts=True),
     Client("kafkajs", lambda: ["node", str(builds.kafkajs())], reads=False),
 )
 

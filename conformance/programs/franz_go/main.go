@@ -1,7 +1,7 @@
-// franz-go: writes or reads the records of a specification, or exercises the admin API.
+// franz-go: writes or reads the records of a specification, or exercises the admin API or transactions.
 //
 //	franz-go write|read BOOTSTRAP PREFIX SPEC
-//	franz-go admin BOOTSTRAP PREFIX
+//	franz-go admin|transact BOOTSTRAP PREFIX
 //
 // Exits 0 and prints one line, or prints what differed and exits 1.
 package main
@@ -51,8 +51,11 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 3 && args[0] == "admin" {
 		return administer(ctx, args[1], args[2])
 	}
+	if len(args) == 3 && args[0] == "transact" {
+		return transact(ctx, args[1], args[2])
+	}
 	if len(args) != 4 {
-		return fmt.Errorf("usage: franz-go write|read BOOTSTRAP PREFIX SPEC, or admin BOOTSTRAP PREFIX")
+		return fmt.Errorf("usage: franz-go write|read BOOTSTRAP PREFIX SPEC, or admin|transact BOOTSTRAP PREFIX")
 	}
 	records, err := readSpec(args[3])
 	if err != nil {

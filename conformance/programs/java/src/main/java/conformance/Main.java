@@ -8,11 +8,12 @@ import java.util.Properties;
 import org.apache.kafka.clients.admin.Admin;
 
 /**
- * Kafka's Java client: writes or reads the records of a specification, exercises the admin API, or belongs to a group.
+ * Kafka's Java client: writes or reads the records of a specification, exercises the admin API or transactions, or belongs to
+ * a group.
  *
  * <pre>
  * Main write|read BOOTSTRAP PREFIX SPEC
- * Main admin BOOTSTRAP PREFIX
+ * Main admin|transact BOOTSTRAP PREFIX
  * Main member BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
  * </pre>
  *
@@ -54,6 +55,9 @@ public final class Main {
         String prefix = args[2];
         if (action.equals("admin")) {
             return Administration.exercise(bootstrap, prefix + "-admin");
+        }
+        if (action.equals("transact")) {
+            return Transactions.exercise(bootstrap, prefix);
         }
         List<Specified> records = Specified.read(Path.of(args[3]));
         if (action.equals("write")) {
