@@ -7,6 +7,7 @@ What a change is recorded as is in `partition_changes`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS
@@ -20,6 +21,7 @@ from minibroker.protocol.primitives import uuid_from_text
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
 
+MAXIMUM_ELECTIONS = 1000  # of one look for leaders that are not the preferred ones, as in Kafka
 NOT_AVAILABLE = {
     Election.PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
     Election.UNCLEAN: (
@@ -105,6 +107,20 @@ def _present_directories(cluster: Cluster, partition: Partition) -> dict[int, by
     if not partition.is_here or cluster.directory_owner not in partition.replicas:
         return {}
     return {cluster.directory_owner: uuid_from_text(cluster.logs.directory_of(partition.log).directory_id)}
+
+
+def balance(cluster: Cluster) -> None:
+    """Have the preferred replicas lead wherever they can and do not, as far as one look goes."""
+    changes = (_preferred(cluster, partition) for partition in all_partitions(cluster))
+    apply_changes(cluster, islice((change for change in changes if change is not None), MAXIMUM_ELECTIONS))
+
+
+def _preferred(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+    if partition.leader_id in (partition.replicas[0], NO_LEADER) or partition.is_offline:
+        return None
+    change = change_of(cluster, partition)
+    change.election = Election.PREFERRED
+    return change.record()
 
 
 def begin_epochs(cluster: Cluster) -> None:

@@ -1,7 +1,7 @@
 """What is done from time to time, however busy the broker is: each chore at its interval, in short slices.
 
 Old segments are deleted, logs flushed that have waited for long enough, checkpoints written, silent producers and old
-offsets of groups forgotten. What each of these means for a log is storage's business.
+offsets of groups forgotten, preferred replicas elected. What each of these means for a log is storage's business.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 from minibroker.broker.cluster import Cluster
+from minibroker.broker.elections import balance
 from minibroker.broker.slices import Then, each_partition
 from minibroker.broker.topics import GROUPS_TOPIC, Partition
 from minibroker.protocol.errors import KafkaError
@@ -56,6 +57,7 @@ class Housekeeping:
         self._each_partition("log.retention.check.interval.ms", self.delete_old_segments)
         self._each_partition("producer.id.expiration.check.interval.ms", self.forget_producers)
         self._repeat("offsets.retention.check.interval.ms", self._expire_offsets)
+        self._repeat("leader.imbalance.check.interval.seconds", self._balance_leaders, unit_ms=1000)
         for setting, checkpoint in CHECKPOINTS.items():
             self._repeat(setting, self._writing(checkpoint))
         self._call_later(self._cluster.settings["log.initial.task.delay.ms"], self._flush_and_go_on)
@@ -88,6 +90,15 @@ class Housekeeping:
 
         expire_all(self._cluster.groups, then)
 
+    def _balance_leaders(self, then: Then) -> None:
+        """Have the preferred replicas lead again, where others have done it for them."""
+        if self._cluster.settings["auto.leader.rebalance.enable"]:
+            try:
+                balance(self._cluster)
+            except KafkaError as error:
+                log.error("leaders stay as they are: %s", error)
+        then()
+
     def _writing(self, checkpoint: str) -> Callable[[Then], None]:
         def write(then: Then) -> None:
             self._cluster.logs.write_checkpoint_soon(checkpoint)
@@ -100,11 +111,11 @@ class Housekeeping:
     def _each_partition(self, setting: str, chore: Callable[[Partition], None]) -> None:
         self._repeat(setting, lambda then: each_partition(self._cluster, chore, then))
 
-    def _repeat(self, setting: str, work: Callable[[Then], None]) -> None:
+    def _repeat(self, setting: str, work: Callable[[Then], None], unit_ms: int = 1) -> None:
         """Have `work(then)` done at the interval that `setting` names; it calls `then` when it is through."""
 
         def again() -> None:
-            work(lambda: self._call_later(self._cluster.settings[setting], again))
+            work(lambda: self._call_later(self._cluster.settings[setting] * unit_ms, again))
 
         self._call_later(self._cluster.settings["log.initial.task.delay.ms"], again)
 

@@ -309,6 +309,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.consumer.min.assignment.interval.ms", INT, 0, "The shortest assignment interval a consumer group can be given.", FROM_ZERO),
     Setting("group.consumer.max.assignment.interval.ms", INT, 15_000, "The longest assignment interval a consumer group can be given.", FROM_ZERO),
     # Replication and tiered storage: replicas share one log in this process, and there is no second tier.
+    Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Whether leadership goes back to the preferred replicas by itself."),
+    Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often it is looked for partitions whose preferred replica could lead and does not.", FROM_ONE),
     _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether a replica that is not in sync may lead where no other one is there."),
     _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), acts=False),
     _both("local.retention.bytes", "log.local.retention.bytes", LONG, -2, "How many bytes a tiered topic keeps on the local disk.", Range(-2), acts=False),

@@ -11,7 +11,7 @@ from typing import Final
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms alter.config.policy.class.name
 alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
-auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
+background.threads broker.heartbeat.interval.ms broker.session.timeout.ms
 client.quota.callback.class config.providers connection.failed.authentication.delay.ms connections.max.reauth.ms
 controlled.shutdown.enable controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
 controller.quorum.append.linger.ms controller.quorum.auto.join.enable controller.quorum.bootstrap.servers
@@ -38,7 +38,7 @@ group.streams.max.size group.streams.max.standby.replicas group.streams.min.assi
 group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms group.streams.num.standby.replicas
 group.streams.session.timeout.ms initial.broker.registration.timeout.ms inter.broker.listener.name
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
-kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
+kafka.metrics.polling.interval.secs kafka.metrics.reporters
 leader.replication.throttled.rate log.dir.failure.timeout.ms max.connection.creation.rate max.connections
 max.connections.per.ip max.connections.per.ip.overrides metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes

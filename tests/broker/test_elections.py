@@ -9,6 +9,7 @@ import pytest
 
 from minibroker.broker.elections import bring_up
 from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS
+from minibroker.broker.housekeeping import Housekeeping
 from minibroker.broker.image import TOPIC_RESOURCE
 from minibroker.broker.topics import NO_LEADER
 from minibroker.protocol.declare import Message
@@ -167,3 +168,30 @@ def test_an_election_that_changes_nothing_records_nothing(harness: Harness) -> N
     end_offset = harness.cluster.metadata_log.storage.log_end_offset
     bring_up(harness.cluster)
     assert harness.cluster.metadata_log.storage.log_end_offset == end_offset
+
+
+def test_leadership_goes_back_to_preferred_replicas_by_itself(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        create(harness, [1, 2], [2, 3], [3, 1])
+        harness.restart(nodes=[2, 3])
+        harness.restart(nodes=[1, 2, 3])
+        Housekeeping(harness.cluster).start()
+        assert leaders(harness, "t") == [2, 2, 3]
+        harness.clock.advance(harness.cluster.settings["log.initial.task.delay.ms"])
+        assert (leaders(harness, "t"), epochs(harness, "t")) == ([1, 2, 3], [2, 0, 0])
+        change = records.PartitionChangeRecord(partition_id=1, topic_id=harness.partition("t").topic.topic_id, leader=3)
+        harness.cluster.commit([change])
+        harness.clock.advance(299_000)
+        assert leaders(harness, "t") == [1, 3, 3]
+        harness.clock.advance(1000)
+        assert leaders(harness, "t") == [1, 2, 3]
+
+
+def test_leadership_stays_where_it_is_not_to_go_back(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2, settings={"auto.leader.rebalance.enable": "false"}) as harness:
+        create(harness, [1, 2])
+        harness.restart(nodes=[2])
+        harness.restart(nodes=[1, 2])
+        Housekeeping(harness.cluster).start()
+        harness.clock.advance(1_000_000)
+        assert leaders(harness, "t") == [2]
