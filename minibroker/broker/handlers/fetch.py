@@ -11,7 +11,7 @@ batch at least, as its clients ask for partitions in the same order for ever), 4
 log start offset, 7 sessions, 9 leader epochs (KIP-320), 10 zstd (a topic that compresses with it is refused before), 12
 diverging epochs and the current leader, 13 topic ids, 16 where leaders are, 17 and 18 fields for followers.
 
-Records without attributes (`record.attributes.elide`, a proposal) get them back for all clients but those that say, in
+Records without attributes (`record.attributes.elide`, KIP-931) get them back for all clients but those that say, in
 the tagged field 10000 of version 12 and newer, that they understand them.
 
 Not implemented: followers (a replica id is taken for a consumer), and rack-aware reading.

@@ -13,7 +13,7 @@ Records inside a batch are not looked at here: `record.py` reads, `building.py` 
                                         bit  4   transactional
                                         bit  5   control batch
                                         bit  6   base_timestamp holds the delete horizon (KIP-534)
-                                        bit  7   records without attributes (a proposal: see `elision.py`)
+                                        bit  7   records without attributes (KIP-931: see `elision.py`)
       23     4  last_offset_delta       last offset - base_offset
       27     8  base_timestamp          ms since 1970, of the first record
       35     8  max_timestamp           ms since 1970, the largest, or the log append time

@@ -1,4 +1,4 @@
-"""Batches of format 2 whose records have no attributes byte, which says nothing: a proposal, and not part of Kafka yet.
+"""Batches of format 2 whose records have no attributes byte, which says nothing (KIP-931, which was discarded).
 
 Bit 7 of a batch's attributes says that the byte is missing in each of its records, which saves as many bytes. Readers
 need not know: `payload_of` gives the records with the byte. When batches are stored so is decided by the storage layer.

@@ -1,0 +1,57 @@
+"""What the formats cost in space: the bytes that are neither key nor value, counted in batches that are really encoded.
+
+How the formats came to be what they are is told in docs/message-formats.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minibroker.protocol.records.batch import MAGIC, check_batch
+from minibroker.protocol.records.conversion import build
+from minibroker.protocol.records.elision import without_attributes
+from minibroker.protocol.records.record import Record
+
+START_MS = 1_700_000_000_000
+
+# What the design of format 2 (KIP-98) expected in its first draft: messages as before, sets and their messages after.
+OLD_MESSAGE_BYTES = 34
+DRAFT_SET_BYTES = 45
+DRAFT_MESSAGE_BYTES = 17
+
+
+class Overhead(NamedTuple):
+    """The bytes beyond keys and values of `records` records: in each format, and as the first draft of 2 expected."""
+
+    records: int
+    format_0: int
+    format_1: int
+    format_2: int
+    format_2_without_attributes: int
+    expected_before: int
+    expected_after: int
+
+
+def overhead(count: int, key_bytes: int, value_bytes: int) -> Overhead:
+    """For `count` records (1 or more), a millisecond apart, without headers and compression."""
+    old = [len(build(_records(count, key_bytes, value_bytes), magic)) for magic in (0, 1)]
+    batch = build(_records(count, key_bytes, value_bytes), MAGIC)
+    shorter = without_attributes(batch, check_batch(batch))
+    assert shorter is not None
+    carried = count * (key_bytes + value_bytes)
+    return Overhead(
+        records=count,
+        format_0=old[0] - carried,
+        format_1=old[1] - carried,
+        format_2=len(batch) - carried,
+        format_2_without_attributes=len(shorter) - carried,
+        expected_before=OLD_MESSAGE_BYTES * count,
+        expected_after=DRAFT_SET_BYTES + DRAFT_MESSAGE_BYTES * count,
+    )
+
+
+def _records(count: int, key_bytes: int, value_bytes: int) -> Iterator[Record]:
+    key, value = bytes(key_bytes), bytes(value_bytes)
+    for offset in range(count):
+        yield Record(offset, START_MS + offset, key, value)
