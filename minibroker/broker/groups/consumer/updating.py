@@ -151,7 +151,8 @@ class Update:
         counts = {topic_id: len(topic.partitions) for topic_id, topic in self._image.topics_by_id.items()}
         target = ASSIGNORS[self._assignor()](self._specifications(), counts)
         for member_id, partitions in target.items():
-            if self.target.get(member_id) != partitions:
+            before = self.target.get(member_id)
+            if before is not partitions and before != partitions:
                 self.changes.append(recording.member_target(group_id, member_id, partitions))
         self.changes.append(recording.target_epoch(group_id, self.epoch, now_ms))
         self.target, self.assignment_epoch = target, self.epoch

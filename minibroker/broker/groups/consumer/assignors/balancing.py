@@ -28,13 +28,25 @@ def balance(shares: Shares, subscribers: Mapping[bytes, list[str]]) -> None:
     moved = True
     while moved:
         moved = False
+        settled: set[str] = set()
         for member_id in sorted(shares, key=lambda each: (-len(shares[each]), each)):
-            while _relieve(member_id, shares, subscribers):
-                moved = True
+            while member_id not in settled:
+                reached = _relieve(member_id, shares, subscribers)
+                if reached is None:
+                    moved = True
+                    settled.clear()
+                else:
+                    # Whoever is reached reaches nobody else, and with no more than this one has, cannot be relieved.
+                    settled.update(each for each in reached if len(shares[each]) <= len(shares[member_id]))
 
 
-def _relieve(member_id: str, shares: Shares, subscribers: Mapping[bytes, list[str]]) -> bool:
-    """Pass one partition of the member's on, along the shortest chain to one that has at least two fewer."""
+def _relieve(
+    member_id: str, shares: Shares, subscribers: Mapping[bytes, list[str]]
+) -> Mapping[str, Step | None] | None:
+    """Pass one partition of the member's on, along the shortest chain to one that has at least two fewer.
+
+    If there is none, all members that chains lead to.
+    """
     limit = len(shares[member_id]) - 2
     reached: dict[str, Step | None] = {member_id: None}
     offered: set[bytes] = set()
@@ -49,8 +61,8 @@ def _relieve(member_id: str, shares: Shares, subscribers: Mapping[bytes, list[st
                     waiting.append(taker)
                     if len(shares[taker]) <= limit:
                         _pass_on(taker, shares, reached)
-                        return True
-    return False
+                        return None
+    return reached
 
 
 def _pass_on(taker: str, shares: Shares, reached: Mapping[str, Step | None]) -> None:

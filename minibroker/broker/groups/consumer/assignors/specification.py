@@ -5,7 +5,7 @@ Partitions go by topic id (16 raw bytes). How an assignor decides is in the file
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 Partitions = Mapping[bytes, frozenset[int]]
@@ -28,28 +28,40 @@ class TopicPartition(NamedTuple):
 
 def kept(
     members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]
-) -> dict[str, list[TopicPartition]]:
-    """What each member has and may keep, in order: it exists, the member still wants it, and nobody has it twice."""
-    taken: set[TopicPartition] = set()
-    keeping: dict[str, list[TopicPartition]] = {}
+) -> tuple[Assignment, list[TopicPartition]]:
+    """(what each member has and may keep, what of that which somebody wants is free, in order).
+
+    It may keep what exists, what it still wants, and what nobody has twice.
+    """
+    wanted = frozenset[bytes]().union(*(member.topic_ids for member in members.values()))
+    left = {topic_id: set(range(partition_counts[topic_id])) for topic_id in wanted}
+    keeping: Assignment = {}
     for member_id in sorted(members):
-        mine = keeping[member_id] = []
         topic_ids, partitions = members[member_id]
-        for topic_id, indexes in partitions.items():
-            if topic_id in topic_ids:
-                count = partition_counts.get(topic_id, 0)
-                mine += (TopicPartition(index, topic_id) for index in indexes if index < count)
-        mine[:] = sorted(partition for partition in mine if partition not in taken)
-        taken.update(mine)
-    return keeping
+        mine = {
+            topic_id: has
+            for topic_id, indexes in partitions.items()
+            if topic_id in topic_ids and (has := indexes & left[topic_id])
+        }
+        for topic_id, has in mine.items():
+            left[topic_id] -= has
+        keeping[member_id] = partitions if mine == partitions else mine
+    return keeping, sorted(TopicPartition(index, topic_id) for topic_id, rest in left.items() for index in rest)
 
 
-def as_assignment(shares: Mapping[str, list[TopicPartition]]) -> Assignment:
-    """The shares by member, topic and index."""
-    assignment: Assignment = {}
-    for member_id, share in shares.items():
-        topics: dict[bytes, set[int]] = {}
-        for index, topic_id in share:
-            topics.setdefault(topic_id, set()).add(index)
-        assignment[member_id] = {topic_id: frozenset(indexes) for topic_id, indexes in topics.items()}
-    return assignment
+def size(partitions: Partitions) -> int:
+    """How many partitions these are."""
+    return sum(map(len, partitions.values()))
+
+
+def listed(partitions: Partitions) -> list[TopicPartition]:
+    """The partitions one by one, in order."""
+    return sorted(TopicPartition(index, topic_id) for topic_id, indexes in partitions.items() for index in indexes)
+
+
+def by_topic(share: Iterable[TopicPartition]) -> Partitions:
+    """The partitions by topic and index."""
+    topics: dict[bytes, set[int]] = {}
+    for index, topic_id in share:
+        topics.setdefault(topic_id, set()).add(index)
+    return {topic_id: frozenset(indexes) for topic_id, indexes in topics.items()}

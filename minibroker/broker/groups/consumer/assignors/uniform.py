@@ -13,51 +13,53 @@ from minibroker.broker.groups.consumer.assignors.specification import (
     Assignment,
     MemberSpecification,
     TopicPartition,
-    as_assignment,
+    by_topic,
     kept,
+    listed,
+    size,
 )
 
 
 def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
     """Who gets what; `partition_counts` go by topic id. Every partition that somebody wants goes to one who does."""
-    shares = kept(members, partition_counts)
-    wanted = frozenset[bytes]().union(*(member.topic_ids for member in members.values()))
-    taken = {partition for share in shares.values() for partition in share}
-    free = sorted(
-        partition
-        for topic_id in wanted
-        for index in range(partition_counts[topic_id])
-        if (partition := TopicPartition(index, topic_id)) not in taken
-    )
-    if all(member.topic_ids == wanted for member in members.values()):
-        _share_equally(shares, free)
-    else:
-        _share_by_wish(shares, free, {member_id: member.topic_ids for member_id, member in members.items()})
-    return as_assignment(shares)
+    keeping, free = kept(members, partition_counts)
+    if len({member.topic_ids for member in members.values()}) <= 1:
+        return _share_equally(keeping, free)
+    shares = {member_id: listed(partitions) for member_id, partitions in keeping.items()}
+    _share_by_wish(shares, free, {member_id: member.topic_ids for member_id, member in members.items()})
+    return {member_id: by_topic(share) for member_id, share in shares.items()}
 
 
-def _share_equally(shares: dict[str, list[TopicPartition]], free: list[TopicPartition]) -> None:
-    """All want the same. Whoever has most already is among those with one more, so that as few as can be move."""
-    if not shares:
-        return
-    total = len(free) + sum(map(len, shares.values()))
-    least, more = divmod(total, len(shares))
-    quotas = {}
-    for place, member_id in enumerate(sorted(shares, key=lambda each: (-len(shares[each]), each))):
-        quotas[member_id] = least + (place < more)
-    for member_id, share in shares.items():
+def _share_equally(keeping: Assignment, free: list[TopicPartition]) -> Assignment:
+    """All want the same. Whoever has most already is among those with one more, so that as few as can be move.
+
+    Only the shares that change are looked at one by one: of a thousand members, few do when another one joins.
+    """
+    if not keeping:
+        return {}
+    sizes = {member_id: size(partitions) for member_id, partitions in keeping.items()}
+    least, more = divmod(len(free) + sum(sizes.values()), len(sizes))
+    having_most = sorted(sizes, key=lambda member_id: (-sizes[member_id], member_id))
+    quotas = {member_id: least + (place < more) for place, member_id in enumerate(having_most)}
+    changed = {
+        member_id: listed(partitions)
+        for member_id, partitions in keeping.items()
+        if sizes[member_id] != quotas[member_id]
+    }
+    for member_id, share in changed.items():
         free += share[quotas[member_id] :]
         del share[quotas[member_id] :]
     free.sort()
-    unfilled = [(len(share), member_id) for member_id, share in shares.items() if len(share) < quotas[member_id]]
+    unfilled = [(len(share), member_id) for member_id, share in changed.items() if len(share) < quotas[member_id]]
     heapq.heapify(unfilled)
     for partition in free:
-        size, member_id = unfilled[0]
-        shares[member_id].append(partition)
-        if size + 1 < quotas[member_id]:
-            heapq.heapreplace(unfilled, (size + 1, member_id))
+        count, member_id = unfilled[0]
+        changed[member_id].append(partition)
+        if count + 1 < quotas[member_id]:
+            heapq.heapreplace(unfilled, (count + 1, member_id))
         else:
             heapq.heappop(unfilled)
+    return {**keeping, **{member_id: by_topic(share) for member_id, share in changed.items()}}
 
 
 def _share_by_wish(
