@@ -1,0 +1,163 @@
+"""The table of a member's steps: what it keeps, gives up and is given, by its state and what it says that it has."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.broker.groups.consumer.assignors.specification import Partitions
+from minibroker.broker.groups.consumer.member import ConsumerMember, MemberState, given_in, without_epochs
+from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconciled
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+A, B = bytes(15) + b"a", bytes(15) + b"b"
+STABLE, UNREVOKED, UNRELEASED = (
+    MemberState.STABLE,
+    MemberState.UNREVOKED_PARTITIONS,
+    MemberState.UNRELEASED_PARTITIONS,
+)
+BOTH = frozenset({A, B})
+
+
+def of(**topics: str) -> dict[bytes, frozenset[int]]:
+    """Partitions by digits: `of(a="01")`."""
+    ids = {"a": A, "b": B}
+    return {ids[topic]: frozenset(map(int, digits)) for topic, digits in topics.items() if digits}
+
+
+def member(
+    state: MemberState = STABLE, epoch: int = 5, has: Partitions | None = None, **more: Partitions
+) -> ConsumerMember:
+    revoking = more.get("revoking", {})
+    return ConsumerMember(
+        "m",
+        epoch=epoch,
+        previous_epoch=epoch - 1,
+        state=state,
+        assigned=given_in(epoch, has or {}),
+        pending_revocation=given_in(epoch, revoking),
+    )
+
+
+def step(
+    before: ConsumerMember,
+    target: Partitions,
+    owned: Partitions | None,
+    *,
+    epoch: int = 6,
+    topics: frozenset[bytes] = BOTH,
+    changed: bool = False,
+    taken: Partitions | None = None,
+) -> tuple[MemberState, int, int, dict[bytes, frozenset[int]], dict[bytes, frozenset[int]]]:
+    """State, epoch, previous epoch, partitions and those to give up after one step."""
+
+    def is_taken(topic_id: bytes, partition: int) -> bool:
+        return partition in (taken or {}).get(topic_id, frozenset())
+
+    after = reconciled(before, Circumstances(epoch, target, owned, topics, changed, is_taken))
+    assigned, revoking = dict(without_epochs(after.assigned)), dict(without_epochs(after.pending_revocation))
+    return after.state, after.epoch, after.previous_epoch, assigned, revoking
+
+
+def test_what_is_free_is_given_at_once() -> None:
+    assert step(member(), of(a="01", b="2"), {}) == (STABLE, 6, 5, of(a="01", b="2"), {})
+
+
+def test_what_others_have_is_waited_for() -> None:
+    assert step(member(), of(a="01"), {}, taken=of(a="1")) == (UNRELEASED, 6, 5, of(a="0"), {})
+    assert step(member(), of(a="01"), {}, taken=of(a="01")) == (UNRELEASED, 6, 5, {}, {})
+    waiting = member(UNRELEASED, 6, of(a="0"))
+    assert step(waiting, of(a="01"), of(a="0"), taken=of(a="01")) == (UNRELEASED, 6, 6, of(a="0"), {})
+    assert step(waiting, of(a="01"), of(a="0"), taken=of(a="0")) == (STABLE, 6, 6, of(a="01"), {})
+
+
+def test_what_is_to_be_given_up_goes_before_anything_is_given() -> None:
+    before = member(has=of(a="012"))
+    assert step(before, of(a="0", b="0"), of(a="012")) == (UNREVOKED, 5, 5, of(a="0"), of(a="12"))
+    assert step(before, of(a="0", b="0"), None) == (UNREVOKED, 5, 5, of(a="0"), of(a="12"))
+    assert step(before, of(a="0", b="0"), of(a="0")) == (STABLE, 6, 5, of(a="0", b="0"), {})
+
+
+def test_until_it_is_given_up_nothing_happens() -> None:
+    before = member(UNREVOKED, has=of(a="0"), revoking=of(a="12"))
+    for owned in (None, of(a="012"), of(a="2"), of(a="0", b="1") | of(a="1")):
+        assert step(before, of(a="0", b="0"), owned) == (UNREVOKED, 5, 4, of(a="0"), of(a="12"))
+    assert step(before, of(a="0", b="0"), of(a="0")) == (STABLE, 6, 5, of(a="0", b="0"), {})
+    assert step(before, of(a="0", b="0"), of(a="0"), taken=of(b="0")) == (UNRELEASED, 6, 5, of(a="0"), {})
+
+
+def test_what_it_was_to_give_up_it_may_be_given_again() -> None:
+    before = member(UNREVOKED, has=of(a="0"), revoking=of(a="12"))
+    assert step(before, of(a="01"), of(a="0"), taken=of(a="012")) == (STABLE, 6, 5, of(a="01"), {})
+
+
+def test_the_target_may_change_while_it_gives_up() -> None:
+    before = member(UNREVOKED, has=of(a="01"), revoking=of(a="2"))
+    assert step(before, of(a="0"), of(a="01"), epoch=7) == (UNREVOKED, 5, 5, of(a="0"), of(a="1"))
+
+
+def test_what_it_does_not_want_any_more_is_taken_away_in_its_epoch() -> None:
+    before = member(has=of(a="01", b="0"))
+    only_b = frozenset({B})
+    unchanged = {"epoch": 5, "topics": only_b, "changed": True}
+    assert step(before, of(a="01", b="0"), of(a="01", b="0"), **unchanged) == (UNREVOKED, 5, 5, of(b="0"), of(a="01"))  # type: ignore[arg-type]
+    assert step(before, of(a="01", b="0"), of(b="0"), **unchanged) == (STABLE, 5, 5, of(b="0"), {})  # type: ignore[arg-type]
+    assert step(before, of(a="01", b="0"), None, epoch=5, changed=True) == (STABLE, 5, 4, of(a="01", b="0"), {})
+    giving_up = member(UNREVOKED, has=of(a="0", b="0"), revoking=of(a="1"))
+    assert step(giving_up, of(b="0"), of(a="01"), topics=only_b, changed=True) == (
+        UNREVOKED,
+        5,
+        5,
+        of(b="0"),
+        of(a="01"),
+    )
+
+
+def test_a_target_of_what_it_does_not_want_is_none() -> None:
+    assert step(member(), of(a="0", b="0"), {}, topics=frozenset({B})) == (STABLE, 6, 5, of(b="0"), {})
+
+
+def test_who_has_all_it_shall_have_is_left_alone() -> None:
+    before = member(has=of(a="0"))
+    assert reconciled(before, Circumstances(5, of(a="1"), None, BOTH, False, lambda *_: False)) is before
+
+
+def test_partitions_keep_the_epoch_in_which_they_were_given() -> None:
+    after = reconciled(member(has=of(a="0")), Circumstances(6, of(a="01"), of(a="0"), BOTH, False, lambda *_: False))
+    assert after.assigned == {A: {0: 5, 1: 6}}
+    assert (after.owned_since(A, 0), after.owned_since(A, 1), after.owned_since(B, 0)) == (5, 6, None)
+
+
+def test_a_state_of_a_newer_kafka_has_the_member_begin_anew() -> None:
+    before = member(MemberState.UNKNOWN, has=of(a="0"))
+    for owned in (None, of(a="0")):
+        with pytest.raises(KafkaError) as caught:
+            step(before, of(a="0"), owned)
+        assert caught.value.code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert step(before, of(a="0"), {})[0] is STABLE
+
+
+PARTITIONS = st.frozensets(st.integers(0, 5)).map(lambda each: {A: each} if each else {})
+
+
+@given(PARTITIONS, PARTITIONS, PARTITIONS)
+def test_with_the_truth_a_member_comes_to_its_target_in_two_steps(
+    has: Partitions, target: Partitions, others: Partitions
+) -> None:
+    """One in which it is told what to give up, one in which it says that it did, and gets what nobody else has."""
+    taken = {A: others.get(A, frozenset()) - has.get(A, frozenset())}
+
+    def is_taken(topic_id: bytes, partition: int) -> bool:
+        return partition in taken[A]
+
+    each = member(has=has)
+    for _ in range(2):
+        owned = without_epochs(each.assigned)
+        circumstances = Circumstances(6, target, owned if each.pending_revocation else has, BOTH, False, is_taken)
+        each = reconciled(each, circumstances)
+        if each.epoch == 6:
+            break
+    assert each.epoch == 6
+    assert without_epochs(each.assigned).get(A, frozenset()) == target.get(A, frozenset()) - taken[A]
+    assert (each.state is STABLE) == (not target.get(A, frozenset()) & taken[A])
