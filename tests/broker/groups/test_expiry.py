@@ -12,13 +12,9 @@ from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.classic.states import State
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.housekeeping import Housekeeping
-from minibroker.broker.image import TOPIC_RESOURCE
 from minibroker.broker.topics import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
-from minibroker.protocol.messages.groups import DeleteGroupsRequest
-from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from tests.broker.handlers.offset_requests import commit
 from tests.broker.harness import Harness
 
@@ -140,61 +136,9 @@ def test_a_log_that_cannot_be_written_keeps_the_offsets_until_it_can(
     assert group_of(harness) is None
 
 
-def test_a_deleted_topic_takes_its_offsets_along(harness: Harness) -> None:
-    commit(harness, "g", ("t", 0, 5), ("t", 1, 5), ("u", 0, 5))
-    commit(harness, "h", ("t", 0, 5))
-    topic = DeleteTopicsRequest.DeleteTopicState(name="t")
-    assert harness.request(DeleteTopicsRequest(topics=[topic])).responses[0].error_code == ErrorCode.NONE
-    assert offsets(harness) == [("u", 0)]
-    restarted(harness)
-    assert offsets(harness) == [("u", 0)]
-    harness.clock.advance(1000)
-    assert group_of(harness, "h") is None
-
-
-def test_a_crash_as_a_topic_is_deleted_leaves_no_offset_for_its_namesake(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit(harness, "g", ("t", 0, 5), ("u", 0, 5))
-    by_id = harness.cluster.image.topics["u"].topic_id
-    commit(harness, "g", (by_id, 0, 6), version=10)
-    for name in ("t", "u"):
-        monkeypatch.setattr(harness.cluster, "topic_deleted", lambda topic: None)
-        harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)]))
-    harness.create_topic("u")
-    assert offsets(harness) == [("t", 0), ("u", 0)]
-    restarted(harness)
-    harness.clock.advance(0)
-    assert offsets(harness) == []
-    harness.create_topic("t")
-    restarted(harness)
-    assert offsets(harness) == []
-
-
 def test_nobody_looks_for_offsets_where_there_never_was_a_group(harness: Harness) -> None:
     harness.clock.advance(60 * MINUTE_MS)
     assert harness.cluster._groups is None
-
-
-def test_a_group_with_more_offsets_than_a_record_batch_has_room_for_loses_all_of_them(harness: Harness) -> None:
-    harness.create_topic("wide", 60)
-    commit(harness, "g", *(("wide", partition, 5) for partition in range(60)))
-    commit(harness, "h", *(("wide", partition, 5) for partition in range(60)))
-    configs = IncrementalAlterConfigsRequest.AlterConfigsResource
-    limit = configs.AlterableConfig(name="max.message.bytes", value="400")
-    change = configs(resource_type=TOPIC_RESOURCE, resource_name=GROUPS_TOPIC, configs=[limit])
-    assert harness.request(IncrementalAlterConfigsRequest(resources=[change])).responses[0].error_code == 0
-    assert (
-        commit(harness, "g", *(("wide", partition, 6) for partition in range(60)))
-        == [ErrorCode.UNKNOWN_SERVER_ERROR] * 60
-    )
-    assert offsets(harness) == [("wide", partition) for partition in range(60)]
-    harness.request(DeleteGroupsRequest(groups_names=["h"]), node=harness.coordinator("h"))
-    topic = DeleteTopicsRequest.DeleteTopicState(name="wide")
-    assert harness.request(DeleteTopicsRequest(topics=[topic])).responses[0].error_code == ErrorCode.NONE
-    assert offsets(harness) == [] and group_of(harness, "h") is None
-    restarted(harness)
-    assert offsets(harness) == [] and not group_of(harness, "h")
 
 
 def heartbeat(harness: Harness, epoch: int, *topics: str) -> int:

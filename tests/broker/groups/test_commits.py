@@ -1,0 +1,160 @@
+"""Changes of committed offsets: recorded and applied together, in one batch or several, and gone with their topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.groups.commits import answer_when_kept, commit_offsets, delete_offsets, forget_offsets
+from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.image import TOPIC_RESOURCE
+from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.groups import DeleteGroupsRequest, HeartbeatResponse
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.records.batch import batches
+from tests.broker.handlers.offset_requests import commit
+from tests.broker.harness import Harness
+
+OFFSET = CommittedOffset(5, -1, "", 1000)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    """The groups have one partition, and there are the topics "t" and "u"."""
+    with Harness(tmp_path, settings={"offsets.topic.num.partitions": "1"}) as harness:
+        harness.create_topic("t", 2)
+        harness.create_topic("u")
+        harness.coordinator("g")
+        yield harness
+
+
+def offsets(harness: Harness, group: str = "g") -> list[tuple[str, int]]:
+    found = harness.cluster.groups.groups.get(group)
+    return [] if found is None else sorted(found.offsets.by_partition)
+
+
+def record_counts(harness: Harness) -> list[int]:
+    """Of the batches in the log of the groups."""
+    log = harness.partition(GROUPS_TOPIC).log
+    region = log.read(0, 1 << 20)
+    return [] if region is None else [header.record_count for _, header in batches(region.read())]
+
+
+def limit_batches(harness: Harness, size_bytes: int) -> None:
+    configs = IncrementalAlterConfigsRequest.AlterConfigsResource
+    limit = configs.AlterableConfig(name="max.message.bytes", value=str(size_bytes))
+    change = configs(resource_type=TOPIC_RESOURCE, resource_name=GROUPS_TOPIC, configs=[limit])
+    assert harness.request(IncrementalAlterConfigsRequest(resources=[change])).responses[0].error_code == 0
+
+
+def test_a_commit_and_a_deletion_are_one_batch_each(harness: Harness) -> None:
+    groups = harness.cluster.groups
+    commit_offsets(groups, "g", [("t", 0, OFFSET), ("t", 1, OFFSET), ("u", 0, OFFSET)])
+    delete_offsets(groups, groups.groups["g"], [("t", 0), ("u", 0)])
+    assert (offsets(harness), record_counts(harness)) == ([("t", 1)], [3, 2])
+
+
+def test_nothing_to_commit_or_to_delete_is_no_record_and_no_group(harness: Harness) -> None:
+    groups = harness.cluster.groups
+    commit_offsets(groups, "g", [])
+    assert (groups.groups, record_counts(harness)) == ({}, [])
+    commit_offsets(groups, "g", [("t", 0, OFFSET)])
+    for forget in (delete_offsets, forget_offsets):
+        forget(groups, groups.groups["g"], [])
+    assert record_counts(harness) == [1]
+
+
+def test_what_cannot_be_recorded_is_not_applied(harness: Harness) -> None:
+    groups = harness.cluster.groups
+    commit_offsets(groups, "g", [("t", 0, OFFSET)])
+    harness.partition(GROUPS_TOPIC).log.offline = "the disk is away"
+    with pytest.raises(KafkaError):
+        commit_offsets(groups, "h", [("t", 0, OFFSET)])
+    for forget in (delete_offsets, forget_offsets):
+        with pytest.raises(KafkaError):
+            forget(groups, groups.groups["g"], [("t", 0)])
+    assert offsets(harness) == [("t", 0)] and "h" not in groups.groups
+
+
+def test_more_than_a_batch_has_room_for_is_forgotten_in_several(harness: Harness) -> None:
+    groups = harness.cluster.groups
+    places = [("t", partition) for partition in range(40)]
+    commit_offsets(groups, "g", [(*place, OFFSET) for place in places])
+    limit_batches(harness, 400)
+    forget_offsets(groups, groups.groups["g"], places)
+    assert offsets(harness) == []
+    first, *others = record_counts(harness)
+    assert (first, sum(others)) == (40, 40) and len(others) > 3
+    harness.restart()
+    assert offsets(harness) == []
+
+
+@pytest.mark.parametrize("failure", [None, KafkaError(ErrorCode.NOT_COORDINATOR)])
+def test_an_answer_is_there_once_it_is_known_what_became_of_the_record(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, failure: KafkaError | None
+) -> None:
+    waiting: list[Callable[[KafkaError | None], None]] = []
+    monkeypatch.setattr(harness.cluster.groups, "when_kept", lambda group_id, then: waiting.append(then))
+    answered: list[KafkaError | None] = []
+
+    def answer(found: KafkaError | None) -> Message:
+        answered.append(found)
+        return HeartbeatResponse()
+
+    parked = answer_when_kept(harness.cluster.groups, "g", answer)
+    assert not parked.done
+    waiting[0](failure)
+    assert parked.done
+    harness.clock.advance(60_000)
+    assert answered == [failure]
+
+
+def test_a_deleted_topic_takes_its_offsets_along(harness: Harness) -> None:
+    commit(harness, "g", ("t", 0, 5), ("t", 1, 5), ("u", 0, 5))
+    commit(harness, "h", ("t", 0, 5))
+    topic = DeleteTopicsRequest.DeleteTopicState(name="t")
+    assert harness.request(DeleteTopicsRequest(topics=[topic])).responses[0].error_code == ErrorCode.NONE
+    assert offsets(harness) == [("u", 0)]
+    harness.restart(crash=True)
+    assert offsets(harness) == [("u", 0)] and offsets(harness, "h") == []
+
+
+def test_a_crash_as_a_topic_is_deleted_leaves_no_offset_for_its_namesake(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(harness, "g", ("t", 0, 5), ("u", 0, 5))
+    by_id = harness.cluster.image.topics["u"].topic_id
+    commit(harness, "g", (by_id, 0, 6), version=10)
+    for name in ("t", "u"):
+        monkeypatch.setattr(harness.cluster, "topic_deleted", lambda topic: None)
+        harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)]))
+    harness.create_topic("u")
+    assert offsets(harness) == [("t", 0), ("u", 0)]
+    harness.restart(crash=True)
+    harness.clock.advance(0)
+    assert offsets(harness) == []
+    harness.create_topic("t")
+    harness.restart(crash=True)
+    assert offsets(harness) == []
+
+
+def test_where_batches_are_small_topics_and_groups_still_lose_all_their_offsets(harness: Harness) -> None:
+    harness.create_topic("wide", 60)
+    places = [("wide", partition) for partition in range(60)]
+    for group in ("g", "h"):
+        commit(harness, group, *((*place, 5) for place in places))
+    limit_batches(harness, 400)
+    refused = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(places)
+    assert commit(harness, "g", *((*place, 6) for place in places)) == refused
+    assert offsets(harness) == places
+    harness.request(DeleteGroupsRequest(groups_names=["h"]))
+    topic = DeleteTopicsRequest.DeleteTopicState(name="wide")
+    assert harness.request(DeleteTopicsRequest(topics=[topic])).responses[0].error_code == ErrorCode.NONE
+    for _ in range(2):
+        assert offsets(harness) == [] and "h" not in harness.cluster.groups.groups
+        harness.restart(crash=True)
