@@ -23,7 +23,11 @@ FENCED = re.compile(r"^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.
 
 def quick_start() -> list[tuple[str, str, str]]:
     """(kind, code, what it prints) of each step: a block of code and the block of text after it."""
-    section = README.read_text().split("\n## Quick start\n")[1].split("\n## ")[0]
+    return steps_in(README.read_text().split("\n## Quick start\n")[1].split("\n## ")[0])
+
+
+def steps_in(section: str) -> list[tuple[str, str, str]]:
+    """The same of any text."""
     blocks = [(found["kind"], found["text"]) for found in FENCED.finditer(section)]
     kinds = [kind for kind, _ in blocks[1::2]]
     assert set(kinds) == {"text"}, "each block of code is followed by what it prints"
