@@ -28,6 +28,7 @@ import programs
 import restarts
 import servers
 import startup
+import transactions
 from report import Case, Results, Section, as_json, print_tables
 from servers import Target
 
@@ -45,6 +46,7 @@ def all_sections(seconds: float) -> list[Section]:
         *clients.sections(seconds),
         *crowds.sections(seconds),
         *groups.sections(seconds),
+        *transactions.sections(seconds),
         *durability.sections(seconds),
         *compaction.sections(seconds),
         *restarts.sections(),
