@@ -1,0 +1,112 @@
+"""Offsets that an open transaction is about to commit, when others commit, fetch and delete beside it.
+
+Every literal is what Apache Kafka 4.3 answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from conformance.wire.conftest import NewTopic
+from conformance.wire.connection import Connection
+from conformance.wire.groups import NOTHING, Fetched, commit, delete, fetch_group, find_coordinator
+from conformance.wire.requests import repeated
+from conformance.wire.transactional import TransactionalProducer
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.groups import DeleteGroupsRequest
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+
+UNSTABLE = Fetched(-1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+OFFSET = 7
+VERSION = 3
+
+
+@pytest.fixture
+def name(new_topic: NewTopic) -> str:
+    return new_topic()
+
+
+@pytest.fixture
+def group(connection: Connection, new_name: Callable[[], str]) -> str:
+    made = f"group-{new_name()}"
+    find_coordinator(connection, made)
+    return made
+
+
+@pytest.fixture
+def producer(connection: Connection, name: str, group: str) -> TransactionalProducer:
+    """In its open transaction it has committed an offset for the group."""
+    made = TransactionalProducer(connection)
+    assert made.init() == 0
+    assert made.add_offsets(group) == 0
+    assert made.commit_offset(group, name, OFFSET, version=VERSION) == 0
+    return made
+
+
+def fetched(connection: Connection, group: str, name: str, *, stable: bool = True) -> Fetched:
+    code, found = fetch_group(connection, group, (name, [0]), require_stable=stable)
+    assert code == ErrorCode.NONE
+    return found[name, 0]
+
+
+def settled(connection: Connection, group: str, name: str) -> Fetched:
+    """What is fetched once no transaction is open any more."""
+    found: Fetched = repeated(lambda: fetched(connection, group, name), lambda seen: seen != UNSTABLE)
+    return found
+
+
+def test_only_who_asks_for_stable_offsets_hears_of_them(
+    producer: TransactionalProducer, connection: Connection, group: str, name: str
+) -> None:
+    commit(connection, group, (name, 0, 3))
+    assert fetched(connection, group, name) == UNSTABLE
+    assert fetched(connection, group, name, stable=False) == Fetched(3)
+    everything = fetch_group(connection, group, everything=True, require_stable=True)
+    assert everything == (0, {(name, 0): UNSTABLE})
+
+
+def test_of_a_partition_that_nobody_else_has_committed_only_who_names_it_hears(
+    producer: TransactionalProducer, connection: Connection, group: str, name: str
+) -> None:
+    assert fetched(connection, group, name) == UNSTABLE
+    assert fetch_group(connection, group, everything=True, require_stable=True) == (0, {})
+
+
+@pytest.mark.parametrize("end", [True, False], ids=["committed", "aborted"])
+def test_what_is_committed_beside_it_later_holds(
+    producer: TransactionalProducer, connection: Connection, group: str, name: str, end: bool
+) -> None:
+    assert commit(connection, group, (name, 0, 3)) == {(name, 0): 0}
+    assert producer.end(commit=end) == 0
+    assert settled(connection, group, name) == Fetched(3)
+
+
+def test_a_deletion_takes_it_back_before_it_is_there(
+    producer: TransactionalProducer, connection: Connection, group: str, name: str
+) -> None:
+    assert delete(connection, group, (name, 0)) == (0, {(name, 0): 0})
+    assert fetched(connection, group, name) == NOTHING
+    assert producer.end(commit=True) == 0
+    assert settled(connection, group, name) == NOTHING
+
+
+def test_so_does_the_end_of_its_topic(
+    producer: TransactionalProducer, connection: Connection, group: str, name: str
+) -> None:
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=5000)
+    assert connection.ask(deletion, 6).responses[0].error_code == 0
+    assert settled(connection, group, name) == NOTHING
+    assert producer.end(commit=True) == 0
+    assert settled(connection, group, name) == NOTHING
+
+
+def test_so_does_the_end_of_its_group(
+    producer: TransactionalProducer, connection: Connection, group: str, name: str
+) -> None:
+    (result,) = connection.ask(DeleteGroupsRequest(groups_names=[group]), 2).results
+    assert result.error_code == 0
+    assert fetched(connection, group, name) == NOTHING
+    assert producer.end(commit=True) == 0
+    assert settled(connection, group, name) == NOTHING
