@@ -29,7 +29,6 @@ class Client(NamedTuple):
 
     name: str
     command: Callable[[], list[str]]
-    reads: bool = True  # without a group
     administers: bool = True
     transacts: bool = False
 
@@ -49,7 +48,7 @@ CLIENTS = (
     Client("java-3.9", _java("3.9.2"), transacts=True),
     Client("java-4", _java("4.4.0"), transacts=True),
     Client("franz-go", lambda: [str(builds.franz_go())], transacts=True),
-    Client("kafkajs", lambda: ["node", str(builds.kafkajs())], reads=False),
+    Client("kafkajs", lambda: ["node", str(builds.kafkajs())]),  # reads as a member of a group
 )
 
 

@@ -9,7 +9,6 @@ import pytest
 from conformance.clients import CLIENTS, Client, run
 from conformance.conftest import Broker
 
-READERS = [client for client in CLIENTS if client.reads]
 ADMINISTRATORS = [client for client in CLIENTS if client.administers]
 
 
@@ -32,7 +31,7 @@ def written(broker: Broker, specifications: dict[str, str]) -> Callable[[Client]
     return write
 
 
-@pytest.mark.parametrize("reader", READERS, ids=name_of)
+@pytest.mark.parametrize("reader", CLIENTS, ids=name_of)
 @pytest.mark.parametrize("writer", CLIENTS, ids=name_of)
 def test_a_client_reads_what_another_wrote(
     writer: Client,

@@ -14,18 +14,16 @@ const types = {
   zstd: CompressionTypes.ZSTD,
 }
 
-const writeOnly = compress => () => ({
+const codec = (compress, decompress) => () => ({
   compress: async encoder => Buffer.from(await compress(encoder.buffer)),
-  decompress: async () => {
-    throw new Error('nothing is read here')
-  },
+  decompress: async buffer => Buffer.from(await decompress(buffer)),
 })
 
 async function plugIn() {
   await zstd.init()
   CompressionCodecs[types.snappy] = snappy
-  CompressionCodecs[types.lz4] = writeOnly(lz4.compressFrame)
-  CompressionCodecs[types.zstd] = writeOnly(zstd.compress)
+  CompressionCodecs[types.lz4] = codec(lz4.compressFrame, lz4.decompressFrame)
+  CompressionCodecs[types.zstd] = codec(zstd.compress, zstd.decompress)
 }
 
 module.exports = { plugIn, types }

@@ -1,6 +1,7 @@
-// KafkaJS: writes the records of a specification, or exercises the admin API. Its consumer needs a group.
+// KafkaJS: writes the records of a specification, reads them back, or exercises the admin API. Its consumer needs a group.
 //
 //   node main.js write BOOTSTRAP PREFIX SPEC
+//   node main.js read BOOTSTRAP PREFIX SPEC
 //   node main.js admin BOOTSTRAP PREFIX
 //
 // Exits 0 and prints one line, or prints what differed and exits 1.
@@ -9,6 +10,7 @@
 const { Kafka, logLevel } = require('kafkajs')
 const { administer } = require('./admin')
 const codecs = require('./codecs')
+const reader = require('./reader')
 const { readSpec } = require('./spec')
 
 const PARTITIONS = 3
@@ -60,6 +62,17 @@ function* inBatches(records) {
   if (batch.length) yield batch
 }
 
+async function read(kafka, prefix, records) {
+  await codecs.plugIn()
+  const topics = TOPICS.map(name => `${prefix}-${name}`)
+  await reader.read(kafka, `${prefix}-${process.pid}-${Date.now()}`, topics, records)
+  const admin = kafka.admin()
+  await admin.connect()
+  await compareEnds(admin, prefix, records)
+  await admin.disconnect()
+  return `read of ${records.length} records from each of ${TOPICS.length} topics`
+}
+
 async function compareEnds(admin, prefix, records) {
   for (const name of TOPICS) {
     for (const { partition, low, high } of await admin.fetchTopicOffsets(`${prefix}-${name}`)) {
@@ -74,7 +87,9 @@ async function compareEnds(admin, prefix, records) {
 async function main([action, bootstrap, prefix, spec]) {
   const kafka = new Kafka({ clientId: 'conformance', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING })
   if (action === 'admin') return administer(kafka, `${prefix}-admin`)
-  return write(kafka, prefix, readSpec(spec))
+  const records = readSpec(spec)
+  if (action === 'read') return read(kafka, prefix, records)
+  return write(kafka, prefix, records)
 }
 
 main(process.argv.slice(2)).then(

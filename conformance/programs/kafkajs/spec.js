@@ -18,7 +18,7 @@ function readSpec(file) {
   const lines = fs.readFileSync(file, 'utf8').trim().split('\n')
   return lines.map(line => {
     const { partition, timestamp, key, value, headers } = JSON.parse(line)
-    return { partition, timestamp: String(timestamp), key: bytes(key), value: bytes(value), headers: headersOf(headers) }
+    return { partition, timestamp: timestamp === null ? null : String(timestamp), key: bytes(key), value: bytes(value), headers: headersOf(headers) }
   })
 }
 
