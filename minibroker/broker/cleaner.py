@@ -232,13 +232,17 @@ def _report(cleaning: Cleaning, took_ms: float) -> None:
         return
     counts, seconds = rewriter.counts, max(took_ms, 1) / 1000
     log.info(
-        "%s-%d is compacted up to offset %d: %d segments became %d, %.1f MB became %.1f MB, %d of %d records stay; "
-        "%.1f s, %.1f MB/s, %d keys in %.1f MB",
+        "%s-%d is compacted up to offset %d: %d segments became %d, %s became %s, %d of %d records stay; "
+        "%.1f s, %s/s, %d keys in %s",
         *(cleaned.topic, cleaned.partition, cleaned.clean_offset, cleaning.segments, cleaning.replacements),
-        *(counts.read_bytes / MB, counts.written_bytes / MB, counts.written_records, counts.read_records),
-        *(seconds, counts.read_bytes / MB / seconds, rewriter.keys.count, rewriter.keys.size_bytes / MB),
+        *(_size(counts.read_bytes), _size(counts.written_bytes), counts.written_records, counts.read_records),
+        *(seconds, _size(counts.read_bytes / seconds), rewriter.keys.count, _size(rewriter.keys.size_bytes)),
     )
     if counts.keyless_records:
         log.warning(
             "%s-%d: %d records without a key were dropped", cleaned.topic, cleaned.partition, counts.keyless_records
         )
+
+
+def _size(size_bytes: float) -> str:
+    return f"{size_bytes / MB:.1f} MB" if size_bytes >= MB else f"{size_bytes / 1000:.1f} kB"

@@ -262,7 +262,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _both("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, "The share of uncompacted bytes from which a log is compacted.", Range(0, 1)),
     _both("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", LONG, 0, "How long a record stays uncompacted at least.", FROM_ZERO),
     _both("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "How long a record stays uncompacted at most.", FROM_ONE),
-    Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs are compacted."),
+    Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs are compacted; without, nothing is deleted from logs with that policy either."),
     Setting("log.cleaner.threads", INT, 1, "How many logs are compacted at a time, each by a thread of its own; they share the interpreter.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("log.cleaner.backoff.ms", LONG, 15_000, "How long after it has looked for logs to compact, and found none, the cleaner looks again.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("log.cleaner.dedupe.buffer.size", LONG, 128 << 20, "The memory for the keys of the logs being compacted, 24 bytes each, taken while it is needed.", update=CLUSTER_WIDE),
