@@ -1,0 +1,245 @@
+"""The requests of transactions that coordinators and brokers send, and what a waiting reader is told of an end.
+
+What producers send is tested in `broker/transactions`, and asked of Apache Kafka too in `conformance/wire`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    ListTransactionsRequest,
+    WriteTxnMarkersRequest,
+)
+from tests.broker.harness import Harness, Waiting
+from tests.broker.transactions.producing import CLASSIC, TransactionalProducer, fetched
+
+Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+Marker = WriteTxnMarkersRequest.WritableTxnMarker
+SETTINGS = {"transaction.state.log.num.partitions": "3"}
+OF_BROKERS = pytest.mark.parametrize("version", [4, 5])
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    with Harness(tmp_path, settings=SETTINGS) as harness:
+        harness.create_topic("t", 2)
+        yield harness
+
+
+@pytest.fixture
+def producer(harness: Harness) -> TransactionalProducer:
+    made = TransactionalProducer(harness, versions=CLASSIC)
+    assert made.init() == ErrorCode.NONE
+    return made
+
+
+# --- AddPartitionsToTxn from brokers ------------------------------------------------------------
+
+
+def asked(producer: TransactionalProducer, *partitions: int, topic: str = "t", **more: Any) -> Asked:
+    fields = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, **more}
+    return Asked(
+        transactional_id=producer.transactional_id, topics=[Topic(name=topic, partitions=list(partitions))], **fields
+    )
+
+
+def codes(harness: Harness, version: int, *transactions: Asked) -> list[list[int]]:
+    """By transaction, the code of each partition."""
+    answer = harness.request(AddPartitionsToTxnRequest(transactions=list(transactions)), version)
+    assert answer.error_code == ErrorCode.NONE
+    assert [each.transactional_id for each in answer.results_by_transaction] == [
+        each.transactional_id for each in transactions
+    ]
+    return [
+        [partition.partition_error_code for topic in each.topic_results for partition in topic.results_by_partition]
+        for each in answer.results_by_transaction
+    ]
+
+
+@OF_BROKERS
+def test_partitions_of_several_transactions_are_added_at_once(harness: Harness, version: int) -> None:
+    producers = [TransactionalProducer(harness, name) for name in ("one", "two")]
+    for each in producers:
+        each.init()
+    one, two = producers
+    assert codes(harness, version, asked(one, 0, 1), asked(two, 1)) == [[0, 0], [0]]
+    transactions = harness.cluster.transactions.transactions
+    assert transactions["one"].partitions == {("t", 0), ("t", 1)}
+    assert transactions["two"].partitions == {("t", 1)}
+
+
+@OF_BROKERS
+def test_a_broker_that_only_looks_is_told_which_partitions_are_in_it(
+    harness: Harness, producer: TransactionalProducer, version: int
+) -> None:
+    producer.add(("t", 0))
+    found = codes(harness, version, asked(producer, 0, 1, verify_only=True))
+    assert found == [[ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE]]
+    assert harness.cluster.transactions.transactions["tx"].partitions == {("t", 0)}
+
+
+@OF_BROKERS
+@pytest.mark.parametrize("verify_only", [True, False])
+def test_each_transaction_is_refused_for_itself(
+    harness: Harness, producer: TransactionalProducer, version: int, verify_only: bool
+) -> None:
+    stranger = TransactionalProducer(harness, "stranger")
+    stranger.producer_id, stranger.epoch = 77, 0
+    refused = codes(
+        harness,
+        version,
+        asked(producer, 0, producer_epoch=producer.epoch + 1, verify_only=verify_only),
+        asked(producer, 0, producer_id=producer.producer_id + 1, verify_only=verify_only),
+        asked(stranger, 0, verify_only=verify_only),
+        asked(producer, 0, topic="unknown", verify_only=verify_only),
+    )
+    assert refused == [
+        [ErrorCode.PRODUCER_FENCED],
+        [ErrorCode.INVALID_PRODUCER_ID_MAPPING],
+        [ErrorCode.INVALID_PRODUCER_ID_MAPPING],
+        [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+    ]
+
+
+# --- WriteTxnMarkers ----------------------------------------------------------------------------
+
+
+def mark(
+    harness: Harness,
+    producer: TransactionalProducer,
+    *partitions: tuple[str, int],
+    version: int = 2,
+    commit: bool = True,
+    node: int = 1,
+    **more: int,
+) -> list[int]:
+    """The code of each partition."""
+    fields = {"producer_epoch": producer.epoch, "coordinator_epoch": 0, **more}
+    marker = Marker(
+        producer_id=producer.producer_id,
+        transaction_result=commit,
+        topics=[Marker.WritableTxnMarkerTopic(name=name, partition_indexes=[index]) for name, index in partitions],
+        **fields,
+    )
+    answer = harness.request(WriteTxnMarkersRequest(markers=[marker]), version, node=node)
+    (result,) = answer.markers
+    assert result.producer_id == producer.producer_id
+    return [partition.error_code for topic in result.topics for partition in topic.partitions]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_ends_the_transaction_in_its_partition(
+    harness: Harness, producer: TransactionalProducer, version: int, commit: bool
+) -> None:
+    producer.send("a")
+    assert mark(harness, producer, ("t", 0), version=version, commit=commit) == [0]
+    assert fetched(harness) == (["a"] if commit else [])
+
+
+def test_each_partition_is_answered_for_itself(harness: Harness, producer: TransactionalProducer) -> None:
+    producer.send("a")
+    found = mark(harness, producer, ("t", 0), ("t", 9), ("unknown", 0))
+    assert found == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_markers_of_the_past_are_refused(harness: Harness, producer: TransactionalProducer) -> None:
+    producer.epoch = 5
+    assert mark(harness, producer, ("t", 0), coordinator_epoch=3) == [0]
+    fenced = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert mark(harness, producer, ("t", 0), coordinator_epoch=2) == [fenced]
+    assert mark(harness, producer, ("t", 0), producer_epoch=4, coordinator_epoch=3) == [
+        ErrorCode.INVALID_PRODUCER_EPOCH
+    ]
+
+
+def test_markers_go_to_leaders(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2, settings=SETTINGS) as harness:
+        harness.create_topic("t", 2)
+        producer = TransactionalProducer(harness)
+        producer.producer_id, producer.epoch = 7, 0
+        leader = harness.partition("t").leader_id
+        assert mark(harness, producer, ("t", 0), node=3 - leader) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert mark(harness, producer, ("t", 0), node=leader) == [0]
+
+
+# --- who waits, and who asks --------------------------------------------------------------------
+
+
+def waiting_reader(harness: Harness, min_bytes: int) -> Waiting:
+    Partition = FetchRequest.FetchTopic.FetchPartition
+    partition = Partition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20, log_start_offset=-1)
+    topic_id = harness.partition("t").topic.topic_id
+    request = FetchRequest(
+        max_wait_ms=5000,
+        min_bytes=min_bytes,
+        max_bytes=1 << 20,
+        isolation_level=1,
+        session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=[partition])],
+    )
+    waiting = harness.request(request)
+    assert isinstance(waiting, Waiting)
+    return waiting
+
+
+@pytest.mark.parametrize("min_bytes", [1, 300])
+def test_a_reader_who_waits_for_committed_records_gets_them_with_the_commit(
+    harness: Harness, producer: TransactionalProducer, min_bytes: int
+) -> None:
+    waiting = waiting_reader(harness, min_bytes)
+    producer.send("a" * 400)
+    assert not waiting.done
+    producer.finish()
+    harness.clock.advance(0)
+    harness.after_batch()
+    assert waiting.done
+    (answer,) = waiting.response().responses[0].partitions
+    assert len(answer.records) > 400
+
+
+def test_only_the_coordinator_answers_for_a_transactional_id(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2, settings=SETTINGS) as harness:
+        harness.create_topic("t")
+        producer = TransactionalProducer(harness)
+        producer.init()
+        other = 3 - producer.node
+        ended = EndTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, committed=True)
+        assert harness.request(ended, node=other).error_code == ErrorCode.NOT_COORDINATOR
+        described = harness.request(DescribeTransactionsRequest(transactional_ids=["tx"]), node=other)
+        assert described.transaction_states[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert harness.request(ListTransactionsRequest(), node=other).transaction_states == []
+        (listed,) = harness.request(ListTransactionsRequest(), node=producer.node).transaction_states
+        assert (listed.transactional_id, listed.transaction_state) == ("tx", "Empty")
+
+
+def test_a_transaction_that_ends_is_described_by_the_partitions_without_a_marker(
+    harness: Harness, producer: TransactionalProducer
+) -> None:
+    producer.send("a")
+    producer.send("b", partition=1)
+    harness.partition("t", 1).log.offline = "its disk is away"
+    producer.finish()
+    (state,) = harness.request(DescribeTransactionsRequest(transactional_ids=["tx"])).transaction_states
+    assert state.transaction_state == "PrepareCommit"
+    assert [(topic.topic, topic.partitions) for topic in state.topics] == [("t", [1])]
+
+
+def test_a_partition_that_is_not_led_here_describes_no_producers(harness: Harness) -> None:
+    Asked = DescribeProducersRequest.TopicRequest
+    request = DescribeProducersRequest(topics=[Asked(name="t", partition_indexes=[0, 7])])
+    known, unknown = harness.request(request).topics[0].partitions
+    assert (known.error_code, known.active_producers) == (ErrorCode.NONE, [])
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
