@@ -18,6 +18,7 @@ from rich.progress import Progress
 
 import clients
 import compaction
+import conversion
 import crowds
 import durability
 import exchanges
@@ -49,6 +50,7 @@ def all_sections(seconds: float) -> list[Section]:
         *transactions.sections(seconds),
         *durability.sections(seconds),
         *compaction.sections(seconds),
+        *conversion.sections(seconds),
         *restarts.sections(),
         *growth.sections(),
         memory,

@@ -202,13 +202,15 @@ def produce_request(topic: str, batch: bytes, partition: int = 0) -> bytes:
     return _frame(ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=topics), PRODUCE_VERSION)
 
 
-def fetch_request(topic: str, max_bytes: int, offset: int = 0, partition: int = 0) -> bytes:
+def fetch_request(
+    topic: str, max_bytes: int, offset: int = 0, partition: int = 0, *, version: int = FETCH_VERSION
+) -> bytes:
     """A frame that fetches from `offset` on, without a session."""
     fetched = FetchRequest.FetchTopic
     wanted = fetched.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     topics = [fetched(topic=topic, partitions=[wanted])]
     request = FetchRequest(max_wait_ms=1000, min_bytes=1, max_bytes=max_bytes, session_epoch=-1, topics=topics)
-    return _frame(request, FETCH_VERSION)
+    return _frame(request, version)
 
 
 def list_offsets_request(topic: str, timestamp_ms: int) -> bytes:
@@ -232,11 +234,11 @@ def produce_error_at(topic: str) -> int:
     return _sentinel_at(answer, PRODUCE_VERSION)
 
 
-def fetch_error_at(topic: str) -> int:
+def fetch_error_at(topic: str, version: int = FETCH_VERSION) -> int:
     """Where the partition's error code stands in the frame that answers a fetch request."""
     responses = FetchResponse.FetchableTopicResponse
     partition = responses.PartitionData(partition_index=0, error_code=SENTINEL)
-    return _sentinel_at(FetchResponse(responses=[responses(topic=topic, partitions=[partition])]), FETCH_VERSION)
+    return _sentinel_at(FetchResponse(responses=[responses(topic=topic, partitions=[partition])]), version)
 
 
 def list_offsets_error_at(topic: str) -> int:
