@@ -111,16 +111,15 @@ class Reader:
     def _sequence(self, depth: int) -> Node:
         parts: list[Node] = []
         while self._position < len(self._text) and self._text[self._position] not in "|)":
-            part: Node | None
+            self._check_no_operator()
             if self._takes("\\Q"):
-                *parts_before, part = self._quoted()
-                parts += parts_before
+                parts += self._quoted()
             else:
                 part = self._atom(depth)
-            if part is not None:
-                parts.append(self._repeated(part))
-            elif self._peek() in ("*", "+", "?"):
-                raise InvalidPattern(f"missing argument to repetition operator: `{self._peek()}`")
+                if part is not None:
+                    parts.append(part)
+            if parts:  # after what only sets flags, an operator is for what stands before
+                parts.append(self._repeated(parts.pop()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _atom(self, depth: int) -> Node | None:
@@ -134,11 +133,24 @@ class Reader:
             return Characters(self._dot)
         if character in "^$":
             return Place(Assertion.START if character == "^" else Assertion.END)
-        if character in "*+?":
-            raise InvalidPattern(f"missing argument to repetition operator: `{character}`")
         if character == "\\":
             return self._escape()
+        if character == "{" and self._is_operator():
+            raise InvalidPattern("invalid nested repetition operator: `{`")
         return self._literal(ord(character))
+
+    def _is_operator(self) -> bool:
+        """Whether an operator comes next. None may follow a brace: RE2 in Java takes that for one, too."""
+        start = self._position
+        is_operator = self._counts() is not None
+        self._position = start
+        return is_operator
+
+    def _check_no_operator(self) -> None:
+        start = self._position
+        if self._counts() is not None:
+            operator = self._text[start : self._position]
+            raise InvalidPattern(f"missing argument to repetition operator: `{operator}`")
 
     def _repeated(self, part: Node) -> Node:
         """`part`, with the operator that follows it, if one does. Two in a row are none of RE2's."""
@@ -223,8 +235,6 @@ class Reader:
         letter = self._next("trailing \\")
         if letter in PLACES:
             return Place(PLACES[letter])
-        if letter == "C":
-            return Characters(ALL)
         bits = self._class_escape(letter)
         if bits is not None:
             return Characters(bits)
@@ -266,7 +276,7 @@ class Reader:
             return self._hexadecimal()
         if letter in "01234567":
             return self._octal(letter)
-        if ord(letter) < 128 and not letter.isalnum():
+        if not (letter.isascii() and letter.isalnum()):
             return ord(letter)
         raise InvalidPattern(f"invalid escape sequence: `\\{letter}`")
 
