@@ -96,6 +96,7 @@ def foreign(bootstrap: str, pid: int) -> Iterator[Server]:
 def _process(words: Sequence[str]) -> Iterator[Server]:
     """The server's stderr goes to ours: what it has to complain of is never thrown away."""
     environment = dict(os.environ, PYTHONPATH=str(Path(__file__).resolve().parent.parent))
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or each start compiles anew, which no installed package does
     exec_at = time.perf_counter()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
