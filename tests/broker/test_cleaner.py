@@ -12,6 +12,8 @@ import pytest
 
 from minibroker.broker.cleaner import Cleaner
 from minibroker.broker.clock import Done, Work
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record, records_of
 from minibroker.storage.log import Log
@@ -100,6 +102,14 @@ def restarted(compacting: Compacting, **settings: str) -> Compacting:
     """The same data under other settings; underscores stand for dots."""
     compacting.harness.restart(settings={name.replace("_", "."): value for name, value in settings.items()})
     return Compacting(compacting.harness)
+
+
+def alter(compacting: Compacting, name: str, value: str) -> None:
+    """Set a setting of all brokers, as a client does."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=4, resource_name="")
+    resource.configs = [resource.AlterableConfig(name=name, config_operation=0, value=value)]
+    (answer,) = compacting.harness.request(IncrementalAlterConfigsRequest(resources=[resource])).responses
+    assert answer.error_code == ErrorCode.NONE, answer
 
 
 def values(log: Log) -> list[bytes | None]:
@@ -217,8 +227,7 @@ def test_a_shorter_backoff_acts_soon(compacting: Compacting) -> None:
     compacting.cleaner.start()
     compacting.run()
     log = compacting.topic("t")
-    cluster = compacting.harness.cluster
-    cluster.settings = cluster.settings.with_dynamic(cluster={"log.cleaner.backoff.ms": "0"})
+    alter(compacting, "log.cleaner.backoff.ms", "0")
     compacting.harness.clock.advance(1000)
     compacting.run()
     assert len(values(log)) == 2
@@ -239,8 +248,7 @@ def test_the_rate_is_kept_and_can_be_changed(compacting: Compacting) -> None:
     compacting.run()
     assert compacting.waited_s >= size / 100
     before = compacting.waited_s
-    cluster = compacting.harness.cluster
-    cluster.settings = cluster.settings.with_dynamic(cluster={"log.cleaner.io.max.bytes.per.second": "1e9"})
+    alter(compacting, "log.cleaner.io.max.bytes.per.second", "1e9")
     for number in range(3, 7):
         compacting.write(log, number)
         log.roll()
@@ -254,8 +262,7 @@ def test_another_rate_acts_while_a_log_is_cleaned(compacting: Compacting) -> Non
     log = compacting.topic("t")
     compacting.cleaner.start()
     compacting.harness.clock.advance(0)
-    cluster = compacting.harness.cluster
-    cluster.settings = cluster.settings.with_dynamic(cluster={"log.cleaner.io.max.bytes.per.second": "100"})
+    alter(compacting, "log.cleaner.io.max.bytes.per.second", "100")
     compacting.harness.clock.advance(1000)
     size = log.size_bytes
     compacting.run()
@@ -267,8 +274,7 @@ def test_another_thread_acts_while_a_log_is_cleaned(compacting: Compacting) -> N
         compacting.topic(name)
     compacting.cleaner.start()
     compacting.harness.clock.advance(0)
-    cluster = compacting.harness.cluster
-    cluster.settings = cluster.settings.with_dynamic(cluster={"log.cleaner.threads": "2"})
+    alter(compacting, "log.cleaner.threads", "2")
     compacting.harness.clock.advance(1000)
     assert compacting.aside.step() == 2
 
