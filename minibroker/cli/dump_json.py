@@ -10,6 +10,7 @@ from typing import Any
 from minibroker.cli.dump_records import Pair, Said
 from minibroker.cli.dump_text import codec_name
 from minibroker.cli.shared import bytes_field
+from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.storage.inspected_files import InspectedFile, Item
 from minibroker.storage.inspected_records import FoundRecord
 from minibroker.storage.inspection import Damage, FoundBatch, Note
@@ -45,7 +46,7 @@ def _batch(found: FoundBatch) -> dict[str, Any]:
         "size_bytes": header.size_bytes,
         "base_offset": header.base_offset,
         "last_offset": header.last_offset,
-        "record_count": header.record_count,
+        "record_count": _record_count(header),
         "leader_epoch": header.partition_leader_epoch,
         "magic": header.magic,
         "codec": codec_name(header),
@@ -84,3 +85,8 @@ def _record(found: FoundRecord, said: Pair | None) -> dict[str, Any]:
 
 def _said(said: Said) -> dict[str, Any]:
     return {"name": said.name, "version": said.version, "fields": said.fields}
+
+
+def _record_count(header: BatchHeader) -> int | None:
+    """None for a wrapper of format 0 or 1, of which only decompression tells."""
+    return None if header.magic < MAGIC and header.compression else header.record_count

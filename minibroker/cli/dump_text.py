@@ -12,7 +12,7 @@ from typing import Any
 
 from minibroker.cli.dump_records import Pair, Said
 from minibroker.cli.shared import readable
-from minibroker.protocol.records.batch import BatchHeader
+from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.protocol.records.compression import Compression
 from minibroker.storage.index_inspection import OffsetEntry, ProducerStateEntry, TimeEntry, TransactionEntry
 from minibroker.storage.inspected_files import InspectedFile, Item
@@ -73,6 +73,8 @@ def summary_line(counts: Mapping[str, int]) -> str:
 def batch_line(found: FoundBatch) -> str:
     """A batch: where it is and what each field of its header means."""
     header = found.header
+    if header.magic < MAGIC:
+        return _message_line(found)
     records = f"{header.record_count} record{'' if header.record_count == 1 else 's'}"
     parts = [f"offset{_span(header.base_offset, header.last_offset)}", records, f"codec {codec_name(header)}"]
     parts += [_times(header), f"leader epoch {header.partition_leader_epoch}", *_producer(header)]
@@ -80,6 +82,15 @@ def batch_line(found: FoundBatch) -> str:
     if header.delete_horizon_ms is not None:
         parts.append(f"delete horizon {time_text(header.delete_horizon_ms)}")
     return f"batch at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}, crc {_crc(found)}"
+
+
+def _message_line(found: FoundBatch) -> str:
+    header = found.header
+    parts = [f"format {header.magic}", f"offset {header.base_offset}"]
+    if header.compression:
+        parts = [f"format {header.magic}", f"wrapper up to offset {header.base_offset}", f"codec {codec_name(header)}"]
+    parts += [_times(header), f"crc {_crc(found)}"]
+    return f"message at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}"
 
 
 def record_line(found: FoundRecord, said: Pair | None) -> str:

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, BatchHeader
+from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC, BatchHeader
+from minibroker.protocol.records.message import read_message
+from minibroker.protocol.records.message_set import headers_of_set, inner_messages, records_of_message
 from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES, Record, parse_records, payload_of
 from minibroker.protocol.records.varints import Bytes, read_varint
 from minibroker.storage.files import File
@@ -36,6 +38,9 @@ def records_in(file: File, found: FoundBatch) -> Iterator[FoundRecord | Note | D
         )
         yield Note(file.path, found.position, header.base_offset, text)
         return
+    if header.magic < MAGIC:
+        yield from _messages(file, found)
+        return
     try:
         payload = payload_of(file.read(found.position, header.size_bytes), 0, header)
     except KafkaError as error:
@@ -43,6 +48,22 @@ def records_in(file: File, found: FoundBatch) -> Iterator[FoundRecord | Note | D
         return
     start = 0 if header.compression or header.attributes & ELIDED_BIT else found.position + HEADER_BYTES
     yield from _parsed(file, found, payload, start)
+
+
+def _messages(file: File, found: FoundBatch) -> Iterator[FoundRecord | Damage]:
+    """The record that a message of format 0 or 1 is, or those in a wrapper."""
+    try:
+        data = file.read(found.position, found.header.size_bytes)
+        wrapper, _ = read_message(data)
+        records = records_of_message(data)
+        if not wrapper.compression:
+            yield FoundRecord(found.position, len(data), False, next(records))
+            return
+        places = headers_of_set(inner_messages(wrapper))
+        for (position, inner), record in zip(places, records, strict=True):
+            yield FoundRecord(position, inner.size_bytes, True, record)
+    except KafkaError as error:
+        yield _damage(file, found, found.position, "messages that can be read", error)
 
 
 def _parsed(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | Damage]:

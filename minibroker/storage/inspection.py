@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, read_header
 from minibroker.protocol.records.crc import crc32c
-from minibroker.protocol.records.message import MAGIC_POSITION
+from minibroker.protocol.records.message import MAGIC_POSITION, message_header
 from minibroker.storage.block_reader import BLOCK_BYTES, BlockReader
 from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from minibroker.storage.files import File
@@ -66,7 +66,10 @@ class Note(NamedTuple):
 
 
 class FoundBatch(NamedTuple):
-    """A batch of format 2 and the checksum that its bytes have. `is_credible` unless a damage of it is told next."""
+    """A batch and the checksum that its bytes have. `is_credible` unless a damage of it is told next.
+
+    A message of format 0 or 1 is a batch of one, or, if it is a wrapper, of no known number.
+    """
 
     position: int
     header: BatchHeader
@@ -120,7 +123,7 @@ class LogInspection:
             head = self._reader.at(position, HEADER_BYTES)
             old_bytes = self._old_message_bytes(position, head)
             if old_bytes:
-                yield self._old_message(position, head, old_bytes)
+                yield from self._old_message(position, head)
                 position += old_bytes
                 continue
             header = self._header(position, head)
@@ -233,12 +236,17 @@ class LogInspection:
             at += len(piece)
         return end - position if end and computed == OLD_HEAD.unpack_from(head)[2] else 0
 
-    def _old_message(self, position: int, head: memoryview, size_bytes: int) -> Note:
-        offset, _, _, magic = OLD_HEAD.unpack_from(head)
-        self._next_offset = max(self._next_offset, offset + 1)
-        self._is_certain = False
-        text = f"{size_bytes} bytes of message format {magic}, which is not supported yet: its records are not shown"
-        return Note(self._file.path, position, offset, text)
+    def _old_message(self, position: int, head: memoryview) -> Iterator[FoundBatch | Damage]:
+        header = message_header(head)
+        found = FoundBatch(position, header, header.crc)
+        if header.base_offset < self._next_offset or not self._is_in_range(header):
+            yield found._replace(is_credible=False)
+            yield self._damage(found, self._next_offset, self._offsets_expected(), f"offset {header.base_offset}")
+            self._is_certain = False
+            return
+        yield found
+        self._next_offset = header.next_offset
+        self._is_certain = True
 
     # --- damage, and the way on -----------------------------------------------------------------
 

@@ -65,3 +65,10 @@ def test_differences_lead_from_one_to_the_other(before: dict[str, str], after: d
             del result[name]
     assert result == after
     assert all(before.get(name) != text for name, text in changed.items())
+
+
+def test_what_must_stay_known_is_turned_off_and_not_removed() -> None:
+    elide = "record.attributes.elide"
+    assert differences({elide: "true"}, {}) == {elide: "false"}
+    assert differences({elide: "false"}, {elide: "true"}) == {elide: "true"}
+    assert differences({}, {}) == {}

@@ -14,7 +14,7 @@ from minibroker.broker.settings import (
     validate_topic_overrides,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.log_settings import MAX_LONG, LogSettings
 
 DEFAULT, STATIC = ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER
 HOUR_MS = 3_600_000
@@ -245,3 +245,36 @@ def test_the_documentation_says_when_a_setting_has_no_effect() -> None:
     described = Settings().describe_topic({})
     assert entry(described, "local.retention.ms").documentation.endswith("No effect yet.")
     assert not entry(described, "segment.ms").documentation.endswith("No effect yet.")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ({}, (MAX_LONG, HOUR_MS)),
+        ({"message.timestamp.difference.max.ms": "5"}, (5, 5)),
+        ({"message.timestamp.difference.max.ms": "5", "message.timestamp.before.max.ms": "7"}, (7, 5)),
+        ({"message.timestamp.difference.max.ms": "5", "message.timestamp.after.max.ms": "7"}, (5, 7)),
+    ],
+)
+def test_the_older_bound_on_timestamps_stands_for_both_where_they_have_their_defaults(
+    overrides: dict[str, str], expected: tuple[int, int]
+) -> None:
+    found = Settings().log_settings(overrides)
+    assert (found.message_timestamp_before_max_ms, found.message_timestamp_after_max_ms) == expected
+    as_brokers = Settings({f"log.{name}": text for name, text in overrides.items()}).log_settings({})
+    assert as_brokers == found
+
+
+def test_a_topics_message_format_is_that_of_a_version_of_kafka() -> None:
+    settings = Settings({"log.message.format.version": "0.9.0.1"})
+    assert settings.log_settings({}).message_format_version == 0
+    assert settings.log_settings({"message.format.version": "0.10.2"}).message_format_version == 1
+    assert Settings().log_settings({}).message_format_version == 2
+    with pytest.raises(SettingsError, match=r"Version 0\.7 is not a valid version"):
+        Settings({"log.message.format.version": "0.7"})
+
+
+def test_records_without_attributes_are_looked_for_only_where_the_setting_was_ever_given() -> None:
+    assert Settings().log_settings({}).record_attributes_elide is None
+    assert Settings().log_settings({"record.attributes.elide": "false"}).record_attributes_elide is False
+    assert Settings().log_settings({"record.attributes.elide": "true"}).record_attributes_elide is True

@@ -15,7 +15,9 @@ from minibroker.protocol.messages.metadata_records import FeatureLevelRecord, To
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Header, Record
+from minibroker.storage.admission import admit
 from minibroker.storage.index_inspection import TRANSACTION_ENTRY
 from minibroker.storage.log_settings import LogSettings
 from tests.cli.conftest import Run
@@ -302,3 +304,38 @@ def test_a_big_file_has_a_progress_bar_for_those_who_can_see_it(
     with dump._progress(SEGMENT, 267) as advance:
         advance(138)
     assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """The directory of a log with messages of formats 0 and 1 and a batch of format 2, and indexes of all."""
+    directory = tmp_path / "old-0"
+    made = open_at(directory, LogSettings(index_interval_bytes=0))
+    records = [Record(index, NOW_MS + index, b"k", b"v%d" % index) for index in range(2)]
+    for version, codec in ((0, 0), (0, 1), (1, 0), (1, 2), (2, 0)):
+        made.update_settings(LogSettings(index_interval_bytes=0, message_format_version=version))
+        data = memoryview(build_message_set(records, min(version, 1), compression=codec))
+        made.append(*admit(made, data, api_version=2, now_ms=NOW_MS), 0)
+    made.close()
+    return directory
+
+
+def test_messages_of_old_formats_are_told_with_their_records(run: Run, mixed: Path) -> None:
+    result = run("dump", str(mixed / SEGMENT))
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[1].startswith("message at 0, 29 bytes: format 0, offset 0, create time no time, crc 0x")
+    assert lines[2] == '  record at 0, 29 bytes: offset 0, no time, key "k", value "v0"'
+    assert [line for line in lines if "wrapper up to offset 3, codec gzip" in line]
+    assert '  record at 29 decompressed, 29 bytes: offset 3, no time, key "k", value "v1"' in lines
+    assert lines[-1] == "7 batches, 10 records, no damage"
+
+
+def test_the_indexes_of_old_formats_agree_with_their_log(run: Run, mixed: Path) -> None:
+    result = run("dump", "--verify", "--json", str(mixed))
+    assert result.exit_code == 0
+    found = objects(result.stdout)
+    assert [each for each in found if each["type"] == "damage"] == []
+    counts = [(each["magic"], each["record_count"]) for each in found if each["type"] == "batch"]
+    assert counts == [(0, 1), (0, 1), (0, None), (1, 1), (1, 1), (1, None), (2, 2)]
+    assert [each["offset"] for each in found if each["type"] == "record"] == list(range(10))

@@ -195,21 +195,30 @@ def test_an_epoch_that_falls_is_told_where_it_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_formats_are_said_to_be_unsupported_and_passed_over(tmp_path: Path, magic: int) -> None:
+def test_messages_of_old_formats_are_batches_of_one(tmp_path: Path, magic: int) -> None:
     first, second = old_message(0, magic, b"abc"), old_message(1, magic, b"abcd")
     findings = inspect(tmp_path, first + second + placed(2))
-    path = str(tmp_path / f"{segment_name(0)}.log")
-    text = f"{len(first)} bytes of message format {magic}, which is not supported yet: its records are not shown"
-    assert findings[0] == Note(path, 0, 0, text)
-    assert batches_in(findings) == [len(first + second)]
+    assert batches_in(findings) == [0, len(first), len(first + second)]
+    assert [(each.header.magic, each.header.last_offset) for each in findings if isinstance(each, FoundBatch)] == [
+        (magic, 0),
+        (magic, 1),
+        (2, 2),
+    ]
     assert damages_in(findings) == []
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_offset_of_an_old_message_that_goes_back_is_told(tmp_path: Path, magic: int) -> None:
+    first, second = old_message(5, magic, b"abc"), old_message(4, magic, b"abc")
+    (damage,) = damages_in(inspect(tmp_path, first + second))
+    assert (damage.position, damage.size_bytes, damage.found) == (len(first), 0, "offset 4")
 
 
 def test_a_damaged_message_of_an_old_format_does_not_hide_the_next(tmp_path: Path) -> None:
     messages = [old_message(offset, 1, b"value") for offset in range(3)]
     damaged = messages[1][:-1] + b"?"
     findings = inspect(tmp_path, messages[0] + damaged + messages[2])
-    assert [each.position for each in findings if isinstance(each, Note)] == [0, 2 * len(damaged)]
+    assert batches_in(findings) == [0, 2 * len(damaged)]
     (damage,) = damages_in(findings)
     assert (damage.position, damage.size_bytes) == (len(damaged), len(damaged))
 
