@@ -5,6 +5,7 @@ writes. Every record is read at least once, offsets never go back, and no partit
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def group(own_broker: RunningBroker, tmp_path: Path) -> Iterator[Group]:
         admin.create_topic("t", PARTITIONS, {})
     with group_of(servers, "g", "t", PARTITIONS, tmp_path) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def broker_of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of three nodes in a process."""
+    with running_broker(tmp_path_factory.mktemp("three"), nodes=3) as running:
+        yield running.bootstrap_servers
 
 
 def check(group: Group, written: set[str]) -> None:
@@ -110,3 +118,27 @@ def test_a_static_member_that_is_killed_comes_back_and_nobody_else_notices(
         member.leave()
     group.stop()
     check(group, numbers.acknowledged)
+
+
+@pytest.mark.parametrize("library", ["confluent-kafka", "aiokafka", "kafka-python"])
+def test_members_find_their_coordinators_among_three_nodes(broker_of_three: str, tmp_path: Path, library: str) -> None:
+    """Three groups, of which the nodes lead the partitions in turn."""
+    with Confluent().admin(broker_of_three) as admin:
+        admin.create_topic(library, PARTITIONS, {})
+    with Numbers(broker_of_three, library, PARTITIONS) as numbers, ExitStack() as stack:
+        groups = [
+            stack.enter_context(group_of(broker_of_three, f"{library}-{index}", library, PARTITIONS, tmp_path))
+            for index in range(3)
+        ]
+        for group in groups:
+            group.join(library, "range")
+            group.join(library, "range")
+        for group in groups:
+            group.await_owners(*group.members, partitions=PARTITIONS)
+        numbers.stop()
+        for group in groups:
+            group.await_end(numbers.acknowledged)
+            for member in group.members:
+                member.leave()
+            group.stop()
+            check(group, numbers.acknowledged)

@@ -40,12 +40,12 @@ def answered(outcome: Any) -> Any:
 
 
 class Driver:
-    """Sends the requests of a group's members to node 1 of a harness, which looks after all groups."""
+    """Sends the requests of a group's members to `node`, the one that looks after it unless that is changed."""
 
     def __init__(self, harness: Harness, group: str = GROUP) -> None:
         self.harness = harness
         self.name = group
-        harness.coordinator(group)
+        self.node = harness.coordinator(group)
 
     @property
     def group(self) -> ClassicGroup:
@@ -75,7 +75,7 @@ class Driver:
             protocol_type=kind,
             protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
         )
-        return self.harness.request(request, version)
+        return self.harness.request(request, version, node=self.node)
 
     def ask_sync(
         self,
@@ -99,7 +99,9 @@ class Driver:
             SyncGroupRequest.SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
             for member_id, assignment in (assignments or {}).items()
         ]
-        return self.harness.request(SyncGroupRequest(group_id=self.name, assignments=given, **fields), version)
+        return self.harness.request(
+            SyncGroupRequest(group_id=self.name, assignments=given, **fields), version, node=self.node
+        )
 
     def heartbeat(
         self, member_id: str, generation: int | None = None, *, instance: str | None = None, version: int = 4
@@ -111,7 +113,7 @@ class Driver:
             member_id=member_id,
             group_instance_id=instance,
         )
-        response: HeartbeatResponse = self.harness.request(request, version)
+        response: HeartbeatResponse = self.harness.request(request, version, node=self.node)
         return ErrorCode(response.error_code)
 
     def leave(self, *members: str | tuple[str, str | None], version: int = 5) -> Any:
@@ -125,7 +127,7 @@ class Driver:
         request = LeaveGroupRequest(group_id=self.name, members=identities)
         if version < 3:
             request = LeaveGroupRequest(group_id=self.name, member_id=identities[0].member_id)
-        return self.harness.request(request, version)
+        return self.harness.request(request, version, node=self.node)
 
     # --- several ----------------------------------------------------------------------------------
 
