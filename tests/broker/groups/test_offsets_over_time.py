@@ -1,4 +1,6 @@
-"""Whatever is committed, deleted, waited for, restarted or killed: a fetch tells what a simple account of it says."""
+"""Whatever is committed, also in transactions, deleted, waited for, restarted or killed: a fetch tells what a simple
+account of it says.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,14 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minibroker.broker.groups.offsets import CommittedOffsets
 from minibroker.broker.housekeeping import Housekeeping
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetFetchRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from tests.broker.handlers.offset_requests import commit
 from tests.broker.harness import Harness
+from tests.broker.transactions.producing import TransactionalProducer
 
 GROUPS, TOPICS, PARTITIONS = ("g", "h", ""), ("t", "u"), 2
 MINUTE_MS = 60_000
@@ -26,7 +30,11 @@ SETTINGS = {
     "offsets.retention.minutes": str(RETENTION_MINUTES),
     "offsets.retention.check.interval.ms": str(CHECK_MS),
     "log.initial.task.delay.ms": "0",
+    "transaction.max.timeout.ms": str((1 << 31) - 1),
 }
+
+
+TRANSACTION_TIMEOUT_MS = (1 << 31) - 1  # longer than any plan waits
 
 
 class Kept(NamedTuple):
@@ -46,6 +54,8 @@ class World:
         self.harness = Harness(directory, settings=SETTINGS)
         self.topics: set[str] = set()
         self.account: dict[Place, Kept] = {}
+        self.pending: dict[Place, Kept] = {}
+        self.producer: TransactionalProducer | None = None
         Housekeeping(self.harness.cluster).start()
 
     def commit(self, place: Place, offset: int, keep_minutes: int | None) -> None:
@@ -58,6 +68,27 @@ class World:
         assert codes == [0]
         minutes = RETENTION_MINUTES if keep_minutes is None else keep_minutes
         self.account[place] = Kept(offset, self.harness.clock.wall_ms() + minutes * MINUTE_MS)
+        if place in self.pending:  # what is committed later holds, whatever ends later
+            self.pending[place] = self.account[place]
+
+    def pend(self, place: Place, offset: int) -> None:
+        """Commit inside a transaction, which is begun if none is open."""
+        group, topic, partition = place
+        if not group or topic not in self.topics:
+            return
+        if self.producer is None:
+            self.producer = TransactionalProducer(self.harness)
+            assert self.producer.init(TRANSACTION_TIMEOUT_MS) == 0
+        assert self.producer.send_offset(group, offset, topic=topic, partition=partition) == 0
+        self.pending[place] = Kept(offset, self.harness.clock.wall_ms() + RETENTION_MINUTES * MINUTE_MS)
+
+    def end(self, commit: bool) -> None:
+        if self.producer is not None:
+            assert self.producer.finish(commit=commit) == 0
+            self.producer = None
+            if commit:
+                self.account |= self.pending
+            self.pending = {}
 
     def delete(self, place: Place) -> None:
         group, name, partition = place
@@ -69,6 +100,7 @@ class World:
         assert response.error_code == 0 or not (group and has_offsets)
         if response.error_code == 0 and name in self.topics:
             self.account.pop(place, None)
+            self.pending.pop(place, None)
 
     def toggle(self, topic: str) -> None:
         """Make the topic, or delete it if it is there."""
@@ -80,18 +112,24 @@ class World:
         assert self.harness.request(deletion).responses[0].error_code == 0
         self.topics.remove(topic)
         self.account = {place: kept for place, kept in self.account.items() if place[1] != topic}
+        self.pending = {place: kept for place, kept in self.pending.items() if place[1] != topic}
 
     def wait(self, minutes: int) -> None:
         """Long enough for the broker to have looked once after what has expired."""
         self.harness.clock.advance(minutes * MINUTE_MS + CHECK_MS)
         now_ms = self.harness.clock.wall_ms()
-        self.account = {place: kept for place, kept in self.account.items() if kept.until_ms > now_ms - CHECK_MS}
+        self.account = {
+            place: kept
+            for place, kept in self.account.items()
+            if kept.until_ms > now_ms - CHECK_MS or place in self.pending
+        }
 
     def restart(self, crash: bool) -> None:
         self.harness.restart(crash=crash)
         Housekeeping(self.harness.cluster).start()
 
     def check(self) -> None:
+        """Nobody hears of what is pending, and who asks for what is stable hears that it is."""
         for group in GROUPS:
             self.harness.coordinator(group)
             asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
@@ -102,6 +140,14 @@ class World:
                 for each in topic.partitions
             }
             assert found == {place: kept.offset for place, kept in self.account.items() if place[0] == group}
+            known = self.harness.cluster.groups.groups.get(group)
+            offsets = CommittedOffsets() if known is None else known.offsets
+            unstable = [place for place in places_of(group) if offsets.is_unstable(*place[1:])]
+            assert unstable == sorted(place for place in self.pending if place[0] == group)
+
+
+def places_of(group: str) -> list[Place]:
+    return [(group, topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
 
 
 places = st.tuples(st.sampled_from(GROUPS), st.sampled_from(TOPICS), st.integers(0, PARTITIONS - 1))
@@ -115,6 +161,8 @@ def _commit(place: Place, offset: int, keep_minutes: int | None) -> Step:
 steps: st.SearchStrategy[Step] = st.one_of(
     st.builds(_commit, places, st.integers(0, 100), st.none() | st.integers(1, 30)),
     st.builds(_commit, places, st.integers(0, 100), st.none()),
+    st.builds(lambda place, offset: lambda world: world.pend(place, offset), places, st.integers(0, 100)),
+    st.builds(lambda commit: lambda world: world.end(commit), st.booleans()),
     st.builds(lambda place: lambda world: world.delete(place), places),
     st.builds(lambda topic: lambda world: world.toggle(topic), st.sampled_from(TOPICS)),
     st.builds(lambda minutes: lambda world: world.wait(minutes), st.integers(1, 12)),
