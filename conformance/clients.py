@@ -38,6 +38,11 @@ def java_member() -> list[str]:
     return [*_java("4.4.0")(), "member"]
 
 
+def franz_go_member() -> list[str]:
+    """The same with franz-go, which speaks the classic protocol."""
+    return [str(builds.franz_go()), "member"]
+
+
 def _java(version: str) -> Callable[[], list[str]]:
     return lambda: ["java", *JAVA_OPTIONS, "-cp", builds.java(version), "conformance.Main"]
 

@@ -1,4 +1,4 @@
-"""Groups of the Java client, and of it together with librdkafka's, with the classic protocol, with KIP-848's, and while
+"""Groups of the Java client, of franz-go, and of clients together, with the classic protocol, with KIP-848's, and while
 they go over from the one to the other: members come, go and are killed, and so is the broker, while a producer writes.
 
 Every record is read at least once, offsets never go back, and no partition has two owners at a time.
@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import ConsumerGroupType
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from conformance.clients import java_member
+from conformance.clients import franz_go_member, java_member
 from conformance.conftest import Broker
 from conformance.kafka_reference import running_kafka
 from tests.clients.confluent import LOG
@@ -23,7 +23,7 @@ from tests.clients.ports import free_ports
 from tests.running import running_broker
 
 PARTITIONS = 4
-JAVA, CONFLUENT = "java", "confluent-kafka"
+JAVA, CONFLUENT, FRANZ_GO = "java", "confluent-kafka", "franz-go"
 UNIFORM, RANGE = "consumer:uniform", "consumer:range"
 SETTINGS = {  # Kafka's least values are 45 seconds and 5
     "group.min.session.timeout.ms": "1000",
@@ -55,7 +55,7 @@ def group(own_broker: Broker, tmp_path: Path) -> Iterator[Group]:
     admin = AdminClient({"bootstrap.servers": servers}, logger=LOG)
     admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result()
     with group_of(servers, "g", "t", PARTITIONS, tmp_path) as made:
-        made.programs[JAVA] = java_member()
+        made.programs |= {JAVA: java_member(), FRANZ_GO: franz_go_member()}
         yield made
 
 
@@ -79,6 +79,9 @@ def check(group: Group, written: set[str]) -> None:
         (JAVA, JAVA, "range"),
         (JAVA, JAVA, "cooperative-sticky"),
         (JAVA, CONFLUENT, "range"),
+        (FRANZ_GO, FRANZ_GO, "range"),
+        (FRANZ_GO, FRANZ_GO, "cooperative-sticky"),
+        (FRANZ_GO, JAVA, "range"),
         (JAVA, JAVA, UNIFORM),
         (JAVA, CONFLUENT, UNIFORM),
         (CONFLUENT, JAVA, RANGE),

@@ -1,7 +1,9 @@
-// franz-go: writes or reads the records of a specification, or exercises the admin API or transactions.
+// franz-go: writes or reads the records of a specification, or exercises the admin API or transactions, or belongs to a
+// group.
 //
 //	franz-go write|read BOOTSTRAP PREFIX SPEC
 //	franz-go admin|transact BOOTSTRAP PREFIX
+//	franz-go member BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
 //
 // Exits 0 and prints one line, or prints what differed and exits 1.
 package main
@@ -54,8 +56,11 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 3 && args[0] == "transact" {
 		return transact(ctx, args[1], args[2])
 	}
+	if len(args) >= 5 && args[0] == "member" {
+		return belong(args[1], args[2], args[3], args[4], args[5:])
+	}
 	if len(args) != 4 {
-		return fmt.Errorf("usage: franz-go write|read BOOTSTRAP PREFIX SPEC, or admin|transact BOOTSTRAP PREFIX")
+		return fmt.Errorf("usage: franz-go write|read BOOTSTRAP PREFIX SPEC, or admin|transact BOOTSTRAP PREFIX, or member")
 	}
 	records, err := readSpec(args[3])
 	if err != nil {
