@@ -99,6 +99,8 @@ class LogMoves:
         segment = copy.missing()
         if segment is not None:
             self._aside(move, copy.copy_of(segment), partial(copy.copied, segment))
+        elif (sync := copy.sync_of_segments()) is not None:
+            self._aside(move, sync, lambda: None)
         elif copy.log.segments[-1].size_bytes > TAIL_BYTES:
             try:
                 copy.log.roll()
@@ -115,7 +117,7 @@ class LogMoves:
         def done(error: Exception | None) -> None:
             if error is None:
                 then()
-            elif segment is move.copy.missing():  # or it has gone while it was copied
+            elif segment is None or segment is move.copy.missing():  # or it has gone while it was copied
                 self._fail(move, error)
                 return
             self._step(move)
@@ -143,7 +145,7 @@ class LogMoves:
             except OSError as failure:
                 error = failure
         flusher.release()
-        if error is not None:
+        if error is not None and not move.copy.has_lost_its_tail:
             self._fail(move, error)
         else:
             self._step(move)
@@ -172,7 +174,7 @@ class LogMoves:
             catch_up(cluster, [partition])
         except KafkaError as error:
             log.warning("the metadata log does not say that %s has moved: %s", partition, error)
-        conclusion = partial(cluster.logs.conclude_move, source, move.directory, new)
+        conclusion = partial(cluster.logs.conclude_move, source, move.directory, new, move.copy.unsynced_names())
         cluster.clock.run_aside(conclusion, partial(self._concluded, move))
 
     def _concluded(self, move: Move, error: Exception | None) -> None:

@@ -5,7 +5,8 @@ What happens inside one of them is told in `log_directory.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -176,8 +177,16 @@ class LogDirectories:
         self._found[key] = target
         return target.open_copy(copy, settings)
 
-    def conclude_move(self, source: LogDirectory, target: LogDirectory, log: Log) -> None:
-        """Have the move of `log` be for good, once it is made. Slow: for another thread. Raises `OSError`."""
+    def conclude_move(self, source: LogDirectory, target: LogDirectory, log: Log, names: Iterable[str]) -> None:
+        """Have the move of `log` be for good, once it is made, with its files of these names.
+
+        Slow: for another thread. Raises `OSError`.
+        """
+        for name in names:
+            with suppress(FileNotFoundError):  # the log goes on, and may have no use for it any more
+                file = self.disk.open(f"{log.directory}/{name}")
+                file.sync()
+                file.close()
         self.disk.sync_directory(target.path)
         self.disk.sync_directory(source.path)
         self.disk.remove(f"{log.directory}/{MOVED_MARKER}")

@@ -211,12 +211,13 @@ class LogDirectory:
         return path
 
     def open_copy(self, copy: LogCopy, settings: LogSettings) -> Log:
-        """Open what was a copy of a log until now, and has the name of a log."""
+        """Open what was a copy of a log until now, and has the name of a log. Only what has no indexes is read."""
         copied = copy.log
         key = copied.topic, copied.partition
-        known = Checkpointed(clean=False, recovery_point=copy.recovery_point, log_start_offset=copied.log_start_offset)
+        known = Checkpointed(clean=False, recovery_point=copy.tail_offset, log_start_offset=copied.log_start_offset)
         log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
         log.clean_offset = copied.clean_offset
+        log.recovery_point = min(log.recovery_point, copy.recovery_point)
         return log
 
     def future_path(self, topic: str, partition: int, unique: str) -> str:

@@ -1,18 +1,15 @@
-"""The controller: where replicas are placed, who is elected, and that a decision is recorded whole or not at all.
+"""The controller: that a decision on topics, configs and producer ids is recorded whole or not at all.
 
 What clients are answered is tested with the handlers.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from minibroker.broker.placement import place
 from minibroker.broker.topics import NO_LEADER
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -68,22 +65,6 @@ def test_ids_differ_and_validation_gives_none(harness: Harness) -> None:
     ids = {controller.create_topic(name)[0] for name in ("a", "b", "c")}
     assert len(ids) == 3 and ZERO_UUID not in ids
     assert controller.create_topic("d", validate_only=True)[0] == ZERO_UUID
-
-
-@pytest.mark.parametrize(("nodes", "partitions", "replicas"), [(1, 5, 1), (3, 6, 1), (3, 6, 2), (3, 3, 3), (5, 10, 3)])
-def test_replicas_are_spread_evenly(tmp_path: Path, nodes: int, partitions: int, replicas: int) -> None:
-    with Harness(tmp_path, nodes=nodes) as harness:
-        placed = place(harness.cluster, partitions, replicas)
-    assert all(len(set(one)) == replicas for one in placed)
-    if partitions % nodes == 0:
-        assert set(Counter(one[0] for one in placed).values()) == {partitions // nodes}
-        assert set(Counter(node for one in placed for node in one).values()) == {partitions * replicas // nodes}
-
-
-def test_the_first_partitions_leader_is_drawn(tmp_path: Path) -> None:
-    with Harness(tmp_path, nodes=3) as harness:
-        drawn = {place(harness.cluster, 1, 1)[0][0] for _ in range(50)}
-        assert drawn == {1, 2, 3}
 
 
 def test_new_partitions_get_the_settings_of_their_topic(harness: Harness) -> None:
