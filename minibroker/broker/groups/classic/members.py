@@ -175,6 +175,9 @@ class Membership:
         )
         if self.leader_id == old.member_id:
             self.leader_id = member_id
+        if old.member_id in self.unsynced:
+            self.unsynced.remove(old.member_id)
+            self.unsynced.add(member_id)
         if old.instance_id is not None:
             self.static[old.instance_id] = member_id
         return member

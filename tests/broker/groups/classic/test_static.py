@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker.protocol.errors import ErrorCode
-from tests.broker.groups.classic.driving import Driver, answered
+from tests.broker.groups.classic.driving import REBALANCE_MS, Driver, answered
 from tests.broker.harness import Harness
 
 
@@ -47,6 +47,19 @@ def test_one_that_cannot_be_recorded_has_not_come(driver: Driver, version: int) 
     assert driver.heartbeat(before, instance="i") == ErrorCode.NONE
     driver.harness.clock.advance(10_000)
     assert driver.group.state_name == "Empty"
+
+
+def test_one_that_is_back_before_it_has_synced_is_expected_to_sync_under_its_new_id(driver: Driver) -> None:
+    leader, waiting = driver.new_member(session_ms=4 * REBALANCE_MS)
+    static = driver.ask_join(instance="i", session_ms=4 * REBALANCE_MS)
+    driver.turn()
+    before = static.response()
+    answered(driver.ask_sync(waiting.response(), {leader: b"1", before.member_id: b"2"}))
+    after = answered(driver.ask_join(instance="i", session_ms=4 * REBALANCE_MS))
+    driver.harness.clock.advance(REBALANCE_MS - 1)
+    assert answered(driver.ask_sync(after, instance="i")).assignment == b"2"
+    driver.harness.clock.advance(REBALANCE_MS)
+    assert driver.heartbeat(leader) == ErrorCode.NONE
 
 
 def test_its_session_is_that_of_its_last_life(driver: Driver) -> None:
