@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from conformance import builds
@@ -73,6 +74,19 @@ def test_each_version_reads_what_all_versions_wrote(written: str, reader: str) -
     shared = len(SHARED) * len(VERSIONS) * len(CODECS)
     records = COUNT * (len(names) - len(SHARED) + shared)
     run(reader, program, written, str(records), *names)
+
+
+@pytest.mark.parametrize("reader", VERSIONS[1:])
+def test_each_version_reads_as_the_member_of_a_group(written: str, reader: str) -> None:
+    names = names_for(reader)
+    shared = len(SHARED) * len(VERSIONS) * len(CODECS)
+    records = COUNT * (len(names) - len(SHARED) + shared)
+    group = f"group-of-{reader}"
+    run(reader, "OldConsumer", written, str(records), group, *names)
+    admin = AdminClient({"bootstrap.servers": written})
+    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    committed = asked[group].result(60).topic_partitions
+    assert sum(partition.offset for partition in committed) == records
 
 
 # --- librdkafka as of then ----------------------------------------------------------------------

@@ -135,7 +135,10 @@ def test_counts_that_cannot_be(
 CONFIGS: dict[str, tuple[dict[str, str | None], str]] = {
     "unknown": ({"no.such": "1"}, "Unknown topic config name: no.such"),
     "a broker's name": ({"log.retention.ms": "1"}, "Unknown topic config name: log.retention.ms"),
-    "gone with 4.0": ({"message.format.version": "3.0"}, "Unknown topic config name: message.format.version"),
+    "gone with 4.0": (
+        {"message.downconversion.enable": "true"},
+        "Unknown topic config name: message.downconversion.enable",
+    ),
     "no number": (
         {"retention.ms": "abc"},
         "Invalid value abc for configuration retention.ms: Not a number of type LONG",

@@ -14,24 +14,26 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * Kafka's consumer of any version since 0.9: what newer ones have is looked for by reflection.
  *
- *     OldConsumer BOOTSTRAP COUNT TOPIC:FORMAT ...     there are COUNT records in all of them together
+ *     OldConsumer BOOTSTRAP COUNT TOPIC:FORMAT ...           there are COUNT records in all of them together
+ *     OldConsumer BOOTSTRAP COUNT GROUP TOPIC:FORMAT ...     the same as a member of a group, which commits
  */
 public final class OldConsumer {
     private OldConsumer() {}
 
     public static void main(String[] arguments) throws Exception {
-        List<String> topics = List.of(arguments).subList(2, arguments.length);
-        read(arguments[0], Integer.parseInt(arguments[1]), topics);
+        boolean member = !arguments[2].contains(":");
+        List<String> topics = List.of(arguments).subList(member ? 3 : 2, arguments.length);
+        read(arguments[0], Integer.parseInt(arguments[1]), member ? arguments[2] : null, topics);
     }
 
-    private static void read(String bootstrap, int count, List<String> topics) throws Exception {
+    private static void read(String bootstrap, int count, String group, List<String> topics) throws Exception {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", bootstrap);
         properties.put("key.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         properties.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         properties.put("enable.auto.commit", "false");
         properties.put("auto.offset.reset", "earliest");
-        properties.put("group.id", "old-client");
+        properties.put("group.id", group == null ? "old-client" : group);
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<byte[], byte[]>(properties);
         List<TopicPartition> partitions = new ArrayList<TopicPartition>();
         Map<String, String> formats = new HashMap<String, String>();
@@ -39,8 +41,12 @@ public final class OldConsumer {
             formats.put(topic.split(":")[0], topic.split(":")[1]);
             for (int i = 0; i < Expected.PARTITIONS; i++) partitions.add(new TopicPartition(topic.split(":")[0], i));
         }
-        assign(consumer, partitions);
-        for (TopicPartition partition : partitions) consumer.seek(partition, 0);
+        if (group == null) {
+            take(consumer, "assign", partitions);
+            for (TopicPartition partition : partitions) consumer.seek(partition, 0);
+        } else {
+            take(consumer, "subscribe", new ArrayList<String>(formats.keySet()));
+        }
         Expected expected = new Expected();
         long deadline = System.currentTimeMillis() + 90000;
         while (expected.count() < count) {
@@ -50,14 +56,15 @@ public final class OldConsumer {
                 expected.take(record.topic(), record.partition(), record.key(), record.value(), time(record), format);
             }
         }
+        if (group != null) consumer.commitSync();
         consumer.close();
     }
 
-    private static void assign(KafkaConsumer<byte[], byte[]> consumer, List<TopicPartition> partitions) throws Exception {
+    private static void take(KafkaConsumer<byte[], byte[]> consumer, String method, List<?> what) throws Exception {
         try {
-            KafkaConsumer.class.getMethod("assign", Collection.class).invoke(consumer, partitions);
+            KafkaConsumer.class.getMethod(method, Collection.class).invoke(consumer, what);
         } catch (NoSuchMethodException before_0_10) {
-            KafkaConsumer.class.getMethod("assign", List.class).invoke(consumer, partitions);
+            KafkaConsumer.class.getMethod(method, List.class).invoke(consumer, what);
         }
     }
 
