@@ -283,8 +283,9 @@ class _Opening:
             next_offset, problem = self._recover_segment(segment, max(next_offset, segment.base_offset))
             if problem:
                 self._cut(segment, next_offset, problem)
-                break
-            if segment is not self.segments[-1]:  # whose indexes are written when it ends, as those of any active one
+                if segment is self.segments[-1]:
+                    break
+            elif segment is not self.segments[-1]:  # whose indexes are written when it ends, as those of any active one
                 segment.finish()
         if FAILED_SYNC in self.names:
             write_again(self.disk, self.directory, self.segments[first:])
@@ -317,8 +318,13 @@ class _Opening:
         return next_offset, None
 
     def _cut(self, segment: Segment, end_offset: int, problem: CorruptBatch) -> None:
-        """End the log where the sound batches end, and say what is lost."""
+        """End the log where the sound batches end, and say what is lost.
+
+        A segment that begins right there shows that nothing is: what lies between was never part of the log.
+        """
         later = self.segments[self.segments.index(segment) + 1 :]
+        if later and later[0].base_offset == end_offset:
+            later = []
         preallocated = self.settings.preallocate and not later and is_blank(segment.file, problem.position)
         logger.log(
             logging.INFO if preallocated else logging.WARNING,

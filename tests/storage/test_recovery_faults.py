@@ -103,6 +103,19 @@ def test_what_a_recovery_cut_off_stays_cut_off(disk: FaultyDisk) -> None:
     assert offsets(opened(disk, LogSettings())) == list(range(6))
 
 
+def test_a_rest_between_two_segments_costs_nothing_but_itself(
+    disk: FaultyDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a size that was extended and cut again, of which a power cut has kept the one only."""
+    write_log(disk).abandon()
+    size = disk.size_bytes(path(4))
+    disk.open(path(4)).write(size, b"rest")
+    log = opened(disk)
+    assert offsets(log) == list(range(18))
+    assert "lost are 4 bytes of it and 0 later segments" in caplog.text
+    assert disk.size_bytes(path(4)) == size
+
+
 def test_a_log_that_begins_anew_never_lies_without_a_segment(disk: FaultyDisk) -> None:
     """Or the next start would give out the offsets from 0 on once more."""
     log = write_log(disk, 1)
