@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from minibroker.broker.groups.consumer import embedded
 from minibroker.broker.groups.group import GroupType
@@ -82,6 +82,14 @@ class MixedGroup(RuleBasedStateMachine):
             self.directory.cleanup()
 
     # --- what happens ---------------------------------------------------------------------------
+
+    @initialize(old=st.sets(OLD), new=st.sets(NEW, max_size=1))
+    def some_are_there(self, old: set[int], new: set[int]) -> None:
+        for place in old:
+            self.an_old_one_comes(place)
+        self.all_go_on(6)
+        for place in new:
+            self.a_new_one_comes(place)
 
     @rule(place=NEW)
     def a_new_one_comes(self, place: int) -> None:
