@@ -6,6 +6,7 @@ in `heartbeat`, `leaving` and `classic_members`.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from minibroker.broker.groups.consumer.group import ConsumerGroup
     from minibroker.broker.groups.group import Group
+
+log = logging.getLogger("minibroker.groups")
 
 
 class Update:
@@ -124,9 +127,10 @@ class Update:
         """A pattern that takes too long, now that there are more topics, keeps those that it had."""
         try:
             return matching_topics(pattern, self._image)
-        except KafkaError:
+        except KafkaError as error:
             if known is None:
                 raise
+            log.warning("group %s: %s It keeps the topics that it had.", self.group.group_id, error.message)
             return known.topics
 
     def _set_pattern(self, pattern: str, resolved: ResolvedPattern | None) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.groups.consumer.patterns import program
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
@@ -323,6 +324,21 @@ def test_a_pattern_that_re2_does_not_take_is_told_and_changes_nothing(harness: H
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert answer.error_message.startswith(f"SubscribedTopicRegex `{regex}` is not a valid regular expression: ")
     assert GROUP not in harness.cluster.groups.groups
+
+
+def test_a_pattern_that_takes_too_long_among_more_topics_keeps_those_it_had(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.create_topic("t1")
+    first = Player(harness, "m1", subscribed_topic_regex="t.*")
+    first.join()
+    monkeypatch.setattr(program, "MAXIMUM_EFFORT", 10)
+    harness.create_topic("t2-with-a-long-name")
+    assert first.beat().error_code == ErrorCode.NONE
+    assert first.owned == all_of("t1", 1)
+    assert "expression takes too long to match" in caplog.text
+    second = Player(harness, "m2", subscribed_topic_regex="t.*-name").join()
+    assert second.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 # --- fencing ----------------------------------------------------------------------------------------------
