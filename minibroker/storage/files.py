@@ -128,6 +128,16 @@ class Disk:
         """The names in a directory, sorted."""
         return sorted(os.listdir(directory))
 
+    def parent(self, path: str) -> str:
+        """The directory that the name is in."""
+        return os.path.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
+
+    def missing(self, path: str) -> list[str]:
+        """The directories that `make_directory` would make, the last one first."""
+        if self.exists(path):
+            return []
+        return [path, *self.missing(self.parent(path))]
+
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it, unless it is there."""
         os.makedirs(path, exist_ok=True)

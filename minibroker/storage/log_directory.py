@@ -88,7 +88,7 @@ class LogDirectory:
         self._environment = environment
         self._disk = environment.disk
         self._lock: File | None = None
-        self._made = False
+        self._missing: list[str] = []
         self._broker_epoch = -1
         self._checkpoints = {name: OffsetCheckpoint(environment, f"{path}/{name}") for name in OFFSET_CHECKPOINTS}
         self._removal = TreeRemoval(environment)
@@ -97,7 +97,7 @@ class LogDirectory:
     def lock(self) -> str | None:
         """Make the directory, keep others off it, and tell the cluster id in it, if it has one."""
         try:
-            self._made = not self._disk.exists(self.path)
+            self._missing = self._disk.missing(self.path)
             self._disk.make_directory(self.path)
             self._lock = self._disk.lock(f"{self.path}/{LOCK}")
         except OSError as error:
@@ -134,6 +134,8 @@ class LogDirectory:
         """
         try:
             self._identify(node_id, cluster_id, new_id)
+            for path in self._missing:
+                self._disk.sync_directory(self._disk.parent(path))
             for path in self._deleted():
                 self._disk.remove_tree(path)
             self._unopened = set(self.found())
@@ -329,7 +331,7 @@ class LogDirectory:
 
     def unmake(self) -> None:
         """Let go of the directory, and remove it if `lock()` has made it: for a start that comes to nothing."""
-        if self._made and self._lock is not None:  # or it is another process's, which was faster
+        if self._missing and self._lock is not None:  # or it is another process's, which was faster
             self._removal.now(self.path)
         self.abandon()
 

@@ -69,8 +69,6 @@ class Simulation:
         self.counts: Counter[str] = Counter()
         self.now_ms = NOW_MS
         self.disk = FaultyDisk(self.random, lambda: self.now_ms)
-        self.disk.make_directory("/data")
-        self.disk.sync_directory("/")
         self.settings = self._some_settings()
         self.leader_epoch = 0
         self.sequences = dict.fromkeys(PRODUCERS, 0)

@@ -22,6 +22,21 @@ def disk() -> Disk:
     return Disk()
 
 
+@pytest.mark.parametrize(
+    ("path", "parent"),
+    [("/a/b", "/a"), ("/a/b/", "/a"), ("/a", "/"), ("a/b", "a"), ("a", "."), ("./a", "."), ("/", "/")],
+)
+def test_a_name_is_in_its_parent(path: str, parent: str) -> None:
+    assert Disk().parent(path) == parent
+
+
+def test_missing_directories_are_those_that_would_be_made(tmp_path: Path) -> None:
+    path = f"{tmp_path}/a/b"
+    assert Disk().missing(path) == [path, f"{tmp_path}/a"]
+    Disk().make_directory(path)
+    assert Disk().missing(path) == []
+
+
 def test_what_is_written_at_a_position_is_read_there(disk: Disk, tmp_path: Path) -> None:
     file = disk.open(f"{tmp_path}/a", create=True)
     file.write(0, b"0123456789")

@@ -203,6 +203,17 @@ def test_a_disk_that_cannot_be_read_is_told_in_one_line() -> None:
         directory.found()
 
 
+def test_the_directory_itself_and_those_above_it_survive_a_power_cut() -> None:
+    disk = FaultyDisk(Losing())
+    directory = opened(Path("/srv/kafka/data"), surroundings=Surroundings(disk))
+    log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
+    append(log, batch(3))
+    log.flush()
+    disk.cut_power()
+    log = opened(Path("/srv/kafka/data"), surroundings=Surroundings(disk)).open_log("orders", 0, LogSettings())
+    assert log.log_end_offset == 3
+
+
 def test_a_log_that_was_never_opened_keeps_its_checkpoints_and_stays_unclean(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     for topic in ("opened", "ignored"):
