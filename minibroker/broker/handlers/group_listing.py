@@ -14,8 +14,11 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
+from functools import partial
+
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.operations import GROUP_OPERATIONS
+from minibroker.broker.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (
@@ -77,11 +80,12 @@ def list_groups(context: Context, request: ListGroupsRequest) -> ListGroupsRespo
 
 
 @handles(ApiKey.DELETE_GROUPS, "0-2")
-def delete_groups(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+def delete_groups(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Parked:
     asked = dict.fromkeys(request.groups_names)  # each once, as in Kafka
-    return DeleteGroupsResponse(
-        results=[Deleted(group_id=group_id, error_code=_delete(context, group_id)) for group_id in asked]
-    )
+    results = [Deleted(group_id=group_id, error_code=_delete(context, group_id)) for group_id in asked]
+    deleted = [result for result in results if result.error_code == ErrorCode.NONE]
+    response = DeleteGroupsResponse(results=results)
+    return _once_kept(context, response, deleted) if deleted else response
 
 
 def _delete(context: Context, group_id: str) -> ErrorCode:
@@ -92,3 +96,24 @@ def _delete(context: Context, group_id: str) -> ErrorCode:
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
+
+
+def _once_kept(context: Context, response: DeleteGroupsResponse, deleted: list[Deleted]) -> Parked:
+    """Answer when no crash brings one of the groups back, where flush.messages of the topic asks for that."""
+    parked = Parked()
+    missing = len(deleted)
+
+    def kept(result: Deleted, failure: KafkaError | None) -> None:
+        nonlocal missing
+        missing -= 1
+        if failure is not None:
+            result.error_code = failure.code
+        if not missing:
+            parked.complete(response)
+
+    for result in deleted:
+        try:
+            context.cluster.groups.when_kept(result.group_id, partial(kept, result))
+        except KafkaError as error:
+            kept(result, error)
+    return parked

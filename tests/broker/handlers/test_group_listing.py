@@ -11,7 +11,7 @@ from minibroker.broker.groups import records
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-from tests.broker.groups.classic.driving import Driver, subscription
+from tests.broker.groups.classic.driving import Driver, answered, subscription
 from tests.broker.harness import Harness, served_versions
 
 DESCRIBE_VERSIONS = served_versions(DescribeGroupsRequest)
@@ -157,7 +157,7 @@ def test_groups_are_deleted_each_for_itself(driver: Driver, version: int) -> Non
     driver.stable()
     commit(driver.harness, "old")
     names = ["old", "g", "none", "", "old"]
-    answer = driver.harness.request(DeleteGroupsRequest(groups_names=names), version)
+    answer = answered(driver.harness.request(DeleteGroupsRequest(groups_names=names), version))
     assert [(result.group_id, result.error_code) for result in answer.results] == [
         ("old", ErrorCode.NONE),
         ("g", ErrorCode.NON_EMPTY_GROUP),
@@ -171,7 +171,7 @@ def test_groups_are_deleted_each_for_itself(driver: Driver, version: int) -> Non
 def test_a_group_whose_members_have_left_can_be_deleted(driver: Driver) -> None:
     (member_id,) = driver.stable()
     driver.leave(member_id)
-    (result,) = driver.harness.request(DeleteGroupsRequest(groups_names=["g"])).results
+    (result,) = answered(driver.harness.request(DeleteGroupsRequest(groups_names=["g"]))).results
     assert result.error_code == 0
     (group,) = describe(driver.harness, "g")
     assert group.error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -192,3 +192,18 @@ def test_a_group_that_cannot_be_deleted_from_the_log_stays(driver: Driver) -> No
     (result,) = driver.harness.request(DeleteGroupsRequest(groups_names=["old"])).results
     assert result.error_code == ErrorCode.NOT_COORDINATOR
     assert "old" in driver.harness.cluster.groups.groups
+
+
+def test_a_deletion_is_told_when_it_is_on_the_disk_if_the_topic_asks_for_that(driver: Driver) -> None:
+    commit(driver.harness, "old")
+    commit(driver.harness, "older")
+    topic = driver.harness.cluster.groups.topic
+    for name in ("old", "older"):
+        kept = driver.harness.partition(topic.name, topic.partition_of(name)).log
+        kept.flush_at = kept.log_end_offset + 1
+    driver.harness.clock.holds_aside = True
+    waiting = driver.harness.request(DeleteGroupsRequest(groups_names=["old", "none", "older"]))
+    assert not waiting.done
+    driver.harness.clock.do_aside()
+    codes = [result.error_code for result in waiting.response().results]
+    assert codes == [ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NONE]
