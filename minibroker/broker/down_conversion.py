@@ -16,15 +16,20 @@ from minibroker.storage.log import Log
 from minibroker.storage.scanning import headers, stored_batch
 from minibroker.storage.segment import Region
 
+# What one request may have converted: for as long as that takes (5 us a record) all others wait. It asks again for more.
+MAX_CONVERTED_BYTES = 1 << 20
+
 
 class Wanted(NamedTuple):
     """What a client asks of a log, and the newest format that it knows, in which records have attributes.
 
-    `minimum_one` says that at least one batch is to be answered, if there is one, whatever its size.
+    Converted, it gets no more than `max_converted_bytes`. `minimum_one` says that at least one batch is to be answered,
+    if there is one, whatever its size.
     """
 
     offset: int
     max_bytes: int
+    max_converted_bytes: int
     limit_offset: int
     minimum_one: bool
     magic: int
@@ -41,10 +46,10 @@ class Converted(NamedTuple):
 def read_for_client(log: Log, wanted: Wanted) -> Region | Converted | None:
     """What can be answered; None if nothing is there.
 
-    Stored bytes go as they are where the client knows all of them. Converted, they take at most `max_bytes` of memory,
-    or one batch. What leaves nothing (for old formats, control batches and batches emptied by compaction) is passed
-    over: the client could not tell that there was anything, and would ask for it for ever. Raises `KafkaError` as
-    `Log.read` does, and UNSUPPORTED_COMPRESSION_TYPE if zstd comes first.
+    Stored bytes go as they are where the client knows all of them. Converted, they take at most `max_bytes` and
+    `max_converted_bytes` of memory, or one batch. What leaves nothing (for old formats, control batches and batches
+    emptied by compaction) is passed over: the client could not tell that there was anything, and would ask for it for
+    ever. Raises `KafkaError` as `Log.read` does, and UNSUPPORTED_COMPRESSION_TYPE if zstd comes first.
     """
     offset = wanted.offset
     while True:
@@ -71,6 +76,7 @@ def has_newer_format(log: Log, region: Region, magic: int) -> bool:
 def _converted(region: Region, wanted: Wanted) -> Converted | None:
     """As much of the region as there is room for once it is converted; None if that is not even one batch."""
     out = bytearray()
+    max_bytes = min(wanted.max_bytes, wanted.max_converted_bytes)
     next_offset = wanted.offset
     for position, header in headers(region.file, region.position, region.position + region.size_bytes):
         try:
@@ -79,7 +85,7 @@ def _converted(region: Region, wanted: Wanted) -> Converted | None:
             if not out:
                 raise
             break  # it will come first in the next request
-        if len(out) + len(converted) > wanted.max_bytes and (out or not wanted.minimum_one):
+        if len(out) + len(converted) > max_bytes and (out or not wanted.minimum_one):
             return Converted(out, len(out), next_offset) if out else None
         out += converted
         next_offset = header.next_offset

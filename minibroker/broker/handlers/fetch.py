@@ -24,7 +24,7 @@ from typing import Any
 
 from minibroker.broker.clock import Timer
 from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.down_conversion import Converted, Wanted, read_for_client
+from minibroker.broker.down_conversion import MAX_CONVERTED_BYTES, Converted, Wanted, read_for_client
 from minibroker.broker.leaders import current_leader, leader_endpoints
 from minibroker.broker.parked import Parked
 from minibroker.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
@@ -245,11 +245,15 @@ class Reading:
         wanted = Wanted(
             fetched.fetch_offset,
             min(fetched.max_bytes, left),
+            max(MAX_CONVERTED_BYTES - self.size_bytes, 0),
             limit,
             self.size_bytes == 0 or version < FIRST_WITH_MAX_BYTES,
             magic=2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0,
         )
-        return read_for_client(log, wanted)
+        found = read_for_client(log, wanted)
+        if isinstance(found, Converted) and found.next_offset < limit:
+            self.urgent = True  # there is more, of which no more is converted now
+        return found
 
     def _diverges(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
         """KIP-320: whether what the client read last is not in this log; then the answer says from where on."""

@@ -258,3 +258,24 @@ def test_old_formats_outlive_a_restart(mixed: Harness) -> None:
     assert _all_records(mixed) == before
     mixed.restart()
     assert _all_records(mixed) == before
+
+
+def test_one_request_has_no_more_converted_than_others_can_wait_for(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minibroker.broker.handlers.fetch.MAX_CONVERTED_BYTES", 500)
+    harness.create_topic("t", 2)
+    for partition in (0, 1):
+        for _ in range(4):
+            harness.produce("t", "x" * 200, partition=partition)
+    wanted = {("t", 0): 0, ("t", 1): 0}
+    found = fetch(harness, wanted, version=3, min_bytes=5000, max_wait_ms=1000)  # and it is not kept waiting
+    assert [len(values_in(answer)) for answer in found.values()] == [2, 0]
+    found = fetch(harness, wanted, version=2)  # where each partition gets one
+    assert [len(values_in(answer)) for answer in found.values()] == [2, 1]
+    found = fetch(harness, wanted, version=4)
+    assert [len(values_in(answer)) for answer in found.values()] == [4, 4]
+    harness.create_topic("old", message_format_version="0.10.2")
+    for _ in range(4):
+        harness.produce("old", "x" * 200)
+    assert len(values_in(fetch(harness, {("old", 0): 0}, version=3)["old", 0])) == 4  # as it is stored
