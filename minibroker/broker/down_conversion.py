@@ -16,7 +16,7 @@ from minibroker.storage.log import Log
 from minibroker.storage.scanning import headers, stored_batch
 from minibroker.storage.segment import Region
 
-# What one request may have converted: for as long as that takes (5 us a record) all others wait. It asks again for more.
+# What one request may have converted: while that goes on, 5 us a record, all others wait. The rest is asked for later.
 MAX_CONVERTED_BYTES = 1 << 20
 
 

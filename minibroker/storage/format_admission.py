@@ -13,7 +13,7 @@ A log of another codec (`compression.type`) has them written anew as well, plain
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
@@ -60,7 +60,8 @@ ZSTD = int(Compression.ZSTD)  # comparing with a member of an enumeration takes 
 class Source(NamedTuple):
     """Records as they came: the format and codec of all of them, how many there are, and they themselves, repeatedly.
 
-    `counts_from_0` says that the offsets in a wrapper do; `largest_timestamp` is -1 if no record has one.
+    `counts_from_0` says that the offsets in a wrapper do; `largest_timestamp` is -1 if no record has one. `places`
+    are the positions and headers of the messages of a set, wrappers as one.
     """
 
     magic: int
@@ -69,6 +70,7 @@ class Source(NamedTuple):
     records: Iterable[Record]
     counts_from_0: bool
     largest_timestamp: int
+    places: Sequence[tuple[int, BatchHeader]] = ()
 
 
 def admit_formats(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Admitted:
@@ -91,7 +93,7 @@ def admit_formats(log: Log, records: memoryview, *, api_version: int, now_ms: in
     codec = CODECS.get(settings.compression_type, source.codec)
     same = source.magic == settings.message_format_version and codec == source.codec
     if same and source.codec == 0:
-        admitted = _numbered(records, log.log_end_offset, settings, now_ms)
+        admitted = _numbered(records, source, log.log_end_offset, settings, now_ms)
     elif same and source.magic == 1 and source.counts_from_0:
         admitted = _moved(records, source, log.log_end_offset, settings, now_ms)
     else:
@@ -145,22 +147,23 @@ class _Replayed:
 
 def _messages(records: memoryview, settings: LogSettings, now_ms: int) -> Source:
     """A set of messages of format 0 or 1, once each of them has been looked at."""
-    headers = [header for _, header in headers_of_set(records)]
-    if not headers:
+    places = list(headers_of_set(records))
+    if not places:
         raise CorruptBatch("there is no whole message")
-    magic, codec = headers[0].magic, headers[0].compression
-    for header in headers:
+    magic, codec = places[0][1].magic, places[0][1].compression
+    for _, header in places:
         if header.magic != magic:
             raise InvalidRecords(f"Batch magic {header.magic} is not the same as the first batch's magic byte {magic}")
-        if (header.compression or codec) and len(headers) > 1:
+        if (header.compression or codec) and len(places) > 1:
             raise InvalidRecords("Compressed outer record has more than one batch")
         _check_size(header, settings)
-    kept = _Messages(records, codec)
+    end, last = places[-1]
+    kept = _Messages(records[: end + last.size_bytes], codec)
     checking = _Checking(settings, now_ms, kept.timestamp_type)
     for index, message in enumerate(kept.messages()):
         checking.take(index, message)
     checking.finish()
-    return Source(magic, codec, checking.count, kept, checking.counts_from_0, checking.largest_timestamp)
+    return Source(magic, codec, checking.count, kept, checking.counts_from_0, checking.largest_timestamp, places)
 
 
 class _Messages:
@@ -179,7 +182,13 @@ class _Messages:
         """One after the other, each checked as a whole."""
         if self._wrapper is not None:
             return messages_in(self._wrapper, self._data)
-        return (read_message(self._data, position)[0] for position, _ in headers_of_set(self._data))
+        return self._plain_messages()
+
+    def _plain_messages(self) -> Iterator[Message]:
+        position = 0
+        while position < len(self._data):
+            message, position = read_message(self._data, position)
+            yield message
 
     def __iter__(self) -> Iterator[Record]:
         for message in self.messages():
@@ -255,20 +264,21 @@ def zstd_too_early(api_version: int) -> KafkaError:
 # --- what is appended ---------------------------------------------------------------------------
 
 
-def _numbered(records: memoryview, offset: int, settings: LogSettings, now_ms: int) -> Admitted:
+def _numbered(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Admitted:
     """Plain messages, changed in place."""
     headers = []
     stamped = settings.message_timestamp_type == LOG_APPEND_TIME
-    end = 0
-    for position, header in list(headers_of_set(records)):
+    for position, header in source.places:
         set_message_offset(records, position, offset)
-        if header.magic:
+        if header.magic and (stamped or header.timestamp_type == LOG_APPEND_TIME):
             time = (LOG_APPEND_TIME, now_ms) if stamped else (CREATE_TIME, header.max_timestamp)
             set_message_time(records, position, *time)
-        headers.append(message_header(records, position))
+            headers.append(message_header(records, position))
+        else:
+            headers.append(tuple.__new__(BatchHeader, (offset, *header[1:])))
         offset += 1
-        end = position + header.size_bytes
-    return records[:end], tuple(headers)
+    position, header = source.places[-1]
+    return records[: position + header.size_bytes], tuple(headers)
 
 
 def _moved(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Admitted:

@@ -126,17 +126,28 @@ def read_message(data: bytes, position: int = 0) -> tuple[Message, int]:
     `data` are bytes, so that key and value are, too. Raises what `check_message` raises, and `InvalidRecords` where its
     parts do not agree: sizes of key and value that do not fill it, or a time that its format cannot have.
     """
-    header = check_message(data, position)
-    end = position + header.size_bytes
-    key, at = _read_bytes(data, position + _KEY_POSITIONS[header.magic], end)
+    if len(data) - position < MIN_MESSAGE_BYTES[0]:
+        check_message(data, position)  # which says what is wrong
+    offset, size, crc, magic, attributes = _HEAD.unpack_from(data, position)
+    end = position + size + LOG_OVERHEAD_BYTES
+    if (
+        not 0 <= magic <= 1
+        or not MIN_MESSAGE_BYTES[magic] <= end - position <= len(data) - position
+        or crc32(memoryview(data)[position + MAGIC_POSITION : end]) != crc
+    ):
+        check_message(data, position)
+    key, at = _read_bytes(data, position + _KEY_POSITIONS[magic], end)
     value, at = _read_bytes(data, at, end)
     if at != end:
-        raise InvalidRecords(f"{end - at} bytes are left in the message of offset {header.base_offset} after its value")
-    if header.base_timestamp < NO_TIMESTAMP:
-        _refuse_time(f"Invalid message timestamp {header.base_timestamp}")
-    if header.magic == 0 and data[position + _ATTRIBUTES_POSITION] & TIMESTAMP_TYPE_BIT:
+        raise InvalidRecords(f"{end - at} bytes are left in the message of offset {offset} after its value")
+    timestamp = NO_TIMESTAMP
+    if magic:
+        (timestamp,) = _INT64.unpack_from(data, position + _TIMESTAMP_POSITION)
+        if timestamp < NO_TIMESTAMP:
+            _refuse_time(f"Invalid message timestamp {timestamp}")
+    elif attributes & TIMESTAMP_TYPE_BIT:
         _refuse_time("A message of format 0 has no timestamp, and cannot have the time of its append")
-    return Message(header.base_offset, header.magic, header.attributes, header.base_timestamp, key, value), end
+    return Message(offset, magic, attributes & KNOWN_MESSAGE_ATTRIBUTES, timestamp, key, value), end
 
 
 def _refuse_time(message: str) -> NoReturn:
