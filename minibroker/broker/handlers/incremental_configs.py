@@ -141,13 +141,13 @@ def _broker_change(context: Context, name: str, changes: Iterable[Change]) -> di
     cluster = context.cluster
     if name:
         check_broker(context, name, "Node id")
-        if len(cluster.nodes) > 1:
-            message = "The nodes of this process share their settings: change those of all brokers, with an empty name."
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     current = cluster.image.config(ResourceType.BROKER, name)
     texts = outcome(BROKER_SETTINGS, current, changes)
     validate_broker_overrides(cluster.settings, texts, per_broker=bool(name))
     changed = differences(current, texts)
+    if changed and name and len(cluster.nodes) > 1:
+        message = "The nodes of this process share their settings: change those of all brokers, with an empty name."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     if MINIMUM_ISR in changed and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
         _check_minimum_isr(name, changed[MINIMUM_ISR])
     return changed

@@ -474,4 +474,10 @@ def test_one_of_several_brokers_in_a_process_has_no_values_of_its_own(tmp_path: 
             code, message = alter(harness, BROKER, name, ("message.max.bytes", SET, "9"), node=node)
             assert code == ErrorCode.INVALID_REQUEST
             assert message is not None and "share their settings" in message
+
+
+def test_what_one_of_several_brokers_does_not_have_can_be_removed_as_kafka_s_tools_do(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        lines = [(f"{who}.replication.throttled.rate", DELETE, None) for who in ("leader", "follower")]
+        assert alter(harness, BROKER, "2", *lines, node=2) == (ErrorCode.NONE, None)
         assert alter(harness, BROKER, "", ("message.max.bytes", SET, "9"), node=2) == (ErrorCode.NONE, None)
