@@ -1,0 +1,99 @@
+"""Apache Kafka's own command-line tools administer three nodes in one process: what they ask, they are answered."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.builds import apache_kafka
+from conformance.clients import JAVA_OPTIONS, PATIENCE_S
+from tests.running import RunningBroker, running_broker
+
+pytestmark = pytest.mark.minibroker_only
+TOOLS = "org.apache.kafka.tools"
+
+Tool = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    directory = tmp_path_factory.mktemp("cluster")
+    with running_broker(directory, f"log.dirs={directory}/one,{directory}/two", nodes=3) as running:
+        yield running
+
+
+@pytest.fixture
+def tool(cluster: RunningBroker) -> Tool:
+    """Runs a tool and returns what it printed; AssertionError if it fails."""
+
+    def run(name: str, *arguments: str) -> str:
+        command = ["java", *JAVA_OPTIONS, "-cp", f"{apache_kafka()}/*", name]
+        command += ["--bootstrap-server", cluster.bootstrap_servers, *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert ended.returncode == 0, f"{ended.stdout[-3000:]}{ended.stderr[-3000:]}"
+        return ended.stdout
+
+    return run
+
+
+@pytest.fixture
+def topic(tool: Tool) -> str:
+    """A topic whose two partitions lie on nodes 1 and 2."""
+    tool(f"{TOOLS}.TopicCommand", "--create", "--topic", "moved", "--replica-assignment", "1:2,1:2")
+    return "moved"
+
+
+def test_partitions_move_and_leaders_are_elected(
+    tool: Tool, topic: str, cluster: RunningBroker, tmp_path: Path
+) -> None:
+    wanted = tmp_path / "wanted.json"
+    directories = [str(cluster.directory / "one"), "any"]
+    partitions = [
+        {"topic": topic, "partition": 0, "replicas": [3, 1], "log_dirs": directories},
+        {"topic": topic, "partition": 1, "replicas": [2, 3]},
+    ]
+    wanted.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    command = f"{TOOLS}.reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(wanted)
+    assert "Successfully started partition reassignments for moved-0,moved-1" in tool(*command, "--execute")
+    verified = tool(*command, "--verify")
+    assert "Reassignment of partition moved-0 is completed." in verified
+    assert "Reassignment of replica moved-0-3 completed successfully." in verified
+    assert "No partition reassignments found." in tool(command[0], "--list")
+    elected = tool(f"{TOOLS}.LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
+    assert "Successfully completed leader election (PREFERRED) for partitions moved-" in elected
+    described = tool(f"{TOOLS}.TopicCommand", "--describe", "--topic", topic)
+    assert "Partition: 0\tLeader: 3\tReplicas: 3,1" in described
+    assert "Partition: 1\tLeader: 2\tReplicas: 2,3" in described
+    told = json.loads(tool(f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", topic).splitlines()[-1])
+    assert {one["broker"] for one in told["brokers"]} == {1, 2, 3}
+
+
+def test_features_and_the_quorum_are_told(tool: Tool) -> None:
+    features = tool(f"{TOOLS}.FeatureCommand", "describe")
+    assert "metadata.version" in features and "FinalizedVersionLevel: 4.3-IV0" in features
+    status = tool(f"{TOOLS}.MetadataQuorumCommand", "describe", "--status")
+    assert 'CurrentObservers:       [{"id": 2}, {"id": 3}]' in status
+    assert "Leader" in tool(f"{TOOLS}.MetadataQuorumCommand", "describe", "--replication")
+
+
+def test_configs_quotas_and_credentials_are_changed(tool: Tool) -> None:
+    configs = "kafka.admin.ConfigCommand"
+    defaults = "--entity-type", "brokers", "--entity-default"
+    tool(configs, *defaults, "--alter", "--add-config", "log.retention.ms=100000")
+    assert "log.retention.ms=100000" in tool(configs, *defaults, "--describe")
+    user = "--entity-type", "users", "--entity-name", "ann"
+    tool(configs, *user, "--alter", "--add-config", "SCRAM-SHA-256=[password=secret]")
+    tool(configs, *user, "--alter", "--add-config", "producer_byte_rate=1000")
+    described = tool(configs, *user, "--describe")
+    assert "producer_byte_rate=1000" in described and "SCRAM-SHA-256=iterations=4096" in described
+    group = "--entity-type", "groups", "--entity-name", "g"
+    tool(configs, *group, "--alter", "--add-config", "consumer.session.timeout.ms=50000")
+    assert "consumer.session.timeout.ms=50000" in tool(configs, *group, "--describe")
+    loggers = tool(configs, "--entity-type", "broker-loggers", "--entity-name", "1", "--describe")
+    assert "root=INFO" in loggers
+    tool(f"{TOOLS}.ClientMetricsCommand", "--alter", "--name", "m", "--interval", "1000")
+    assert "interval.ms=1000" in tool(f"{TOOLS}.ClientMetricsCommand", "--describe")
