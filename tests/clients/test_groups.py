@@ -85,6 +85,33 @@ def test_members_come_and_go_and_are_killed(
     check(group, numbers.acknowledged)
 
 
+@pytest.mark.parametrize(
+    ("assignor", "libraries"),
+    [
+        ("range", ("confluent-kafka", "aiokafka", "kafka-python")),
+        ("cooperative-sticky", ("kafka-python", "confluent-kafka", "kafka-python")),
+    ],
+)
+def test_members_of_different_libraries_share_a_group(
+    own_broker: RunningBroker, group: Group, assignor: str, libraries: tuple[str, ...]
+) -> None:
+    with Numbers(own_broker.bootstrap_servers, "t", PARTITIONS) as numbers:
+        first, second, third = (group.join(library, assignor) for library in libraries)
+        group.await_owners(first, second, third, partitions=PARTITIONS)
+        first.kill()
+        own_broker.kill()
+        own_broker.start()
+        group.await_owners(second, third, partitions=PARTITIONS)
+        again = group.join(libraries[0], assignor)
+        group.await_owners(second, third, again, partitions=PARTITIONS)
+        numbers.stop()
+        group.await_end(numbers.acknowledged)
+    for member in (second, third, again):
+        member.leave()
+    group.stop()
+    check(group, numbers.acknowledged)
+
+
 @pytest.mark.parametrize("library", ["confluent-kafka", "aiokafka", "kafka-python"])
 def test_five_join_at_once(own_broker: RunningBroker, group: Group, library: str) -> None:
     with Numbers(own_broker.bootstrap_servers, "t", PARTITIONS) as numbers:
