@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 SESSION_MS = 6000  # a member that gets no processor for so long is taken for dead
+STATIC_SESSION_MS = 40_000  # in which a static member that was killed is back, also on a machine that is busy
 HEARTBEAT_MS = 300
 KAFKA_PYTHON_POLL_MS = 2500
 STDOUT = 1
@@ -38,6 +39,10 @@ def say(event: str, **what: Any) -> None:
 
 def say_read(records: Iterable[tuple[int, int, bytes]]) -> None:
     say("read", records=[(partition, offset, value.decode()) for partition, offset, value in records])
+
+
+def session_ms(instance: str | None) -> int:
+    return SESSION_MS if instance is None else STATIC_SESSION_MS
 
 
 def confluent(servers: str, group: str, topic: str, assignor: str, instance: str | None) -> None:
@@ -58,7 +63,7 @@ def confluent(servers: str, group: str, topic: str, assignor: str, instance: str
     else:
         settings |= {
             "partition.assignment.strategy": assignor,
-            "session.timeout.ms": SESSION_MS,
+            "session.timeout.ms": session_ms(instance),
             "heartbeat.interval.ms": HEARTBEAT_MS,
         }
     if instance is not None:
@@ -105,7 +110,7 @@ def kafka_python(servers: str, group: str, topic: str, assignor: str, instance: 
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         partition_assignment_strategy=[assignors[assignor]],
-        session_timeout_ms=SESSION_MS,
+        session_timeout_ms=session_ms(instance),
         heartbeat_interval_ms=HEARTBEAT_MS,
     )
     consumer.subscribe([topic], listener=Listener())
@@ -148,7 +153,7 @@ def aiokafka(servers: str, group: str, topic: str, assignor: str, instance: str 
             partition_assignment_strategy=[
                 {"range": RangePartitionAssignor, "sticky": StickyPartitionAssignor}[assignor]
             ],
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=session_ms(instance),
             heartbeat_interval_ms=HEARTBEAT_MS,
         )
         consumer.subscribe([topic], listener=Listener())
