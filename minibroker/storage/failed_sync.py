@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable
 
 from minibroker.storage.files import Disk
+from minibroker.storage.names import TEMPORARY_SUFFIX
 from minibroker.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -30,12 +31,25 @@ def remember(disk: Disk, directory: str) -> None:
 
 
 def write_again(disk: Disk, directory: str, segments: Iterable[Segment]) -> None:
-    """Have the next sync bring the batches of these segments, and no more, to the disk itself. Raises `OSError`."""
+    """Bring the batches of these segments, and no more, to the disk itself. Raises `OSError`, and the note stays.
+
+    Each file is replaced by a copy: what a power cut leaves is the one or the other.
+    """
     logger.warning("%s: a sync has failed, what it was for is written again", directory)
     for segment in segments:
-        for position in range(0, segment.size_bytes, BLOCK_BYTES):
-            size = min(BLOCK_BYTES, segment.size_bytes - position)
-            segment.file.write(position, segment.file.read(position, size))
-        segment.file.truncate(segment.size_bytes + 1)  # its size is in doubt as well
-        segment.file.truncate(segment.size_bytes)
+        _replace_by_copy(disk, segment)
+    disk.sync_directory(directory)
     disk.remove(f"{directory}/{FAILED_SYNC}")
+
+
+def _replace_by_copy(disk: Disk, segment: Segment) -> None:
+    original = segment.file
+    copy = disk.open(original.path + TEMPORARY_SUFFIX, create=True)
+    copy.truncate(0)
+    for position in range(0, segment.size_bytes, BLOCK_BYTES):
+        size = min(BLOCK_BYTES, segment.size_bytes - position)
+        copy.write(position, original.read(position, size))
+    copy.sync()
+    disk.set_modified_ms(copy.path, disk.modified_ms(original.path))  # it may be all that retention goes by
+    disk.rename(copy.path, original.path)
+    segment.close()

@@ -48,10 +48,9 @@ def test_a_start_writes_again_what_no_later_sync_would_bring_to_the_disk(
 ) -> None:
     fail_to_flush(disk, suffix=".log")
     assert disk.holds(NOTE)
-    log = crashed(disk)
+    crashed(disk)
     assert f"{DIRECTORY}: a sync has failed, what it was for is written again" in caplog.text
     assert not disk.holds(NOTE)
-    log.flush()
     disk.cut_power()
     assert len(read_values(crashed(disk))) == 10
 
@@ -74,7 +73,7 @@ def test_all_from_the_recovery_point_on_is_written_again_and_nothing_else(disk: 
         log.roll()
     log.abandon()
     disk.open(NOTE, create=True)
-    disk.failing, disk.suffix = {"write"}, "00000000000000000010.log"
+    disk.failing, disk.suffix = {"write"}, "00000000000000000010.log.tmp"
     log = open_at(DIRECTORY, clean=False, recovery_point=25, surroundings=Surroundings(disk))
     assert len(read_values(log)) == 40
     log.abandon()
@@ -90,6 +89,28 @@ def test_where_not_even_the_note_can_be_made_only_a_restart_of_the_machine_helps
     assert not disk.holds(NOTE)
     assert f"{NOTE} cannot be made" in caplog.text
     assert "restart the machine before the log is used again" in caplog.text
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
+def test_a_start_that_cannot_write_again_leaves_it_to_the_next(disk: FaultyDisk, operation: str) -> None:
+    fail_to_flush(disk, suffix=".log")
+    disk.failing, disk.suffix = {operation}, ".log" if operation == "rename" else ".log.tmp"
+    with pytest.raises(LogDirectoryError):
+        crashed(disk)
+    disk.heal()
+    assert disk.holds(NOTE)
+    crashed(disk)
+    disk.cut_power()
+    assert len(read_values(crashed(disk))) == 10
+
+
+def test_the_time_of_a_segment_stays(disk: FaultyDisk) -> None:
+    fail_to_flush(disk)
+    disk.set_modified_ms(FIRST, 12_345)
+    log = crashed(disk)
+    assert disk.modified_ms(FIRST) == 12_345
+    append(log, batch(1))
+    assert len(read_values(log)) == 11
 
 
 def test_a_cut_that_cannot_be_synced_is_noted_too(disk: FaultyDisk) -> None:
