@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from conformance.wire.batches import batch
 from conformance.wire.conftest import NewTopic
 from conformance.wire.connection import Connection
 from conformance.wire.groups import find_coordinator
-from conformance.wire.requests import LATEST, repeated
-from conformance.wire.transactional import TransactionalProducer, committed_read
+from conformance.wire.requests import LATEST, end_offset, produce_request, repeated
+from conformance.wire.transactional import TRANSACTIONAL_BIT, TransactionalProducer, committed_read
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
@@ -168,6 +169,89 @@ def test_what_is_in_no_transaction_is_refused_while_one_is_open(producer: Transa
     assert producer.write(name, transactional=False) == INVALID_STATE
 
 
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(11, 0), (12, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), (13, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)],
+)
+def test_a_partition_that_does_not_know_the_producer_may_want_its_first_batch_first(
+    producer: TransactionalProducer, name: str, version: int, code: int
+) -> None:
+    if version < 12:
+        producer.add((name, 0))
+    producer.sequences[name, 0] = 3
+    assert producer.write(name, version=version) == code
+    assert end_offset(producer.connection, name) == (1 if code == 0 else 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(10, INVALID_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE), (12, OLD_EPOCH)]
+)
+def test_a_batch_is_not_repeated_after_its_transaction(
+    producer: TransactionalProducer, name: str, version: int, code: int
+) -> None:
+    if version < 12:
+        producer.add((name, 0))
+    epoch = producer.epoch
+    assert producer.write(name, version=version) == 0
+    producer.sequences[name, 0] = 0
+    assert producer.write(name, version=version) == 0, "while its transaction is open it is known again"
+    assert producer.end(OWN_EPOCHS if version >= 12 else 4) == 0
+    settle(producer)
+    producer.goes_on_as(producer.producer_id, epoch)
+    producer.sequences[name, 0] = 0
+    assert producer.write(name, version=version) == code
+    assert end_offset(producer.connection, name) == 2
+
+
+def records_of(producer: TransactionalProducer, **fields: int) -> bytes:
+    told = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": 0}
+    return batch([b"value"], timestamp=1_700_000_000_000, **{"attributes": TRANSACTIONAL_BIT, **told, **fields})
+
+
+def codes_of(producer: TransactionalProducer, request: Any, version: int) -> list[int]:
+    answer = producer.connection.ask(request, version)
+    return [each.error_code for topic in answer.responses for each in topic.partition_responses]
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_without_a_transactional_id_nothing_of_a_request_with_a_transaction_is_appended(
+    producer: TransactionalProducer, new_topic: NewTopic, version: int
+) -> None:
+    name = new_topic(partitions=2)
+    if version < 12:
+        producer.add((name, 0))
+    plain = batch([b"value"], timestamp=1_700_000_000_000)
+    request = produce_request(name, (0, plain), (1, records_of(producer)))
+    assert codes_of(producer, request, version) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    assert end_offset(producer.connection, name) == 0
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_the_batches_of_a_request_have_one_producer(
+    producer: TransactionalProducer, new_topic: NewTopic, version: int
+) -> None:
+    name = new_topic(partitions=2)
+    if version < 12:
+        producer.add((name, 0))
+    stranger = records_of(producer, producer_id=producer.producer_id + 1_000_000)
+    request = produce_request(name, (0, records_of(producer)), (1, stranger))
+    request.transactional_id = producer.transactional_id
+    assert codes_of(producer, request, version) == [MAPPING] * 2
+    assert end_offset(producer.connection, name) == 0
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_partition_that_is_not_there_does_not_keep_the_others_from_being_written(
+    producer: TransactionalProducer, name: str, version: int
+) -> None:
+    if version < 12:
+        producer.add((name, 0))
+    request = produce_request(name, (7, records_of(producer)), (0, records_of(producer)))
+    request.transactional_id = producer.transactional_id
+    assert sorted(codes_of(producer, request, version)) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert end_offset(producer.connection, name) == 1
+
+
 # --- EndTxn -------------------------------------------------------------------------------------
 
 
@@ -277,6 +361,28 @@ def test_a_group_that_is_not_known_has_no_generations(
 ) -> None:
     producer.add_offsets(group)
     assert producer.commit_offset(group, name, 7, version=version, **fields) == code
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 5])
+def test_who_is_not_the_producer_of_the_id_commits_no_offsets(
+    producer: TransactionalProducer, name: str, group: str, version: int
+) -> None:
+    ours = producer.producer_id
+    producer.add_offsets(group)
+    producer.goes_on_as(ours, 1)
+    assert producer.commit_offset(group, name, 7, version=version) == OLD_EPOCH
+    producer.goes_on_as(ours + 1_000_000, 0)
+    assert producer.commit_offset(group, name, 7, version=version) == MAPPING
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_whose_transaction_it_is_is_asked_before_whose_group(
+    producer: TransactionalProducer, name: str, group: str, version: int
+) -> None:
+    producer.add_offsets(group)
+    producer.goes_on_as(producer.producer_id, 1)
+    asked = {"generation_id": 3, "member_id": "m", "version": version}
+    assert producer.commit_offset(group, name, 7, **asked) == OLD_EPOCH
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])

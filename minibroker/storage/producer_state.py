@@ -14,7 +14,7 @@ Who may have which producer id is not decided here. The state is a fold over the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -114,8 +114,23 @@ class ProducerStates:
         raise KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"Out of order sequence number for producer {header.producer_id}: {first} (incoming seq. number), "
-            f"{batches[-1][1] if batches else -1} (current end sequence number)",
+            f"{batches[-1][1] if batches else -1} (current end sequence number); expected {expected}, "
+            f"last five batches: {_sequences(batches)}",
         )
+
+    def check_first(self, header: BatchHeader) -> None:
+        """Raises `KafkaError` OUT_OF_ORDER_SEQUENCE_NUMBER unless a batch may be the first one known of its producer.
+
+        That is for those whose transactions have an epoch each: one that has been forgotten has another epoch by then,
+        so a sequence other than 0 means that a batch before it was refused and is still to come (KIP-890).
+        """
+        entry = self._entries.get(header.producer_id)
+        if header.base_sequence != 0 and (entry is None or not entry.batches):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Invalid sequence number for producer {header.producer_id}: {header.base_sequence} (incoming seq. "
+                "number); expected 0, no batch of it is known",
+            )
 
     def in_transaction(self, header: BatchHeader) -> bool:
         """Whether the producer has a transaction open in this log, under the batch's epoch."""
@@ -234,6 +249,10 @@ def _open_transactions(entries: dict[int, ProducerEntry]) -> dict[int, int]:
     return {producer_id: offset for offset, producer_id in sorted(found) if offset != NO_OFFSET}
 
 
+def _sequences(batches: Sequence[AppendedBatch]) -> str:
+    return ", ".join(f"{first}-{last}" for first, last, *_ in batches) or "none"
+
+
 def _check_transactional(header: BatchHeader, entry: ProducerEntry) -> None:
     if entry.transaction_first_offset != NO_OFFSET and not header.attributes & TRANSACTIONAL_BIT:
         raise KafkaError(
@@ -255,7 +274,8 @@ def _check_new_epoch(header: BatchHeader, entry: ProducerEntry) -> None:
         raise KafkaError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"Invalid sequence number for new epoch of producer {header.producer_id}: {header.producer_epoch} "
-            f"(request epoch), {header.base_sequence} (seq. number), {entry.epoch} (current producer epoch)",
+            f"(request epoch), {header.base_sequence} (seq. number), {entry.epoch} (current producer epoch); "
+            f"expected 0, last five batches: {_sequences(entry.batches)}",
         )
 
 

@@ -56,6 +56,27 @@ def test_a_gap_or_a_step_back_is_out_of_order(sequence: int) -> None:
     assert refusal(states, header(sequence, 2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
+def test_a_refusal_tells_what_was_expected_and_what_was_last() -> None:
+    states = states_after(header(0, 5), header(5), header(6, 6))
+    with pytest.raises(KafkaError, match=r"15 \(incoming.* expected 12, last five batches: 0-4, 5-5, 6-11$"):
+        states.check(header(15))
+    with pytest.raises(KafkaError, match=r"expected 0, last five batches: 0-4, 5-5, 6-11$"):
+        states.check(header(12, epoch=1))
+    bumped = read_header(memoryview(marker_batch(7, 1, Marker(True, 0), NOW_MS)))
+    states.end_transaction(bumped, 200, Marker(True, 0))
+    with pytest.raises(KafkaError, match=r"expected 0, last five batches: none$"):
+        states.check(header(12, epoch=1))
+
+
+def test_the_first_batch_that_is_known_may_have_to_be_the_very_first() -> None:
+    states = ProducerStates()
+    states.check_first(header(0))
+    with pytest.raises(KafkaError, match="expected 0") as raised:
+        states.check_first(header(1))
+    assert raised.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    states_after(header(0)).check_first(header(1))
+
+
 def test_each_of_the_last_five_batches_is_known_again() -> None:
     headers = [header(sequence, 2, timestamp=NOW_MS + sequence) for sequence in range(0, 12, 2)]
     states = states_after(*headers)

@@ -12,6 +12,7 @@ transactional ids, 7 zstd, 8 record errors (KIP-467), 10 the current leader in t
 
 A transactional batch must belong to the producer's open transaction. From version 12 on its partition is added to the
 transaction here (KIP-890); before, a client adds it itself, and 11 brought TRANSACTION_ABORTABLE for who has not.
+Without a transactional id, or with batches of several producers, nothing of the request is appended.
 
 Not implemented: nothing.
 """
@@ -29,7 +30,13 @@ from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from minibroker.protocol.records.batch import LOG_APPEND_TIME, TRANSACTIONAL_BIT, BatchHeader
+from minibroker.protocol.records.batch import (
+    LOG_APPEND_TIME,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    is_transactional,
+    read_header,
+)
 from minibroker.storage.admission import admit
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG
@@ -61,11 +68,14 @@ TELL_LOG_START = frozenset(
 def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Parked | None:
     answers = []
     failed: list[PartitionAnswer] = []
+    refusal = _refusal_of_all(request)
     for data in request.topic_data:
         topic = _topic(context, data)
         answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
         for partition in data.partition_data:
             try:
+                if refusal is not None:
+                    raise refusal
                 appended = _append(context, request, _writable(context, request, topic, partition.index), partition)
             except KafkaError as error:
                 appended = _refused(context, topic, partition.index, error)
@@ -84,6 +94,31 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Park
         leaders = [partition.current_leader for answer in answers for partition in answer.partition_responses]
         response.node_endpoints = leader_endpoints(context, leaders, ProduceResponse.NodeEndpoint)
     return WaitingProduce(response, unflushed).parked if unflushed else response
+
+
+def _refusal_of_all(request: ProduceRequest) -> KafkaError | None:
+    """What is wrong with the request as a whole, so that nothing of it is appended.
+
+    One partition's batch is looked at when its turn comes; here it is about what several have in common.
+    """
+    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        return None
+    batches = (partition.records for data in request.topic_data for partition in data.partition_data)
+    producers = {_producer(memoryview(records)) for records in batches if records and is_transactional(records)}
+    if producers and request.transactional_id is None:
+        return _without_transactional_id()
+    if len(producers) > 1:
+        return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "The request has batches of more than one producer.")
+    return None
+
+
+def _producer(records: memoryview) -> tuple[int, int]:
+    header = read_header(records)
+    return header.producer_id, header.producer_epoch
+
+
+def _without_transactional_id() -> KafkaError:
+    return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The request has no transactional id.")
 
 
 def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | None:
@@ -144,7 +179,7 @@ def _check_transaction(context: Context, request: ProduceRequest, partition: Par
     from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
 
     if request.transactional_id is None:
-        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The request has no transactional id.")
+        raise _without_transactional_id()
     check_produce(context.cluster, partition, header, request.transactional_id, context.version)
 
 

@@ -70,6 +70,12 @@ class TransactionCoordinator:
         except KafkaError as error:
             log.critical("the transactions in %s are not served until the next start: %s", partition, error)
             self._unreadable.add(partition.index)
+            self._forget_partition(partition.index)
+
+    def _forget_partition(self, index: int) -> None:
+        """Know nothing of what a partition holds: half of it may say what was not so in the end."""
+        for transactional_id in [each for each in self.transactions if self.topic.partition_of(each) == index]:
+            del self.transactions[transactional_id]
 
     def record(self, record: Record, producer_id: int) -> None:
         """Fold one record in. Raises KafkaError or ValueError for one that says nothing that is known."""

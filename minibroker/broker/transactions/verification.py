@@ -29,8 +29,20 @@ def join_or_verify(
 ) -> None:
     """Have the partition be part of the producer's transaction, or (not `joins`) see that it is.
 
-    Raises KafkaError with the coordinator's code.
+    Raises KafkaError with the coordinator's code, but INVALID_PRODUCER_EPOCH for who is fenced: as in Kafka, that is
+    what those who write and not only ask are told.
     """
+    try:
+        _join_or_verify(cluster, transactional_id, producer, partition, joins=joins)
+    except KafkaError as error:
+        if error.code != ErrorCode.PRODUCER_FENCED:
+            raise
+        raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
+
+
+def _join_or_verify(
+    cluster: Cluster, transactional_id: str, producer: tuple[int, int], partition: TopicPartition, *, joins: bool
+) -> None:
     transactions = cluster.transactions
     node = transactions.node_of(transactional_id)
     if node is None:
@@ -57,6 +69,8 @@ def check_produce(
         join_or_verify(cluster, transactional_id, producer, (partition.topic.name, partition.index), joins=joins)
     except KafkaError as error:
         raise _for_producer(error, api_version) from error
+    if joins:
+        partition.log.producers.check_first(header)
 
 
 def _for_producer(error: KafkaError, api_version: int) -> KafkaError:
@@ -66,8 +80,6 @@ def _for_producer(error: KafkaError, api_version: int) -> KafkaError:
             f"Unable to verify the partition has been added to the transaction. Underlying error: {error.code.name}"
         )
         return KafkaError(RETRIED_AS, message)
-    if code == ErrorCode.PRODUCER_FENCED:
-        return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)
     if code == ErrorCode.TRANSACTION_ABORTABLE and api_version < FIRST_PRODUCE_WITH_ABORTABLE:
         return KafkaError(ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction")
     return error

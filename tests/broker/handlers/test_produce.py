@@ -181,11 +181,6 @@ REFUSED: dict[str, tuple[bytes | None, ErrorCode, bool]] = {  # the records, the
     "record that does not parse": (changed(GOOD[:61] + b"\x7e" + GOOD[62:]), INVALID, True),
     "in the future": (batch("a", timestamp=1_700_000_000_000 + 7_200_000), ErrorCode.INVALID_TIMESTAMP, True),
     "too large": (batch("x" * 1_048_588), ErrorCode.MESSAGE_TOO_LARGE, False),
-    "transactional without an id": (
-        batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0),
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        False,
-    ),
 }
 
 
@@ -200,6 +195,16 @@ def test_a_bad_batch_is_refused_whole_and_alone(harness: Harness, why: str) -> N
     assert refused.log_start_offset == (0 if with_log_start else -1)
     assert [harness.partition("t", index).log.log_end_offset for index in range(3)] == [2, 0, 2]
     assert harness.produce("t", "next", partition=1) == 0
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_transaction_without_an_id_is_refused_with_all_beside_it(harness: Harness, others: int) -> None:
+    harness.create_topic("t", 2)
+    transactional = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+    answers = produce(harness, {("t", 0): GOOD, ("t", 1): transactional} if others else {("t", 1): transactional})
+    assert {answer.error_code for answer in answers.values()} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+    assert {(answer.base_offset, answer.log_start_offset) for answer in answers.values()} == {(NOWHERE, -1)}
+    assert [harness.partition("t", index).log.log_end_offset for index in range(2)] == [0, 0]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from minibroker.broker.topics import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import State
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.storage.log import Log
 from tests.broker.harness import Harness
 from tests.broker.transactions.producing import CLASSIC, OWN_EPOCHS, TransactionalProducer, fetched
 
@@ -130,6 +133,33 @@ def test_a_transaction_that_lasts_too_long_is_aborted_and_cannot_be_committed(
     assert producer.end() == (ErrorCode.PRODUCER_FENCED if versions is CLASSIC else ErrorCode.INVALID_TXN_STATE)
     assert producer.produce("late") == ErrorCode.INVALID_PRODUCER_EPOCH
     assert fetched(harness) == []
+
+
+def test_what_half_of_a_partition_says_is_not_carried_out(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = TransactionalProducer(harness, versions=CLASSIC)
+    producer.init()
+    producer.send("a")
+    producer.finish()
+    producer.send("not to be committed")
+    read = Log.read
+
+    def fail_after_the_decision(log: Log, offset: int, *args: Any, **more: Any) -> Any:
+        if log.topic == TRANSACTIONS_TOPIC:
+            if offset >= 3:  # an id, its partition and the decision to commit were read
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no more of it")
+            args = (1,)
+        return read(log, offset, *args, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "read", fail_after_the_decision)
+        harness.restart(crash=True)
+        harness.clock.advance(60_000)
+        assert harness.cluster.transactions.transactions == {}
+        assert producer.end(commit=False) == ErrorCode.NOT_COORDINATOR
+        assert fetched(harness) == ["a"]
+    harness.restart()
+    assert producer.finish(commit=False) == OK
+    assert fetched(harness) == ["a"]
 
 
 def test_a_transactional_id_that_nobody_uses_is_forgotten(harness: Harness) -> None:
