@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from minibroker.storage.files import Disk
 from minibroker.storage.names import OFFSET_DIGITS, TRANSACTION_INDEX_SUFFIX
@@ -92,7 +93,12 @@ class AbortedTransactions:
         try:
             written = file.size_bytes() // TRANSACTION_ENTRY.size  # a torn entry is written again
             first = bisect_left(self._last_offsets, _base_offset(self._behind)) + written
-            file.write(written * TRANSACTION_ENTRY.size, transactions_bytes(self._known[first:]))
+            try:
+                file.write(written * TRANSACTION_ENTRY.size, transactions_bytes(self._known[first:]))
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(written * TRANSACTION_ENTRY.size)  # for who reads the file meanwhile
+                raise
         finally:
             file.close()
         self._unsynced.add(file.path)

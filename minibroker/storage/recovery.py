@@ -257,6 +257,7 @@ class _Opening:
         if self.segments:
             self.disk.sync_directory(self.directory)
         self.segments = [new]
+        self.recovered = {new.path: []}  # an index of this name may have been that of a segment that is gone
 
     def _recover(self, recovery_point: int, clean_offset: int) -> int:
         """Read the segments from the recovery point on, and cut the log where it is not sound; its end offset.

@@ -28,6 +28,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
 from minibroker.storage.compaction.dirtiness import dirtiness
+from minibroker.storage.compaction.reading import Uncleanable
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
 from minibroker.storage.compaction.throttle import Throttle
 from minibroker.storage.environment import Environment
@@ -315,6 +316,9 @@ class Simulation:
         except (KafkaError, OSError):
             self.cleaning = None
             raise
+        except Uncleanable:  # a transaction index that could not be written whole
+            assert self.disk.failures
+            self.cleaning = None
 
     def _clean(self) -> None:
         if self.cleaning is None:

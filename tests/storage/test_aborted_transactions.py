@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from minibroker.storage.aborted_transactions import AbortedTransactions
 from minibroker.storage.files import Disk
 from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes
+from tests.storage.faulty_disk import FaultyDisk
 
 # Three producers' transactions that overlap: (producer id, first offset, last offset, last stable offset)
 FIRST = AbortedTransaction(1, 10, 20, 5)
@@ -102,3 +104,16 @@ def test_what_compaction_leaves_stands_for_all_in_its_segment() -> None:
     assert list(transactions.between(0, 100)) == [THIRD]
     transactions.renew(0, 45, [FIRST])
     assert list(transactions.between(0, 100)) == [FIRST, THIRD]
+
+
+def test_an_entry_that_finds_no_room_leaves_no_part_of_it() -> None:
+    disk = FaultyDisk(Random(1))
+    path = f"/{0:020d}"
+    transactions = AbortedTransactions(disk)
+    transactions.add(path, FIRST)
+    disk.room_bytes = 10
+    transactions.add(path, SECOND)
+    assert disk.read_whole(f"{path}.txnindex") == transactions_bytes([FIRST])
+    disk.heal()
+    transactions.catch_up()
+    assert disk.read_whole(f"{path}.txnindex") == transactions_bytes([FIRST, SECOND])

@@ -9,8 +9,9 @@ import pytest
 
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.transaction_markers import Marker, marker_batch
 from tests.storage.faulty_disk import FaultyDisk
-from tests.storage.support import Losing, Surroundings, append, batch, open_at, read_values
+from tests.storage.support import NOW_MS, Losing, Surroundings, append, batch, open_at, read_values
 
 DIRECTORY = "/data/orders-0"
 SETTINGS = LogSettings(segment_bytes=200, index_interval_bytes=50)
@@ -138,3 +139,18 @@ def test_the_epochs_of_records_that_are_back_are_known(disk: FaultyDisk) -> None
         disk.rename(f"{DIRECTORY}/{name}", f"{DIRECTORY}/{name.removesuffix('.deleted')}")
     assert opened(disk).epochs.entries() == epochs
     assert opened(disk, start=7).epochs.entries() == [(1, 7), (2, 12)]
+
+
+def test_a_log_that_begins_anew_has_no_aborted_transactions_of_what_is_gone(disk: FaultyDisk) -> None:
+    log = opened(disk)
+    append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
+    log.flush()
+    log.roll()
+    append(log, marker_batch(7, 0, Marker(False, 0), NOW_MS))
+    log.abandon()
+    assert disk.holds(path(2, ".txnindex"))
+    disk.open(path(0)).truncate(10)
+    log = opened(disk, start=2)
+    assert (log.log_start_offset, log.log_end_offset) == (2, 2)
+    assert not log.aborted_transactions(0, 100)
+    assert not disk.holds(path(2, ".txnindex"))
