@@ -168,6 +168,8 @@ def aiokafka(servers: str, group: str, topic: str, assignor: str, instance: str 
                     say("committed", offsets={where.partition: offset for where, offset in offsets.items()})
                 except KafkaError as error:
                     say("refused", why=str(error))
+        # It leaves without a word to its listener, and others may have its partitions before it is through with that.
+        say("revoked", partitions=[each.partition for each in consumer.assignment()])
         await consumer.stop()
 
     asyncio.run(run())
