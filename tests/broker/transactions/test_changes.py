@@ -1,0 +1,155 @@
+"""Transactions that are open while something else changes: leaders, features, topics and groups go.
+
+What a transaction does where nothing changes is tested in `test_coordinator.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.topics import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.broker.transactions.transaction import State
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
+from minibroker.protocol.messages.groups import DeleteGroupsRequest
+from minibroker.protocol.messages.replicas import AlterPartitionReassignmentsRequest
+from minibroker.protocol.messages.transactions import EndTxnRequest
+from tests.broker.harness import Harness
+from tests.broker.transactions.producing import CLASSIC, OWN_EPOCHS, TransactionalProducer, fetched
+
+OK = ErrorCode.NONE
+GENERATIONS = pytest.mark.parametrize("versions", [CLASSIC, OWN_EPOCHS], ids=["classic", "own epochs"])
+ONE_PARTITION = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    with Harness(tmp_path, settings=ONE_PARTITION) as harness:
+        harness.create_topic("t", 2)
+        yield harness
+
+
+def move(harness: Harness, topic: str) -> int:
+    """Take the topic's partition 0 away from the node that leads it; which one that was."""
+    before = harness.partition(topic).leader_id
+    others = [before % 3 + 1, (before + 1) % 3 + 1]
+    shape = AlterPartitionReassignmentsRequest.ReassignableTopic
+    moved = shape.ReassignablePartition(partition_index=0, replicas=others)
+    request = AlterPartitionReassignmentsRequest(topics=[shape(name=topic, partitions=[moved])])
+    answer = harness.request(request, node=before)
+    assert answer.responses[0].partitions[0].error_code == OK
+    harness.clock.advance(0)
+    assert harness.partition(topic).leader_id in others
+    return before
+
+
+@GENERATIONS
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("decided", [True, False])
+def test_a_transaction_goes_on_under_other_leaders(
+    tmp_path: Path, versions: dict[str, int], commit: bool, decided: bool
+) -> None:
+    with Harness(tmp_path, nodes=3, settings=ONE_PARTITION) as harness:
+        harness.create_topic("t", 1, 3)
+        producer = TransactionalProducer(harness, versions=versions)
+        producer.init()
+        assert (producer.send("a"), producer.send_offset("g", 7)) == (OK, OK)
+        if decided:
+            assert producer.end(commit=commit) == OK
+        epochs = [harness.partition(topic).leader_epoch for topic in (TRANSACTIONS_TOPIC, GROUPS_TOPIC, "t")]
+        before, _, _ = [move(harness, topic) for topic in (TRANSACTIONS_TOPIC, GROUPS_TOPIC, "t")]
+        ending = EndTxnRequest(transactional_id="tx", producer_id=producer.producer_id, producer_epoch=producer.epoch)
+        assert harness.request(ending, node=before).error_code == ErrorCode.NOT_COORDINATOR
+        if not decided:
+            assert (producer.send("b"), producer.send_offset("g", 8)) == (OK, OK)
+            assert producer.end(commit=commit) == OK
+        harness.clock.advance(0)
+        assert harness.cluster.transactions.transactions["tx"].state is (
+            State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+        )
+        assert fetched(harness) == ((["a"] if decided else ["a", "b"]) if commit else [])
+        offsets = harness.cluster.groups.groups["g"].offsets
+        assert [each.offset for each in offsets.by_partition.values()] == ([7 if decided else 8] if commit else [])
+        assert not offsets.pending
+        assert (producer.send("next"), producer.finish()) == (OK, OK)
+        now = [harness.partition(topic).leader_epoch for topic in (TRANSACTIONS_TOPIC, GROUPS_TOPIC, "t")]
+        assert all(after > first for after, first in zip(now, epochs, strict=True))
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_deleted_group_gets_no_offset_by_a_later_commit(harness: Harness, restart: bool) -> None:
+    producer = TransactionalProducer(harness)
+    producer.init()
+    assert producer.send_offset("g", 7) == OK
+    answer = harness.request(DeleteGroupsRequest(groups_names=["g"]))
+    assert answer.results[0].error_code == OK
+    if restart:
+        harness.restart(crash=True)
+    assert producer.finish() == OK
+    assert "g" not in harness.cluster.groups.groups
+    harness.restart()
+    assert "g" not in harness.cluster.groups.groups
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_topic_that_is_made_again_has_no_offset_of_the_one_before(harness: Harness, restart: bool) -> None:
+    harness.create_topic("again")
+    producer = TransactionalProducer(harness)
+    producer.init()
+    assert producer.send_offset("g", 7, topic="again") == OK
+    harness.cluster.controller.delete_topic(harness.cluster.image.topics["again"])
+    harness.create_topic("again")
+    if restart:
+        harness.restart(crash=True)
+    assert producer.finish() == OK
+    group = harness.cluster.groups.groups.get("g")
+    assert group is None or group.offsets.is_empty
+
+
+def downgrade(harness: Harness, level: int) -> None:
+    update = UpdateFeaturesRequest.FeatureUpdateKey(
+        feature="transaction.version", max_version_level=level, upgrade_type=2
+    )
+    answer = harness.request(UpdateFeaturesRequest(feature_updates=[update]), 1)
+    assert answer.error_code == OK
+    assert harness.cluster.transactions.version == level
+
+
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("decided", [True, False])
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_transaction_ends_as_it_began_after_a_downgrade(
+    harness: Harness, level: int, decided: bool, restart: bool
+) -> None:
+    producer = TransactionalProducer(harness)
+    producer.init()
+    assert producer.send("a") == OK
+    if decided:
+        assert producer.end() == OK
+    downgrade(harness, level)
+    if restart:
+        harness.restart(crash=True)
+    if not decided:
+        assert producer.end() == OK
+    harness.clock.advance(0)
+    assert fetched(harness) == ["a"]
+    older = TransactionalProducer(harness, versions=CLASSIC)
+    assert older.init() == OK
+    assert (older.send("b"), older.finish()) == (OK, OK)
+    assert (older.send("c"), older.finish(commit=False)) == (OK, OK)
+    assert fetched(harness) == ["a", "b"]
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_after_a_downgrade_time_ends_what_a_newer_client_has_left(harness: Harness, level: int) -> None:
+    producer = TransactionalProducer(harness)
+    producer.init(timeout_ms=1000)
+    assert producer.send("a") == OK
+    downgrade(harness, level)
+    harness.clock.advance(20_000)
+    assert harness.cluster.transactions.transactions["tx"].state is State.COMPLETE_ABORT
+    assert producer.produce("late") == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert fetched(harness) == []
