@@ -167,11 +167,16 @@ class StateTopic:
 
         That is at once, unless the topic's flush.messages has been reached: then it is on the disk itself.
         """
-        kept = self.partition(index).log
-        if kept.log_end_offset < kept.flush_at:
+        kept = self.unflushed(index)
+        if kept is None:
             then(None)
         else:
             kept.flush_soon(lambda failure: then(_for_clients(failure)))
+
+    def unflushed(self, index: int) -> Log | None:
+        """The partition's log, if what was appended must be flushed first. Raises KafkaError as `partition`."""
+        kept = self.partition(index).log
+        return kept if kept.flusher.is_needed else None
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.files import File
+from minibroker.storage.log_settings import MAX_LONG
 
 if TYPE_CHECKING:
     from minibroker.storage.log import Log
@@ -77,6 +78,13 @@ class Flusher:
         self._held = False
         self._waiters: list[Waiter] = []
         self._next_waiters: list[Waiter] = []
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether what the log holds may be acknowledged only after a flush: one is due (flush.messages), or begun."""
+        log = self._log
+        begun = self._on_its_way is not None and log.settings.flush_messages != MAX_LONG
+        return begun or log.log_end_offset >= log.flush_at
 
     def request(self, waiter: Waiter | None = None) -> None:
         """Have all that the log holds now brought to the disk itself, and then tell `waiter`."""

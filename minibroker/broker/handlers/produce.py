@@ -4,7 +4,8 @@ Behaviour: a partition's batch is checked whole (`storage.admission`), its seque
 appended and readable. acks 1 and all are answered after the append, which with one copy of the log is the same; acks 0
 is not answered, and an error then closes the connection, since that is all such a client can notice. all is refused
 with NOT_ENOUGH_REPLICAS below min.insync.replicas. Where flush.messages has been reached, the answer waits until the
-records are on the disk itself, whatever the acks: Kafka syncs within the append. They can be read before that.
+records are on the disk itself, whatever the acks: Kafka syncs within the append. They can be read before that. So it
+does where the partition has joined a transaction, and `__transaction_state` is flushed so.
 
 Versions: 0 and 1 bring format 0, 2 format 1 (but any of the two is taken in all three), 3 and newer format 2; what the
 topic's `message.format.version` has otherwise is converted. 1 brought the throttle time, 2 the time of the append, 3
@@ -150,8 +151,9 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
     now_ms = cluster.clock.wall_ms()
     records, headers = admit(log, memoryview(data.records), api_version=context.version, now_ms=now_ms)
     header = headers[0]
+    joined = None
     if header.attributes & TRANSACTIONAL_BIT:
-        _check_transaction(context, request, partition, header)
+        joined = _check_transaction(context, request, partition, header)
     original = log.producers.check(header) if header.producer_id >= 0 else None
     if original is not None:
         # As in Kafka, a repetition is told the time of its original even if the topic does not stamp its records.
@@ -172,15 +174,19 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
     )
     if must_flush:
         cluster.unflushed.append((log, answer))
+    if joined is not None:
+        cluster.unflushed.append((joined, answer))
     return answer
 
 
-def _check_transaction(context: Context, request: ProduceRequest, partition: Partition, header: BatchHeader) -> None:
+def _check_transaction(
+    context: Context, request: ProduceRequest, partition: Partition, header: BatchHeader
+) -> Log | None:
     from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
 
     if request.transactional_id is None:
         raise _without_transactional_id()
-    check_produce(context.cluster, partition, header, request.transactional_id, context.version)
+    return check_produce(context.cluster, partition, header, request.transactional_id, context.version)
 
 
 def _refused(context: Context, topic: Topic | None, index: int, error: KafkaError) -> PartitionAnswer:

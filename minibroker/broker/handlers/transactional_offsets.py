@@ -15,6 +15,7 @@ Not implemented: nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.groups.commits import answer_when_kept
@@ -28,6 +29,9 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from minibroker.storage.log import Log
 
 AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -46,16 +50,27 @@ def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> TxnO
     if not asked:
         return response
     try:
-        taken = _committed(context, request, asked)
+        taken, joined = _committed(context, request, asked)
     except KafkaError as error:
         return _refused(response, asked, _for_client(context, error))
     if not taken:
         return response
-    return answer_when_kept(
-        context.cluster.groups,
-        request.group_id,
-        lambda failure: response if failure is None else _refused(response, taken, failure),
-    )
+
+    def told(failure: KafkaError | None) -> TxnOffsetCommitResponse:
+        return response if failure is None else _refused(response, taken, failure)
+
+    if joined is None:
+        return answer_when_kept(context.cluster.groups, request.group_id, told)
+    parked = Parked()
+
+    def flushed(failure: KafkaError | None) -> None:
+        if failure is None:
+            answer_when_kept(context.cluster.groups, request.group_id, told).attach(parked.complete)
+        else:
+            parked.complete(told(failure))
+
+    context.cluster.transactions.when_kept(request.transactional_id, flushed)
+    return parked
 
 
 def _for_client(context: Context, error: KafkaError) -> KafkaError:
@@ -87,14 +102,17 @@ def _refused(response: TxnOffsetCommitResponse, asked: Iterable[Asked], error: K
     return response
 
 
-def _committed(context: Context, request: TxnOffsetCommitRequest, asked: list[Asked]) -> list[Asked]:
-    """Record what is asked for as pending; those of `asked` for which that was done. Raises KafkaError for all."""
+def _committed(context: Context, request: TxnOffsetCommitRequest, asked: list[Asked]) -> tuple[list[Asked], Log | None]:
+    """Record what is asked for as pending: those of `asked` for which that was done, and as `join_or_verify`.
+
+    Raises KafkaError for all.
+    """
     groups = context.cluster.groups
     groups.check(context.node, request.group_id)
     index = groups.topic.partition_of(request.group_id)
     producer = request.producer_id, request.producer_epoch
     joins = context.version >= FIRST_THAT_JOINS
-    join_or_verify(context.cluster, request.transactional_id, producer, (GROUPS_TOPIC, index), joins=joins)
+    joined = join_or_verify(context.cluster, request.transactional_id, producer, (GROUPS_TOPIC, index), joins=joins)
     check = _check_committer(context, request)
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     taken = []
@@ -108,7 +126,7 @@ def _committed(context: Context, request: TxnOffsetCommitRequest, asked: list[As
     now_ms = context.cluster.clock.wall_ms()
     offsets = [(name, partition.partition_index, _offset(partition, now_ms)) for name, partition, _ in taken]
     groups.transactional.commit(request.group_id, producer, offsets)
-    return taken
+    return taken, joined
 
 
 def _check_committer(context: Context, request: TxnOffsetCommitRequest) -> CheckPartition | None:

@@ -24,6 +24,7 @@ from minibroker.protocol.records.record import Record
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
+    from minibroker.storage.log import Log
 
 log = logging.getLogger("minibroker.transactions")
 
@@ -178,8 +179,7 @@ class TransactionCoordinator:
         new_id = self.cluster.controller.next_producer_id
         after = transitions.ended(transaction, producer, commit, version, now_ms, new_id)
         if after is not transaction:
-            self._change(after)
-            self.markers.send(after)
+            self._decide(after)
         return transitions.producer_after(after)
 
     # --- what the coordinator does by itself ----------------------------------------------------
@@ -188,8 +188,12 @@ class TransactionCoordinator:
         """Abort an ongoing transaction and fence its producer. Raises KafkaError."""
         now_ms = self.cluster.clock.wall_ms()
         after = transitions.fenced(transaction, self.version, now_ms, self.cluster.controller.next_producer_id)
+        self._decide(after)
+
+    def _decide(self, after: Transaction) -> None:
+        """Write down how a transaction is to end; its markers follow once that is kept, if need be after a start."""
         self._change(after)
-        self.markers.send(after)
+        self.when_kept(after.transactional_id, lambda failure: None if failure else self.markers.send(after))
 
     def complete(self, transactional_id: str) -> None:
         """All markers of a transaction are written. Raises KafkaError if that cannot be recorded."""
@@ -209,6 +213,10 @@ class TransactionCoordinator:
     def when_kept(self, transactional_id: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once what was written for an id may be told to a client; mostly at once."""
         self.topic.when_kept(self.topic.partition_of(transactional_id), then)
+
+    def unflushed(self, transactional_id: str) -> Log | None:
+        """The log with what was written for an id, if it must be flushed before a client is told. Raises KafkaError."""
+        return self.topic.unflushed(self.topic.partition_of(transactional_id))
 
     def topic_deleted(self, topic: Topic) -> None:
         """Somebody has deleted a topic: if it is that of the transactions, nothing is known of them any more."""

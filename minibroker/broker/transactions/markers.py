@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.broker.topics import NO_LEADER, Partition
@@ -20,6 +21,7 @@ from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, Wr
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
     from minibroker.broker.transactions.coordinator import TransactionCoordinator
+    from minibroker.storage.log import Log
 
 log = logging.getLogger("minibroker.transactions")
 
@@ -69,7 +71,46 @@ class MarkerSender:
             self._missing.pop(transactional_id, None)
             return
         try:
-            if self._write(transaction):
+            self._write(transaction)
+        except KafkaError as error:
+            log.warning("%s cannot be ended yet: %s", transactional_id, error)
+            self._later(transactional_id, RETRY_MS)
+            return
+        self._end_when_flushed(transaction)
+
+    def _end_when_flushed(self, transaction: Transaction) -> None:
+        """Record the end, unless markers are missing; those that must be flushed are missing until they are."""
+        transactional_id = transaction.transactional_id
+        missing = self._missing[transactional_id]
+        logs = {} if missing else self._unflushed(transaction)
+        if not logs:
+            self._end_or_again(transactional_id)
+            return
+        missing.update(logs)
+        waiting = set(logs)
+
+        def flushed(where: TopicPartition, failure: KafkaError | None) -> None:
+            waiting.discard(where)
+            if failure is None:
+                missing.discard(where)
+            if not waiting and self._missing.get(transactional_id) is missing:
+                self._end_or_again(transactional_id)
+
+        for where, kept in logs.items():
+            kept.flush_soon(partial(flushed, where))
+
+    def _unflushed(self, transaction: Transaction) -> dict[TopicPartition, Log]:
+        """The logs of the transaction in which the markers must be flushed (flush.messages)."""
+        topics = self._coordinator.cluster.image.topics
+        found = (
+            (where, topics[where[0]].partition(where[1])) for where in transaction.partitions if where[0] in topics
+        )
+        logs = {where: partition.log for where, partition in found if partition is not None}
+        return {where: each for where, each in logs.items() if each.flusher.is_needed}
+
+    def _end_or_again(self, transactional_id: str) -> None:
+        try:
+            if not self._missing[transactional_id]:
                 self._coordinator.complete(transactional_id)
                 del self._missing[transactional_id]
                 return
@@ -77,8 +118,8 @@ class MarkerSender:
             log.warning("%s cannot be ended yet: %s", transactional_id, error)
         self._later(transactional_id, RETRY_MS)
 
-    def _write(self, transaction: Transaction) -> bool:
-        """Send the markers that are missing; whether none is any more. Raises KafkaError."""
+    def _write(self, transaction: Transaction) -> None:
+        """Send the markers that are missing. Raises KafkaError."""
         missing = self._missing[transaction.transactional_id]
         epoch = self._coordinator.coordinator_epoch(transaction.transactional_id)
         for node_id, partitions in self._by_leader(missing).items():
@@ -87,7 +128,6 @@ class MarkerSender:
                 continue
             request = WriteTxnMarkersRequest(markers=[_marker(transaction, partitions, epoch)])
             self._note(transaction, missing, write_markers(self._coordinator.cluster, node, request))
-        return not missing
 
     def _by_leader(self, missing: set[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """Who leads the partitions. Those of deleted topics need no marker, and are taken out of `missing`."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.topics import Partition
     from minibroker.protocol.records.batch import BatchHeader
+    from minibroker.storage.log import Log
 
 FIRST_PRODUCE_WITH_ABORTABLE = 11
 FIRST_PRODUCE_THAT_JOINS = 12
@@ -26,14 +27,16 @@ RETRIED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILA
 
 def join_or_verify(
     cluster: Cluster, transactional_id: str, producer: tuple[int, int], partition: TopicPartition, *, joins: bool
-) -> None:
+) -> Log | None:
     """Have the partition be part of the producer's transaction, or (not `joins`) see that it is.
+
+    The log of the coordinator that has to be flushed before the client is told, if one has; mostly none.
 
     Raises KafkaError with the coordinator's code, but INVALID_PRODUCER_EPOCH for who is fenced: as in Kafka, that is
     what those who write and not only ask are told.
     """
     try:
-        _join_or_verify(cluster, transactional_id, producer, partition, joins=joins)
+        return _join_or_verify(cluster, transactional_id, producer, partition, joins=joins)
     except KafkaError as error:
         if error.code != ErrorCode.PRODUCER_FENCED:
             raise
@@ -42,7 +45,7 @@ def join_or_verify(
 
 def _join_or_verify(
     cluster: Cluster, transactional_id: str, producer: tuple[int, int], partition: TopicPartition, *, joins: bool
-) -> None:
+) -> Log | None:
     transactions = cluster.transactions
     node = transactions.node_of(transactional_id)
     if node is None:
@@ -50,27 +53,33 @@ def _join_or_verify(
     transactions.check(node, transactional_id)
     if joins:
         transactions.add_partitions(transactional_id, producer, [partition], OWN_EPOCHS)
-    elif cluster.settings[VERIFICATION]:
+        return transactions.unflushed(transactional_id)
+    if cluster.settings[VERIFICATION]:
         transactions.check_partition(transactional_id, producer, partition)
+    return None
 
 
 def check_produce(
     cluster: Cluster, partition: Partition, header: BatchHeader, transactional_id: str, api_version: int
-) -> None:
+) -> Log | None:
     """Whether a transactional batch may be appended: its transaction is open, here or at the coordinator.
 
-    Raises KafkaError with the code for a Produce of `api_version`.
+    If that it is must be flushed before the batch is acknowledged, the log that says so. Raises KafkaError with the
+    code for a Produce of `api_version`.
     """
     if partition.log.producers.in_transaction(header):
-        return
+        return None
     joins = api_version >= FIRST_PRODUCE_THAT_JOINS
     producer = header.producer_id, header.producer_epoch
     try:
-        join_or_verify(cluster, transactional_id, producer, (partition.topic.name, partition.index), joins=joins)
+        joined = join_or_verify(
+            cluster, transactional_id, producer, (partition.topic.name, partition.index), joins=joins
+        )
     except KafkaError as error:
         raise _for_producer(error, api_version) from error
     if joins:
         partition.log.producers.check_first(header)
+    return joined
 
 
 def _for_producer(error: KafkaError, api_version: int) -> KafkaError:

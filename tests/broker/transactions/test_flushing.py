@@ -1,0 +1,229 @@
+"""Transactions under flush.messages: what is told, and what follows, waits for the disk, and a failure is told.
+
+Without the setting nothing waits, as everywhere else in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.broker.topics import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.broker.transactions.transaction import State
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+)
+from tests.broker.harness import Harness, TopicData, Waiting, batch
+from tests.broker.transactions.producing import TransactionalProducer, fetched
+from tests.storage.support import FailingDisk
+
+ONE_PARTITION = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
+
+
+class Flushing:
+    """A harness whose work aside can be held, on a disk that can be made to fail, with a producer that has an id."""
+
+    def __init__(self, directory: Path) -> None:
+        self.disk = FailingDisk()
+        self.harness = Harness(directory, disk=self.disk, settings=ONE_PARTITION)
+        self.harness.create_topic("t")
+        self.producer = TransactionalProducer(self.harness)
+        self.producer.init()
+
+    def flush_each(self, *topics: str) -> None:
+        """From now on, each record of these topics is to be flushed, and nothing is until `sync`."""
+        for topic in topics:
+            log = self.harness.partition(topic).log
+            log.flush()
+            log.update_settings(log.settings._replace(flush_messages=1))
+        self.harness.clock.holds_aside = True
+
+    def sync(self) -> None:
+        while self.harness.clock.do_aside():
+            pass
+
+    def ask(self, request: Any, version: int | None = None) -> Any:
+        return self.harness.request(request, version)
+
+    def end(self) -> Any:
+        producer = self.producer
+        return self.ask(
+            EndTxnRequest(
+                transactional_id="tx",
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                committed=True,
+            ),
+            5,
+        )
+
+    @property
+    def state(self) -> State:
+        return self.harness.cluster.transactions.transactions["tx"].state
+
+
+@pytest.fixture
+def flushing(tmp_path: Path) -> Iterator[Flushing]:
+    made = Flushing(tmp_path)
+    with made.harness:
+        yield made
+
+
+def test_the_decision_is_flushed_before_it_is_told_and_before_any_marker(flushing: Flushing) -> None:
+    flushing.producer.send("a")
+    flushing.flush_each(TRANSACTIONS_TOPIC)
+    waiting = flushing.end()
+    flushing.harness.clock.advance(1000)
+    assert isinstance(waiting, Waiting) and not waiting.done
+    assert (flushing.state, fetched(flushing.harness)) == (State.PREPARE_COMMIT, [])
+    flushing.sync()
+    assert waiting.response().error_code == ErrorCode.NONE
+    flushing.harness.clock.advance(0)
+    assert (flushing.state, fetched(flushing.harness)) == (State.COMPLETE_COMMIT, ["a"])
+
+
+def test_who_asks_again_is_told_no_sooner(flushing: Flushing) -> None:
+    flushing.flush_each(TRANSACTIONS_TOPIC)
+    add, version = requests_that_join(flushing.producer)["add"]
+    first, again = flushing.ask(add, version), flushing.ask(add, version)
+    assert isinstance(again, Waiting) and not again.done
+    flushing.sync()
+    assert [code_in(each.response()) for each in (first, again)] == [ErrorCode.NONE] * 2
+
+
+def test_a_decision_that_cannot_be_flushed_is_told_and_has_no_markers_before_a_start(flushing: Flushing) -> None:
+    flushing.producer.send("a")
+    flushing.flush_each(TRANSACTIONS_TOPIC)
+    waiting = flushing.end()
+    flushing.disk.failing.add("sync")
+    flushing.sync()
+    assert waiting.response().error_code == ErrorCode.NOT_COORDINATOR
+    flushing.harness.clock.advance(1000)
+    assert fetched(flushing.harness) == []
+    assert flushing.end().error_code == ErrorCode.NOT_COORDINATOR
+    flushing.disk.failing.clear()
+    flushing.harness.clock.holds_aside = False
+
+
+def test_the_end_is_recorded_once_the_markers_are_flushed(flushing: Flushing) -> None:
+    flushing.producer.send("a")
+    flushing.producer.send_offset("g", 7)
+    flushing.flush_each("t", GROUPS_TOPIC)
+    assert flushing.end().error_code == ErrorCode.NONE
+    flushing.harness.clock.advance(1000)
+    assert flushing.state is State.PREPARE_COMMIT
+    assert flushing.harness.cluster.transactions.markers.missing("tx") == {("t", 0), (GROUPS_TOPIC, 0)}
+    end_offset = flushing.harness.partition("t").log.log_end_offset
+    flushing.sync()
+    flushing.harness.clock.advance(1000)
+    assert flushing.state is State.COMPLETE_COMMIT
+    assert flushing.harness.partition("t").log.log_end_offset == end_offset == 2, "the marker was written once"
+
+
+def test_markers_that_cannot_be_flushed_are_written_after_the_next_start(flushing: Flushing) -> None:
+    flushing.producer.send("a")
+    flushing.flush_each("t")
+    assert flushing.end().error_code == ErrorCode.NONE
+    flushing.harness.clock.advance(0)
+    flushing.disk.failing.add("sync")
+    flushing.sync()
+    flushing.harness.clock.advance(1000)
+    assert flushing.state is State.PREPARE_COMMIT
+    assert flushing.harness.cluster.transactions.markers.missing("tx") == {("t", 0)}
+    flushing.disk.failing.clear()
+    flushing.harness.clock.holds_aside = False
+    flushing.harness.restart(crash=True)
+    flushing.harness.clock.advance(0)
+    assert flushing.state is State.COMPLETE_COMMIT
+    assert fetched(flushing.harness) == ["a"]
+
+
+def requests_that_join(producer: TransactionalProducer) -> dict[str, tuple[Any, int]]:
+    told = {"transactional_id": "tx", "producer_id": producer.producer_id, "producer_epoch": producer.epoch}
+    added = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="t", partitions=[0])
+    Offsets = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    offset = Offsets.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+    again = {"transactional_id": "tx", "transaction_timeout_ms": 60_000}
+    return {
+        "init": (InitProducerIdRequest(**again, producer_id=-1, producer_epoch=-1), 5),
+        "add": (
+            AddPartitionsToTxnRequest(
+                v3_and_below_topics=[added], **{f"v3_and_below_{name}": value for name, value in told.items()}
+            ),
+            3,
+        ),
+        "offsets": (
+            TxnOffsetCommitRequest(group_id="g", topics=[Offsets(name="t", partitions=[offset])], **told),
+            5,
+        ),
+    }
+
+
+def code_in(answer: Any) -> int:
+    if isinstance(answer, InitProducerIdResponse):
+        return int(answer.error_code)
+    if isinstance(answer, AddPartitionsToTxnResponse):
+        return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize("kind", ["init", "add", "offsets"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_changes_a_transaction_is_answered_once_that_is_flushed(
+    flushing: Flushing, kind: str, fails: bool
+) -> None:
+    flushing.harness.cluster.groups.topic.create()
+    flushing.flush_each(TRANSACTIONS_TOPIC)
+    waiting = flushing.ask(*requests_that_join(flushing.producer)[kind])
+    assert isinstance(waiting, Waiting) and not waiting.done
+    if fails:
+        flushing.disk.failing.add("sync")
+    flushing.sync()
+    assert code_in(waiting.response()) == (ErrorCode.NOT_COORDINATOR if fails else ErrorCode.NONE)
+    flushing.disk.failing.clear()
+    flushing.harness.clock.holds_aside = False
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_first_batch_of_a_partition_is_acknowledged_once_its_transaction_is_flushed(
+    flushing: Flushing, fails: bool
+) -> None:
+    flushing.flush_each(TRANSACTIONS_TOPIC)
+    producer = flushing.producer
+    waiting = flushing.ask(produced(flushing, producer, 0), 13)
+    assert isinstance(waiting, Waiting) and not waiting.done
+    if fails:
+        flushing.disk.failing.add("sync")
+    flushing.sync()
+    answer = waiting.response().responses[0].partition_responses[0]
+    assert answer.error_code == (ErrorCode.KAFKA_STORAGE_ERROR if fails else ErrorCode.NONE)
+    flushing.disk.failing.clear()
+    if not fails:
+        second = flushing.ask(produced(flushing, producer, 1), 13)
+        assert second.responses[0].partition_responses[0].error_code == ErrorCode.NONE, "it has joined already"
+    flushing.harness.clock.holds_aside = False
+
+
+def produced(flushing: Flushing, producer: TransactionalProducer, sequence: int) -> Any:
+    records = batch(
+        "a",
+        transactional=True,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=sequence,
+    )
+    data = TopicData(
+        topic_id=flushing.harness.partition("t").topic.topic_id,
+        partition_data=[TopicData.PartitionProduceData(index=0, records=memoryview(records))],
+    )
+    return ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=[data])
