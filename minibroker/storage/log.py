@@ -245,10 +245,8 @@ class Log:
     def flush(self) -> None:
         """Return once everything is on the disk itself, indexes and all. Slow: never in the event loop's thread."""
         flush = None if self._synced_to == self.log_end_offset else self.begin_flush(whole=True)
-        if flush is not None:
-            failure = self.finish_flush(flush, attempt(flush.sync))
-            if failure is not None:
-                raise failure
+        if flush is not None and (failure := self.finish_flush(flush, attempt(flush.sync))):
+            raise failure
 
     def begin_flush(self, *, whole: bool = False) -> Flush | None:
         """What must be synced so that a start after a crash finds all that the log holds now; None if nothing.
@@ -373,23 +371,26 @@ class Log:
     ) -> None:
         """Let one segment stand for some neighbours, the active one excluded, whose records it holds after compaction.
 
-        `aborted` is what its transaction index lists. The files of `new` are whole, on the disk itself, and end in
-        `.cleaned`. From when they all end in `.swap`, a start completes what is left to do. Raises `ValueError` if the
-        log no longer has the old ones.
+        `aborted` is what its transaction index lists. Its files are whole, on the disk itself, and end in `.cleaned`;
+        once they all end in `.swap`, a start completes the rest. Raises `ValueError` if the old ones are gone.
         """
         if self._active in old:
-            raise ValueError(f"{self} is still written to in one of the segments that are to be replaced")
+            raise ValueError(f"{self} is still written to in a segment that is to be replaced")
         place = self._segments.place_of(old)
         with self._disk_work("replace segments"):
             new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
-            self._segments.replace(place, new)
-            self._aborted.renew(new.base_offset, self._segments.base_offsets[place.start + 1], aborted)
+        self._segments.replace(place, new)
+        self._aborted.renew(new.base_offset, self._segments.base_offsets[place.start + 1], aborted)
+        try:
             for segment in old:
                 unlink_later(self._environment, segment.mark_deleted(), self.settings.file_delete_delay_ms)
                 segment.close()
             new.change_suffix(SWAP_SUFFIX, "")
             new.close()
             self._snapshots.remove_strays(self._segments.base_offsets)
+        except OSError as error:
+            new.index_anew(f"they may have the names of others: {error}")
+            raise self._failure("replace segments", error) from error
 
     def update_settings(self, settings: LogSettings) -> None:
         """Run under other settings from now on."""
@@ -454,7 +455,6 @@ class Log:
         segment.file.sync()  # or a power cut may bring back what follows, after what will be appended
         self._disk.sync_directory(self.directory)
         self._active = segment
-        self._synced_to = -1
         self.cuts += 1
         self.recovery_point = min(self.recovery_point, offset)
         self.clean_offset = min(self.clean_offset, offset)
@@ -471,6 +471,7 @@ class Log:
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
         """Take segments off the log, in this order, and have their files removed after `file.delete.delay.ms`."""
         self._unsynced.names_change()
+        self._synced_to = -1
         for segment in list(segments):
             paths = segment.mark_deleted()
             self._segments.remove(segment)

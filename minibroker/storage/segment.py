@@ -357,6 +357,10 @@ class Segment:
             self._rebuild_indexes(error)
         return self.indexes
 
+    def index_anew(self, reason: str) -> None:
+        """Believe no index file, but read all batches."""
+        self._rebuild_indexes(CorruptIndex(reason))
+
     def _rebuild_indexes(self, problem: CorruptIndex) -> None:
         logger.info("%s: the indexes are made anew: %s", self.path, problem)
         self.forget()

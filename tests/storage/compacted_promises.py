@@ -29,11 +29,10 @@ class CompactedPromises(Promises):
         self._required: set[int] = set()
         self._aborted: set[int] = set()
         self._open: dict[int, list[int]] = {}
-        self._batch_end: int | None = None  # where the last batch ends, if a truncation has left a hole behind it
+        self._holes: list[tuple[int, int]] = []  # that truncations have left between the last batch and the end
 
     def acknowledged(self) -> None:
         super().acknowledged()
-        self._batch_end = None
         header, data = self.batches[-1]
         self._note(header, data)
 
@@ -67,13 +66,13 @@ class CompactedPromises(Promises):
         self._open.clear()
         for batch in self.batches:
             self._note(*batch)
-        self._batch_end = max((each.header.next_offset for each in self.batches), default=0)
+        self._holes.append((max((each.header.next_offset for each in self.batches), default=0), offset))
 
     def check_start(self, log: Log) -> None:
         self._log_start_offset = log.log_start_offset
-        if self._batch_end is not None:  # nothing tells a start of a hole behind the last batch
-            self._required_end = min(self._required_end, self._batch_end)
-            self._batch_end = None
+        for start, end in self._holes:  # nothing tells a start of a hole behind the last batch
+            if start < self._required_end <= end:
+                self._required_end = start
         super().check_start(log)
 
     def _check_edges(self, log: Log, found: list[Appended]) -> None:

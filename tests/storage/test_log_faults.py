@@ -14,8 +14,9 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, check_batch
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
+from tests.storage.compaction.support import COMPACT, clean, pairs
 from tests.storage.faulty_disk import FaultyDisk
-from tests.storage.support import NOW_MS, Surroundings, append, batch, open_at, read_values
+from tests.storage.support import NOW_MS, Losing, Surroundings, append, batch, open_at, read_values
 
 DIRECTORY = "/data/orders-0"
 FIRST = f"{DIRECTORY}/00000000000000000000.log"
@@ -163,3 +164,35 @@ def test_a_truncation_that_fails_halfway_takes_the_log_offline(disk: FaultyDisk)
     log.abandon()
     log = reopened(disk, clean=False)
     assert [offset for offset, _ in read_values(log)] == list(range(log.log_end_offset))
+
+
+def test_a_swap_of_cleaned_segments_that_fails_halfway_leaves_no_old_index_in_use(disk: FaultyDisk) -> None:
+    settings = LogSettings(index_interval_bytes=0, cleanup_policy=COMPACT)
+    log = open_at(DIRECTORY, settings, surroundings=Surroundings(disk))
+    for index in range(6):
+        append(log, pairs((f"k{index % 2}", f"v{index}"), timestamp=NOW_MS + index))
+    log.roll()
+    disk.failing, disk.suffix = {"rename"}, ".log.deleted"
+    assert refused(lambda: clean(log)).code == ErrorCode.KAFKA_STORAGE_ERROR
+    for _ in range(2):
+        assert read_values(log, 3) == read_values(log) == [(4, b"v4"), (5, b"v5")]
+        assert log.offset_for_timestamp(NOW_MS + 5) == (5, NOW_MS + 5, 0)
+        disk.heal()
+        log.abandon()
+        log = open_at(DIRECTORY, settings, clean=False, surroundings=Surroundings(disk))
+
+
+def test_a_deletion_is_on_the_disk_itself_after_an_orderly_stop() -> None:
+    disk = FaultyDisk(Losing())
+    disk.make_directory(DIRECTORY)
+    disk.sync_directory("/")
+    log = open_at(DIRECTORY, SETTINGS, surroundings=Surroundings(disk))
+    for _ in range(3):
+        append(log, batch(2))
+        log.roll()
+    log.close()
+    log = reopened(disk)
+    log.delete_before(4)
+    log.close()
+    disk.cut_power()
+    assert reopened(disk).log_start_offset == 4
