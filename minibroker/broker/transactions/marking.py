@@ -56,6 +56,8 @@ def _written(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: in
 
 def _write(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int) -> None:
     partition = cluster.led_partition(node, cluster.image.topics.get(topic), index)
+    if len(partition.isr) < partition.topic.min_insync_replicas:  # as for a Produce with acks=all
+        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{partition} has {len(partition.isr)} in-sync replica(s).")
     marker = Marker(wanted.transaction_result, wanted.coordinator_epoch)
     batch = memoryview(marker_batch(wanted.producer_id, wanted.producer_epoch, marker, cluster.clock.wall_ms()))
     header = read_header(batch)

@@ -79,6 +79,27 @@ def test_a_transaction_goes_on_under_other_leaders(
         assert all(after > first for after, first in zip(now, epochs, strict=True))
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_markers_wait_for_as_many_replicas_as_records_do(tmp_path: Path, commit: bool) -> None:
+    with Harness(tmp_path, nodes=3, settings={**ONE_PARTITION, "transaction.state.log.min.isr": "1"}) as harness:
+        harness.create_topic("t", 1, 3, min_insync_replicas="2")
+        producer = TransactionalProducer(harness)
+        producer.init()
+        assert producer.send("a") == OK
+        harness.restart(nodes=[1])
+        assert producer.end(commit=commit) == OK
+        harness.clock.advance(1000)
+        transactions = harness.cluster.transactions
+        assert transactions.transactions["tx"].state is (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT)
+        assert transactions.markers.missing("tx") == {("t", 0)}
+        assert harness.partition("t").log.log_end_offset == 1
+        harness.restart(nodes=[1, 2])
+        harness.clock.advance(0)
+        ended = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+        assert harness.cluster.transactions.transactions["tx"].state is ended
+        assert fetched(harness) == (["a"] if commit else [])
+
+
 @pytest.mark.parametrize("restart", [True, False])
 def test_a_deleted_group_gets_no_offset_by_a_later_commit(harness: Harness, restart: bool) -> None:
     producer = TransactionalProducer(harness)
