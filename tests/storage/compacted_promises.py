@@ -52,7 +52,7 @@ class CompactedPromises(Promises):
     def check_open(self, log: Log) -> None:
         """Raises `KafkaError` if the disk fails."""
         found = _stored(log)
-        self._check_records(found, self.end, log.log_start_offset)
+        self._check_records(found, self.end)
         self.batches = found
         super().check_open(log)
 
@@ -69,7 +69,6 @@ class CompactedPromises(Promises):
         self._holes.append((max((each.header.next_offset for each in self.batches), default=0), offset))
 
     def check_start(self, log: Log) -> None:
-        self._log_start_offset = log.log_start_offset
         for start, end in self._holes:  # nothing tells a start of a hole behind the last batch
             if start < self._required_end <= end:
                 self._required_end = start
@@ -79,9 +78,9 @@ class CompactedPromises(Promises):
         assert not found or found[-1].header.next_offset <= log.log_end_offset
 
     def _check_batches(self, found: list[Appended]) -> None:
-        self._check_records(found, self._required_end, self._log_start_offset)
+        self._check_records(found, self._required_end)
 
-    def _check_records(self, found: list[Appended], required_end: int, start_offset: int) -> None:
+    def _check_records(self, found: list[Appended], required_end: int) -> None:
         """Each record was written there, and the latest of each key that had to be there is, or a later one."""
         for before, after in pairwise(found):
             assert before.header.next_offset <= after.header.base_offset
@@ -95,7 +94,7 @@ class CompactedPromises(Promises):
                 latest_found[record.key] = record.offset
         latest: dict[bytes | None, Record] = {}
         for offset, record in self._records.items():
-            is_required = start_offset <= offset < required_end and offset in self._required
+            is_required = self._latest_start <= offset < required_end and offset in self._required
             if (is_required or record.value is None) and offset not in self._aborted:
                 latest[record.key] = record
         for key, record in latest.items():

@@ -346,8 +346,9 @@ class Simulation:
             self.clean()
 
     def truncate(self) -> None:
-        first = max(self.log.log_start_offset, self.cleaned_end)  # nobody truncates what all replicas have
-        offset = self.random.randint(min(first, self.log.log_end_offset), self.log.log_end_offset)
+        if self.cleaned_end:
+            return  # what was compacted all replicas have, and a cleaning goes by what came after it
+        offset = self.random.randint(self.log.log_start_offset, self.log.log_end_offset)
         self.log.recovery_point = min(self.log.recovery_point, max(self.promises.batch_end_before(offset) - 1, 0))
         with suppress(OSError):
             self.directory.write_checkpoints(sync=True)
