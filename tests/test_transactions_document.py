@@ -11,7 +11,7 @@ DOCUMENT = README.parent / "docs" / "transactions.md"
 
 def test_the_steps_print_what_they_say(tmp_path: Path) -> None:
     (_, serve, announcement), *steps = steps_in(DOCUMENT.read_text())
-    assert len(steps) == 3
+    assert len(steps) == 4
     with serving(serve, tmp_path) as line:
         address = line.removeprefix("minibroker listens on ").strip()
         assert line == announcement.replace(f"127.0.0.1:{PORT}", address)

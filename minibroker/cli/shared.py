@@ -81,7 +81,13 @@ def assignment_of(text: str) -> tuple[str, str]:
 
 def client_options(command: Command) -> Command:
     """`--bootstrap-server` and `--client`, as arguments `servers` and `client`."""
-    server = click.option(
+    client = assignments_option("--client", "client", "A setting of librdkafka, as for TLS and SASL.")
+    return server_option(client(command))
+
+
+def server_option(command: Command) -> Command:
+    """`--bootstrap-server`, as argument `servers`."""
+    return click.option(
         "--bootstrap-server",
         "servers",
         metavar="HOST:PORT",
@@ -89,8 +95,7 @@ def client_options(command: Command) -> Command:
         default=DEFAULT_SERVER,
         show_default=True,
         help="Any Kafka.",
-    )
-    return server(assignments_option("--client", "client", "A setting of librdkafka, as for TLS and SASL.")(command))
+    )(command)
 
 
 def assignments_option(flag: str, argument: str, help: str) -> Callable[[Command], Command]:

@@ -14,6 +14,7 @@ from tests.cli.conftest import Run
 SUBCOMMANDS = {
     "topics": ("list", "create", "describe", "alter", "config", "delete"),
     "groups": ("list", "describe", "reset-offsets", "delete"),
+    "transactions": ("list", "describe", "abort", "find-hanging"),
 }
 ALL = [*([name] for name in COMMANDS), *([group, name] for group, names in SUBCOMMANDS.items() for name in names)]
 
