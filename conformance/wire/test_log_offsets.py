@@ -17,7 +17,8 @@ from conformance.wire.requests import EARLIEST, LATEST, MAX_TIMESTAMP, list_offs
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 
-START_MS = int(time.time() * 1000) - 100_000
+# Of the day, so that every process that collects these tests gives them the same names.
+START_MS = int(time.time()) // 86_400 * 86_400_000 - 100_000
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 NOTHING = (0, -1, -1, -1)
 Found = tuple[int, int, int, int]

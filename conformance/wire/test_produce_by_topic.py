@@ -81,7 +81,7 @@ def test_log_append_time_takes_any_timestamp(connection: Connection, new_topic: 
     assert produce(connection, name, batch([b"a"], timestamp=NOW_MS + 1000 * HOUR_MS)).error_code == 0
 
 
-@pytest.mark.parametrize("claimed", [5, -1, NOW_MS + 1])
+@pytest.mark.parametrize("claimed", [5, -1, NOW_MS + 1], ids=["too small", "none", "not the largest"])
 def test_a_wrong_largest_timestamp_is_corrected(connection: Connection, new_topic: NewTopic, claimed: int) -> None:
     name = new_topic()
     records = [Record(b"a", timestamp_delta=3), Record(b"b")]
