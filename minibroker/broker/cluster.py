@@ -345,6 +345,10 @@ class Cluster:
         """Have `waiter` look again at the end of this read batch."""
         self._woken.add(waiter)
 
+    def let_woken_look(self) -> None:
+        """Have the woken ones look soon: what a timer has appended is followed by no read batch that ends."""
+        self.after_batch(lambda look: self.clock.call_later(0, look))
+
     def after_batch(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         """At the end of a read batch: let the woken ones look, in a turn of their own."""
         if self._woken:

@@ -144,8 +144,7 @@ class StateTopic:
             raise KafkaError(COORDINATOR_CODES.get(error.code, error.code), error.message) from error
 
     def _append(self, partition: Partition, records: list[Record], producer: tuple[int, int] | None) -> None:
-        if len(partition.isr) < partition.topic.min_insync_replicas:
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{partition} has {len(partition.isr)} in-sync replica(s).")
+        partition.check_in_sync()
         codec = 0 if self._settings.codec is None else self._cluster.settings[self._settings.codec]
         if producer is None:
             batch = memoryview(build_batch(records, compression=codec))
@@ -159,8 +158,7 @@ class StateTopic:
         partition.log.append(batch, [read_header(batch)], partition.leader_epoch)
         if partition.waiters:
             self._cluster.appended(partition, len(batch))
-            # What a timer has appended is followed by no read batch at whose end the readers would be woken.
-            self._cluster.after_batch(lambda look: self._cluster.clock.call_later(0, look))
+            self._cluster.let_woken_look()
 
     def when_kept(self, index: int, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once what was appended is as safe as the topic asks for, with what prevented it, or None.

@@ -100,6 +100,11 @@ class Partition:
         """The log directory's id of each replica of which it is recorded."""
         return dict(zip(self.replicas, self.directories, strict=False))
 
+    def check_in_sync(self) -> None:
+        """Raises KafkaError(NOT_ENOUGH_REPLICAS) below min.insync.replicas, as for whoever wants acks=all."""
+        if len(self.isr) < self.topic.min_insync_replicas:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
+
     def check_epoch(self, epoch: int) -> None:
         """KIP-320: whether `epoch`, in which a client believes the leader to be (-1 if it says nothing), is right.
 

@@ -138,8 +138,8 @@ def _writable(context: Context, request: ProduceRequest, topic: Topic | None, in
     partition = context.cluster.led_partition(context.node, topic, index)
     if partition.topic.internal and context.client_id != ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic.name}")
-    if request.acks == -1 and len(partition.isr) < partition.topic.min_insync_replicas:
-        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{partition} has {len(partition.isr)} in-sync replica(s).")
+    if request.acks == -1:
+        partition.check_in_sync()
     return partition
 
 

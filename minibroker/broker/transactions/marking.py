@@ -56,8 +56,7 @@ def _written(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: in
 
 def _write(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int) -> None:
     partition = cluster.led_partition(node, cluster.image.topics.get(topic), index)
-    if len(partition.isr) < partition.topic.min_insync_replicas:  # as for a Produce with acks=all
-        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{partition} has {len(partition.isr)} in-sync replica(s).")
+    partition.check_in_sync()
     marker = Marker(wanted.transaction_result, wanted.coordinator_epoch)
     batch = memoryview(marker_batch(wanted.producer_id, wanted.producer_epoch, marker, cluster.clock.wall_ms()))
     header = read_header(batch)
@@ -67,6 +66,4 @@ def _write(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int)
         cluster.groups.transactional.ended(index, wanted.producer_id, committed=wanted.transaction_result)
     for waiter in partition.waiters:
         cluster.wake_soon(waiter)  # records that were there already have become stable: how many does not matter
-    if partition.waiters:
-        # What a timer has appended is followed by no read batch at whose end the readers would be woken.
-        cluster.after_batch(lambda look: cluster.clock.call_later(0, look))
+    cluster.let_woken_look()
