@@ -1,9 +1,10 @@
-"""What the tests of the protocol start from: a connection and topics of their own."""
+"""What the tests of the protocol start from: a connection, topics and groups of their own."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Protocol
 
@@ -11,6 +12,7 @@ import pytest
 
 from conformance.conftest import Broker
 from conformance.wire.connection import Connection
+from conformance.wire.members import Member, look_up
 from conformance.wire.requests import LATEST, create_request, list_offset, repeated, topic
 
 
@@ -55,6 +57,26 @@ def new_topic(connection: Connection, new_name: Callable[[], str]) -> NewTopic:
         return name
 
     return create
+
+
+class NewMember(Protocol):
+    """Makes a member of the test's group, on a connection of its own; `settings` are those of `join_request`."""
+
+    def __call__(self, **settings: Any) -> Member: ...
+
+
+@pytest.fixture
+def group(connection: Connection, new_name: Callable[[], str]) -> str:
+    """A group id that nobody else has, of a group that does not exist."""
+    name = f"group-{new_name()}"
+    look_up(connection, name)
+    return name
+
+
+@pytest.fixture
+def new_member(connect: Callable[[], Connection], group: str) -> Iterator[NewMember]:
+    with ExitStack() as stack:
+        yield lambda **settings: Member(stack.enter_context(connect()), group, **settings)
 
 
 class Differing(Protocol):

@@ -8,19 +8,12 @@ from typing import Any
 import pytest
 
 from conformance.wire.connection import Connection
-from conformance.wire.members import JOIN, SUBSCRIPTION, Member, join_request, look_up, until_rebalancing
+from conformance.wire.members import JOIN, SUBSCRIPTION, Member, join_request, until_rebalancing
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 
 OMITTED = -(1 << 31)
 READ_DELETE_DESCRIBE_AND_CONFIGS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
-
-
-@pytest.fixture
-def group(connection: Connection, new_name: Callable[[], str]) -> str:
-    name = f"listed-{new_name()}"
-    look_up(connection, name)
-    return name
 
 
 @pytest.fixture
