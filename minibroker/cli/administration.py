@@ -5,7 +5,8 @@ What is asked of it, and how the answer is shown, is each command's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,7 @@ from minibroker.cli.shared import REQUEST_TIMEOUT_S, client_config, failure, rea
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from confluent_kafka.admin import AdminClient, OffsetSpec, TopicMetadata
+    from confluent_kafka.admin import AdminClient, ConfigEntry, OffsetSpec, TopicMetadata
 
 TopicPartition = tuple[str, int]
 
@@ -44,6 +45,23 @@ def result(future: Future[Any], what: str) -> Any:
         raise failure(f"{what}: no answer within {REQUEST_TIMEOUT_S:.0f} s") from None
 
 
+def report_deleted(answers: Mapping[str, Future[Any]], as_json: bool) -> None:
+    """Print which of those with these names were deleted. Raises click.ClickException that tells of the others."""
+    deleted, problems = [], []
+    for name, future in answers.items():
+        try:
+            result(future, f"cannot delete {name}")
+            deleted.append(name)
+        except click.ClickException as error:
+            problems.append(error.message)
+    if as_json:
+        click.echo(json.dumps({"deleted": deleted}))
+    elif deleted:
+        click.echo(f"deleted {', '.join(deleted)}")
+    if problems:
+        raise failure("; ".join(problems))
+
+
 def all_topics(admin: AdminClient) -> dict[str, TopicMetadata]:
     """The topics by name. All are asked for: asking for one that is not there could create it."""
     from confluent_kafka import KafkaException
@@ -60,6 +78,24 @@ def existing_topic(admin: AdminClient, name: str) -> TopicMetadata:
     if topic is None:
         raise failure(f"there is no topic {name}")
     return topic
+
+
+def topic_configs(admin: AdminClient, name: str) -> list[ConfigEntry]:
+    """All configs of a topic, by name. Raises click.ClickException."""
+    from confluent_kafka.admin import ConfigResource
+
+    asked = [ConfigResource(ConfigResource.Type.TOPIC, name)]
+    # The dict must outlive the call: confluent-kafka fills in the futures it holds.
+    answers = admin.describe_configs(asked, request_timeout=REQUEST_TIMEOUT_S)
+    (future,) = answers.values()
+    entries: dict[str, ConfigEntry] = result(future, f"cannot get the configs of {name}")
+    return [entry for _, entry in sorted(entries.items())]
+
+
+def source_of(entry: ConfigEntry) -> int:
+    """Where the value comes from, by the number that DescribeConfigs gives."""
+    source: Any = entry.source  # a number, for which confluent-kafka's types have an enum
+    return int(source)
 
 
 def log_offsets(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from minibroker.cli.administration import admin_client, result
+from minibroker.cli.administration import admin_client, report_deleted, result
 from minibroker.cli.groups_describe import describe
 from minibroker.cli.groups_facts import state_name, type_name
 from minibroker.cli.groups_reset import reset_offsets
@@ -108,21 +108,8 @@ def delete(names: tuple[str, ...], servers: str, client: tuple[tuple[str, str], 
         minibroker groups delete billing
     """
     admin = admin_client(servers, client)
-    unique = list(dict.fromkeys(names))
-    answers = admin.delete_consumer_groups(unique, request_timeout=REQUEST_TIMEOUT_S)
-    deleted, problems = [], []
-    for name in unique:
-        try:
-            result(answers[name], f"cannot delete {name}")
-            deleted.append(name)
-        except click.ClickException as error:
-            problems.append(error.message)
-    if as_json:
-        click.echo(json.dumps({"deleted": deleted}))
-    elif deleted:
-        click.echo(f"deleted {', '.join(deleted)}")
-    if problems:
-        raise failure("; ".join(problems))
+    answers = admin.delete_consumer_groups(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
+    report_deleted(answers, as_json)
 
 
 groups.add_command(describe)

@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from minibroker.cli.administration import admin_client, all_topics, existing_topic, log_offsets, result
+from minibroker.cli.administration import (
+    admin_client,
+    all_topics,
+    existing_topic,
+    log_offsets,
+    report_deleted,
+    result,
+    source_of,
+    topic_configs,
+)
 from minibroker.cli.shared import (
     REQUEST_TIMEOUT_S,
     assignments_option,
     client_options,
-    failure,
     help_if_alone,
     json_option,
     print_table,
@@ -144,21 +152,8 @@ def delete(names: tuple[str, ...], servers: str, client: tuple[tuple[str, str], 
         minibroker topics delete orders payments
     """
     admin = admin_client(servers, client)
-    unique = list(dict.fromkeys(names))
-    answers = admin.delete_topics(unique, request_timeout=REQUEST_TIMEOUT_S)
-    deleted, problems = [], []
-    for name in unique:
-        try:
-            result(answers[name], f"cannot delete {name}")
-            deleted.append(name)
-        except click.ClickException as error:
-            problems.append(error.message)
-    if as_json:
-        click.echo(json.dumps({"deleted": deleted}))
-    elif deleted:
-        click.echo(f"deleted {', '.join(deleted)}")
-    if problems:
-        raise failure("; ".join(problems))
+    answers = admin.delete_topics(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
+    report_deleted(answers, as_json)
 
 
 def _replication_factor(topic: TopicMetadata) -> int:
@@ -176,14 +171,7 @@ def _partitions(admin: AdminClient, name: str, topic: TopicMetadata) -> list[Par
     ]
 
 
-def _configs(admin: AdminClient, name: str) -> dict[str, str]:
+def _configs(admin: AdminClient, name: str) -> dict[str, str | None]:
     """The configs that are the topic's own."""
-    from confluent_kafka.admin import ConfigResource
-
-    # The dict must outlive the call: confluent-kafka fills in the futures it holds.
-    answers = admin.describe_configs(
-        [ConfigResource(ConfigResource.Type.TOPIC, name)], request_timeout=REQUEST_TIMEOUT_S
-    )
-    (future,) = answers.values()
-    entries = result(future, f"cannot get the configs of {name}")
-    return {key: entry.value for key, entry in sorted(entries.items()) if entry.source == DYNAMIC_TOPIC_CONFIG}
+    entries = topic_configs(admin, name)
+    return {entry.name: entry.value for entry in entries if source_of(entry) == DYNAMIC_TOPIC_CONFIG}

@@ -6,11 +6,11 @@ Through confluent-kafka; a topic's partitions are changed in `topics_alter`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from minibroker.cli.administration import admin_client, existing_topic, result
+from minibroker.cli.administration import admin_client, existing_topic, result, source_of, topic_configs
 from minibroker.cli.shared import (
     REQUEST_TIMEOUT_S,
     assignments_option,
@@ -20,7 +20,7 @@ from minibroker.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
+    from confluent_kafka.admin import AdminClient, ConfigEntry
 
 DEFAULT_CONFIG = 5
 SOURCES: Final = {  # by the number that DescribeConfigs gives
@@ -67,7 +67,7 @@ def config(
     admin = admin_client(servers, client)
     existing_topic(admin, name)
     if not changed and not deleted:
-        _show(_configs(admin, name), as_json)
+        _show([_row(entry) for entry in topic_configs(admin, name)], as_json)
         return
     _change(admin, name, changed, deleted)
     if as_json:
@@ -87,30 +87,11 @@ def _check_change(assigned: list[str], deleted: tuple[str, ...]) -> None:
         raise click.UsageError(f"{twice} is given twice")
 
 
-def _resource(name: str, entries: list[ConfigEntry] | None = None) -> ConfigResource:
-    from confluent_kafka.admin import ConfigResource
-
-    return ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
-
-
-def _configs(admin: AdminClient, name: str) -> list[Config]:
-    # The dict must outlive the call: confluent-kafka fills in the futures it holds.
-    answers = admin.describe_configs([_resource(name)], request_timeout=REQUEST_TIMEOUT_S)
-    (future,) = answers.values()
-    entries = result(future, f"cannot get the configs of {name}")
-    return [_row(key, entry) for key, entry in sorted(entries.items())]
-
-
-def _row(name: str, entry: ConfigEntry) -> Config:
+def _row(entry: ConfigEntry) -> Config:
     said = [entry, *entry.synonyms.values()]
-    defaults = [each.value for each in said if _source(each) == DEFAULT_CONFIG]
-    default = defaults[0] if defaults else _documented_default(name)
-    return Config(name, entry.value, SOURCES.get(_source(entry), "unknown"), default, entry.is_read_only)
-
-
-def _source(entry: ConfigEntry) -> int:
-    source: Any = entry.source  # a number, for which confluent-kafka's types have an enum
-    return int(source)
+    defaults = [each.value for each in said if source_of(each) == DEFAULT_CONFIG]
+    default = defaults[0] if defaults else _documented_default(entry.name)
+    return Config(entry.name, entry.value, SOURCES.get(source_of(entry), "unknown"), default, entry.is_read_only)
 
 
 def _documented_default(name: str) -> str | None:
@@ -129,10 +110,11 @@ def _show(rows: list[Config], as_json: bool) -> None:
 
 def _change(admin: AdminClient, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
     """Raises click.ClickException if the broker refuses it; then nothing is changed."""
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
     entries = [ConfigEntry(*pair, incremental_operation=AlterConfigOpType.SET) for pair in changed.items()]
     entries += [ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE) for key in deleted]
-    answers = admin.incremental_alter_configs([_resource(name, entries)], request_timeout=REQUEST_TIMEOUT_S)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
+    answers = admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
     (future,) = answers.values()
     result(future, f"cannot change the configs of {name}")
