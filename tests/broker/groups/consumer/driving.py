@@ -145,3 +145,8 @@ def owners(players: Iterable[Player]) -> dict[tuple[str, int], str]:
             assert partition not in owners, (partition, owners[partition], player.member_id)
             owners[partition] = player.member_id
     return owners
+
+
+def all_of(topic: str, count: int) -> set[tuple[str, int]]:
+    """The first `count` partitions of a topic, as `Player.owned` has them."""
+    return {(topic, partition) for partition in range(count)}
