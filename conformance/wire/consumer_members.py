@@ -16,6 +16,7 @@ HEARTBEAT, DESCRIBE = 1, 1  # the newest versions
 REBALANCE_MS = 60_000
 
 TopicPartitions = ConsumerGroupHeartbeatRequest.TopicPartitions
+ErrorAnswer = tuple[int, str | None]
 
 
 class Member:
@@ -70,6 +71,11 @@ class Member:
 def describe(connection: Connection, group: str, version: int = DESCRIBE) -> Any:
     (described,) = connection.ask(ConsumerGroupDescribeRequest(group_ids=[group]), version).groups
     return described
+
+
+def told(answer: Any) -> ErrorAnswer:
+    """The error code and message of an answer."""
+    return answer.error_code, answer.error_message
 
 
 def settle(*members: Member, total: int) -> None:

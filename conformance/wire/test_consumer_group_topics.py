@@ -1,0 +1,77 @@
+"""Groups of the next generation (KIP-848): the topics that members get by name and by pattern, as these grow and go.
+
+Every literal is what Apache Kafka 4.3 answers. It makes another target at most once a second and looks for topics of
+patterns in the background, so that the tests beat until they see what they wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conformance.wire.conftest import NewTopic
+from conformance.wire.connection import Connection
+from conformance.wire.consumer_members import Member, describe, settle
+from conformance.wire.requests import create_request, metadata_of, repeated, topic
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
+
+
+def test_topics_that_grow_and_go(connection: Connection, new_topic: NewTopic, group: str) -> None:
+    name, kept = new_topic(1), new_topic(1)
+    member = Member(connection, group, "m-1", name, kept)
+    member.join()
+    settle(member, total=2)
+    grown = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=3, assignments=None)
+    connection.ask(CreatePartitionsRequest(topics=[grown], timeout_ms=10_000), 3)
+    settle(member, total=4)
+    assert describe(connection, group).group_epoch == 3
+    topic_id = metadata_of(connection, name).topic_id
+    state = DeleteTopicsRequest.DeleteTopicState(name=name)
+    connection.ask(DeleteTopicsRequest(topics=[state], timeout_ms=10_000), 6)
+
+    def beat() -> Any:
+        member.owned.pop(topic_id, None)  # what is gone nobody has
+        return member.beat()
+
+    repeated(beat, lambda seen: seen.member_epoch == 4)
+    settle(member, total=1)
+    assert describe(connection, group).group_epoch == 4
+
+
+def test_a_pattern_gets_the_topics_whose_whole_names_it_matches(
+    connection: Connection, new_name: Callable[[], str], new_topic: NewTopic, group: str
+) -> None:
+    prefix = new_name()
+    for ending, partitions in (("-1", 2), ("-2", 1), ("-2x", 1)):
+        assert connection.ask(create_request(topic(prefix + ending, partitions)), 7).topics[0].error_code == 0
+    member = Member(
+        connection, group, "m-1", subscribed_topic_names=None, subscribed_topic_regex=f"{prefix}-[12]|nothing"
+    )
+    joined = member.join()
+    assert joined.error_code == 0
+    settle(member, total=3)
+    (seen,) = describe(connection, group).members
+    assert (seen.subscribed_topic_names, seen.subscribed_topic_regex) == ([], f"{prefix}-[12]|nothing")
+    member.said = {"subscribed_topic_names": [f"{prefix}-2x"], "subscribed_topic_regex": ""}
+    assert member.beat(**member.said).error_code == 0
+    settle(member, total=1)
+
+
+def test_a_pattern_finds_topics_of_the_broker_too(connection: Connection, group: str) -> None:
+    member = Member(connection, group, "m-1", subscribed_topic_names=None, subscribed_topic_regex="__consumer_off.*")
+    member.join()
+    (internal,) = [metadata_of(connection, "__consumer_offsets")]
+    settle(member, total=len(internal.partitions))
+
+
+@pytest.mark.parametrize("regex", ["(", "[z-a]", "a**", r"(a)\1", "(?=a)", "a{1001}", "a{2,1}", r"\8", "*"])
+def test_a_pattern_that_is_none_is_told(connection: Connection, group: str, regex: str) -> None:
+    member = Member(connection, group, "m-1", subscribed_topic_names=None, subscribed_topic_regex=regex)
+    answer = member.join()
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    start = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: "
+    assert (answer.error_message or "").startswith(start)
+    assert describe(connection, group).error_code == ErrorCode.GROUP_ID_NOT_FOUND
