@@ -10,8 +10,6 @@ Not implemented: authentication by them; no listener asks for it here yet.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections import Counter
 from enum import IntEnum
 
@@ -116,6 +114,9 @@ def _decided(context: Context, change: Upsertion | Deletion) -> Message:
 
 
 def _credential(upsertion: Upsertion) -> UserScramCredentialRecord:
+    import hashlib  # with OpenSSL behind it: a start takes a millisecond longer for it
+    import hmac
+
     if upsertion.iterations < MIN_ITERATIONS:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if upsertion.iterations > MAX_ITERATIONS:
