@@ -11,6 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import check_any, records_in
@@ -23,6 +26,8 @@ from minibroker.storage.recovery import Checkpointed, open_log
 
 NOW_MS = 1_700_000_000_000
 CLUSTER_ID = "6oQAEIunx_IyNNmJmG53dw"
+# Few batches fill a segment, and several index entries are in it.
+SMALL = LogSettings(segment_bytes=500, index_interval_bytes=100)
 
 
 class Surroundings:
@@ -98,6 +103,14 @@ def open_at(
     return open_log(environment, str(directory), ("orders", 0), settings or LogSettings(), known)
 
 
+def log_of(directory: Path, batches: int = 30, settings: LogSettings = SMALL, **options: int) -> Log:
+    """A log of `batches` batches of two records, ten ms apart."""
+    log = open_at(directory, settings)
+    for number in range(batches):
+        append(log, batch(2, timestamp=NOW_MS + 10 * number, **options))
+    return log
+
+
 def read_batches(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[bytes]:
     """All batches from `start` on, as a consumer gets them who goes on where the last region ended."""
     offset = log.log_start_offset if start is None else start
@@ -121,6 +134,11 @@ def read_values(log: Log, start: int | None = None) -> list[tuple[int, bytes | N
 def files_in(directory: Path) -> dict[str, bytes]:
     """Name and content of each file in a directory."""
     return {path.name: path.read_bytes() for path in sorted(directory.iterdir()) if path.is_file()}
+
+
+def code_of(raised: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+    """The error code that was raised."""
+    return raised.value.code
 
 
 class FailingFile(File):

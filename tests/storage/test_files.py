@@ -1,6 +1,6 @@
 """The door to the disk, tested on a real directory.
 
-What a faulty disk does to a log is tested in `test_log.py`.
+What a faulty disk does to a log is tested in `test_log_failed_operations.py` and `test_log_faults.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A log on a disk that fails: what is refused, that the log is whole afterwards, and that it goes on when it can.
 
-Random histories of such a disk are in `simulation.py`; the single operations of a log in `test_log.py`.
+Random histories of such a disk are in `simulation.py`; single operations that fail, in `test_log_failed_operations.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A log under random appends, rolls, reads, cuts and restarts, compared after each step with a plain list of batches.
 
-Each single operation is tested by name in `test_log.py` and `test_recovery.py`.
+Each single operation is tested by name in `test_log.py`, the files beside it and `test_recovery.py`.
 """
 
 from __future__ import annotations

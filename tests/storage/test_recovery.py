@@ -1,6 +1,6 @@
 """Opening logs after clean stops and after crashes: the damage is made by hand, in copies of a log's directory.
 
-That a log behaves once it is open is tested in `test_log.py`.
+That a log behaves once it is open is tested in `test_log.py` and the files beside it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One segment: its indexes, what it remembers, and that it knows the same after each way of learning it.
 
-Offsets and rolling are tested in `test_log.py`.
+Offsets are tested in `test_log.py`, rolling in `test_log_rolling.py`.
 """
 
 from __future__ import annotations

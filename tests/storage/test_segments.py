@@ -1,6 +1,6 @@
 """The order of segments: who an offset belongs to, and neighbours that are exchanged.
 
-Reading and finding across segments is tested on whole logs, in `test_log.py`.
+Reading and finding across segments is tested on whole logs, in `test_log_reading.py`.
 """
 
 from __future__ import annotations
