@@ -95,7 +95,9 @@ def test_a_refused_start_leaves_a_directory_that_the_next_one_takes(data: Path) 
     "late",
     [
         "minibroker.storage.compaction",
+        "minibroker.broker.state_topics",
         "minibroker.broker.groups.classic",
+        "minibroker.broker.groups.commits",
         "minibroker.broker.groups.consumer",
         "minibroker.broker.groups.coordinator",
         "minibroker.broker.transactions.coordinator",

@@ -21,12 +21,10 @@ Not implemented: nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.broker.coordinators import coordinator_of_group
 from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.groups.commits import answer_when_kept, commit_offsets
-from minibroker.broker.groups.group import CheckPartition
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.parked import Parked
 from minibroker.broker.topics import Topic
@@ -39,6 +37,9 @@ from minibroker.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from minibroker.broker.groups.group import CheckPartition
 
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
 CommitPartition = CommitTopic.OffsetCommitRequestPartition
@@ -76,6 +77,8 @@ class Asked(NamedTuple):
 
 @handles(ApiKey.OFFSET_COMMIT, "0-10")
 def offset_commit(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Parked:
+    from minibroker.broker.groups.commits import answer_when_kept  # no start is to wait for it
+
     response = OffsetCommitResponse()
     asked = [each for topic in request.topics for each in _existing(context, topic, response)]
     if not asked:
@@ -118,6 +121,8 @@ def _refused(response: OffsetCommitResponse, asked: Iterable[Asked], error: Kafk
 
 def _committed(context: Context, request: OffsetCommitRequest, asked: list[Asked]) -> list[Asked]:
     """Record what is asked for, and apply it; those of `asked` for which that was done. Raises KafkaError for all."""
+    from minibroker.broker.groups.commits import commit_offsets
+
     groups = context.cluster.groups
     coordinator = context.node
     if context.version < FIRST_WITH_COORDINATORS:

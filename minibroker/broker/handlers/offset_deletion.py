@@ -11,13 +11,16 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.groups.commits import answer_when_kept, delete_offsets
-from minibroker.broker.groups.group import Group
 from minibroker.broker.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetDeleteResponse
+
+if TYPE_CHECKING:
+    from minibroker.broker.groups.group import Group
 
 AskedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
@@ -26,6 +29,8 @@ PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 @handles(ApiKey.OFFSET_DELETE, "0")
 def offset_delete(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Parked:
+    from minibroker.broker.groups.commits import answer_when_kept, delete_offsets  # no start is to wait for it
+
     groups = context.cluster.groups
     try:
         group = _group(context, request.group_id)

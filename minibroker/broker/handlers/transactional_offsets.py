@@ -18,8 +18,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.groups.commits import answer_when_kept
-from minibroker.broker.groups.group import CheckPartition
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import java_length
 from minibroker.broker.parked import Parked
@@ -31,6 +29,7 @@ from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, Tx
 from minibroker.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
+    from minibroker.broker.groups.group import CheckPartition
     from minibroker.storage.log import Log
 
 AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
@@ -45,6 +44,8 @@ NO_GENERATION = -1
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, "0-5")
 def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Parked:
+    from minibroker.broker.groups.commits import answer_when_kept  # no start is to wait for it
+
     response = TxnOffsetCommitResponse()
     asked = _existing(context, request, response)
     if not asked:
