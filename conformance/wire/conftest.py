@@ -1,4 +1,4 @@
-"""What the tests of the protocol start from: a connection, topics and groups of their own."""
+"""What the tests of the protocol start from: a connection, topics, groups and producers of their own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from conformance.conftest import Broker
 from conformance.wire.connection import Connection
 from conformance.wire.members import Member, look_up
 from conformance.wire.requests import LATEST, create_request, list_offset, repeated, topic
+from conformance.wire.transactional import TransactionalProducer
 
 
 class NewTopic(Protocol):
@@ -59,6 +60,12 @@ def new_topic(connection: Connection, new_name: Callable[[], str]) -> NewTopic:
     return create
 
 
+@pytest.fixture
+def name(new_topic: NewTopic) -> str:
+    """A topic with one partition."""
+    return new_topic()
+
+
 class NewMember(Protocol):
     """Makes a member of the test's group, on a connection of its own; `settings` are those of `join_request`."""
 
@@ -77,6 +84,14 @@ def group(connection: Connection, new_name: Callable[[], str]) -> str:
 def new_member(connect: Callable[[], Connection], group: str) -> Iterator[NewMember]:
     with ExitStack() as stack:
         yield lambda **settings: Member(stack.enter_context(connect()), group, **settings)
+
+
+@pytest.fixture
+def producer(connection: Connection) -> TransactionalProducer:
+    """It has its id, and no transaction yet."""
+    made = TransactionalProducer(connection)
+    assert made.init() == 0
+    return made
 
 
 class Differing(Protocol):

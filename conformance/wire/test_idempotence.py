@@ -54,11 +54,6 @@ def duplicate(offset: int) -> Outcome:
 
 
 @pytest.fixture
-def name(new_topic: NewTopic) -> str:
-    return new_topic()
-
-
-@pytest.fixture
 def producer(connection: Connection, name: str) -> Producer:
     return Producer(connection, name)
 

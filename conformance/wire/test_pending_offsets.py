@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import pytest
 
-from conformance.wire.conftest import NewTopic
 from conformance.wire.connection import Connection
 from conformance.wire.groups import NOTHING, Fetched, commit, delete, fetch_group, find_coordinator
 from conformance.wire.requests import repeated
@@ -21,11 +20,6 @@ from minibroker.protocol.messages.topics import DeleteTopicsRequest
 UNSTABLE = Fetched(-1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 OFFSET = 7
 VERSION = 3
-
-
-@pytest.fixture
-def name(new_topic: NewTopic) -> str:
-    return new_topic()
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
     EndTxnRequest,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
@@ -31,6 +32,9 @@ OffsetPartition = OffsetTopic.TxnOffsetCommitRequestPartition
 NAMES = itertools.count()
 TRANSACTIONAL_BIT = 0x10
 TRANSACTION = 1
+OWN_EPOCHS = 5  # the version of EndTxn with which each transaction gets an epoch of its own
+FENCED, MAPPING = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+OLD_EPOCH, INVALID_STATE = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE
 TRANSIENT = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -167,6 +171,16 @@ class TransactionalProducer:
             return int(answer.error_code)
 
         return settled(ask)
+
+
+def settle(producer: TransactionalProducer) -> None:
+    """Wait until the producer's transaction has ended."""
+    request = DescribeTransactionsRequest(transactional_ids=[producer.transactional_id])
+
+    def state() -> str:
+        return str(producer.connection.ask(request, 0).transaction_states[0].transaction_state)
+
+    repeated(state, lambda state: not state.startswith("Prepare"))
 
 
 def committed_read(connection: Connection, topic: str) -> Any:

@@ -1,0 +1,96 @@
+"""Offsets that are committed in transactions: when a group has them, and whose are refused.
+
+Every literal is what Apache Kafka 4.3 answers. What else of a group's offsets waits for a transaction is in
+`test_pending_offsets.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.wire.connection import Connection
+from conformance.wire.requests import repeated
+from conformance.wire.transactional import INVALID_STATE, MAPPING, OLD_EPOCH, TransactionalProducer
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.offsets import OffsetFetchRequest
+
+
+def offset_of(connection: Connection, group: str, topic: str, *, stable: bool) -> tuple[int, int]:
+    """(error code, offset)."""
+    Asked = OffsetFetchRequest.OffsetFetchRequestGroup
+    wanted = Asked(group_id=group, topics=[Asked.OffsetFetchRequestTopics(name=topic, partition_indexes=[0])])
+    answer = connection.ask(OffsetFetchRequest(groups=[wanted], require_stable=stable), 8).groups[0]
+    partition = answer.topics[0].partitions[0]
+    return partition.error_code, partition.committed_offset
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("version", range(6))
+def test_offsets_appear_with_the_commit(
+    producer: TransactionalProducer, name: str, group: str, version: int, commit: bool
+) -> None:
+    connection = producer.connection
+    if version < 5:
+        assert producer.add_offsets(group) == 0
+    assert producer.commit_offset(group, name, 7, version=version) == 0
+    assert offset_of(connection, group, name, stable=True) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    assert offset_of(connection, group, name, stable=False) == (0, -1)
+    assert producer.end(commit=commit) == 0
+    expected = (0, 7 if commit else -1)
+    assert repeated(lambda: offset_of(connection, group, name, stable=True), lambda seen: seen[0] == 0) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(0, INVALID_STATE), (3, INVALID_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)]
+)
+def test_offsets_of_a_group_that_was_not_added_are_refused(
+    producer: TransactionalProducer, name: str, group: str, version: int, code: int
+) -> None:
+    assert producer.commit_offset(group, name, 7, version=version) == code
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"generation_id": 3, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
+        ({"generation_id": 3}, ErrorCode.ILLEGAL_GENERATION),
+        ({"member_id": "m"}, 0),
+    ],
+)
+def test_a_group_that_is_not_known_has_no_generations(
+    producer: TransactionalProducer, name: str, group: str, version: int, fields: dict[str, Any], code: int
+) -> None:
+    producer.add_offsets(group)
+    assert producer.commit_offset(group, name, 7, version=version, **fields) == code
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 5])
+def test_who_is_not_the_producer_of_the_id_commits_no_offsets(
+    producer: TransactionalProducer, name: str, group: str, version: int
+) -> None:
+    ours = producer.producer_id
+    producer.add_offsets(group)
+    producer.goes_on_as(ours, 1)
+    assert producer.commit_offset(group, name, 7, version=version) == OLD_EPOCH
+    producer.goes_on_as(ours + 1_000_000, 0)
+    assert producer.commit_offset(group, name, 7, version=version) == MAPPING
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_whose_transaction_it_is_is_asked_before_whose_group(
+    producer: TransactionalProducer, name: str, group: str, version: int
+) -> None:
+    producer.add_offsets(group)
+    producer.goes_on_as(producer.producer_id, 1)
+    asked = {"generation_id": 3, "member_id": "m", "version": version}
+    assert producer.commit_offset(group, name, 7, **asked) == OLD_EPOCH
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_offsets_of_an_unknown_topic_are_refused(producer: TransactionalProducer, group: str, version: int) -> None:
+    producer.add_offsets(group)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert producer.commit_offset(group, "nobody-has-this", 7, version=version) == unknown

@@ -1,0 +1,184 @@
+"""The records of transactions: which of them may be written, and what readers are told of them.
+
+Every literal is what Apache Kafka 4.3 answers. How a transaction begins and ends is in `test_transactions.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conformance.wire.batches import batch
+from conformance.wire.conftest import NewTopic
+from conformance.wire.connection import Connection
+from conformance.wire.requests import LATEST, end_offset, produce_request
+from conformance.wire.transactional import (
+    INVALID_STATE,
+    MAPPING,
+    OLD_EPOCH,
+    OWN_EPOCHS,
+    TRANSACTIONAL_BIT,
+    TransactionalProducer,
+    committed_read,
+    settle,
+)
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
+
+# --- Produce ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(3, INVALID_STATE), (10, INVALID_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
+)
+def test_a_partition_that_was_not_added_is_refused(
+    producer: TransactionalProducer, name: str, version: int, code: int
+) -> None:
+    assert producer.write(name, version=version) == code
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_newer_clients_have_their_partitions_added(producer: TransactionalProducer, name: str, version: int) -> None:
+    assert producer.write(name, version=version) == 0
+    assert producer.write(name, version=version) == 0
+    assert producer.end(OWN_EPOCHS) == 0
+    settle(producer)
+    assert committed_read(producer.connection, name).last_stable_offset == 3
+
+
+@pytest.mark.parametrize("version", [9, 11, 12])
+def test_who_is_not_the_producer_of_the_id_is_refused(producer: TransactionalProducer, name: str, version: int) -> None:
+    ours = producer.producer_id
+    producer.goes_on_as(ours, 1)
+    assert producer.write(name, version=version) == OLD_EPOCH
+    producer.goes_on_as(ours + 1_000_000, 0)
+    assert producer.write(name, version=version) == MAPPING
+
+
+def test_what_is_in_no_transaction_is_refused_while_one_is_open(producer: TransactionalProducer, name: str) -> None:
+    producer.add((name, 0))
+    assert producer.write(name) == 0
+    assert producer.write(name, transactional=False) == INVALID_STATE
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(11, 0), (12, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), (13, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)],
+)
+def test_a_partition_that_does_not_know_the_producer_may_want_its_first_batch_first(
+    producer: TransactionalProducer, name: str, version: int, code: int
+) -> None:
+    if version < 12:
+        producer.add((name, 0))
+    producer.sequences[name, 0] = 3
+    assert producer.write(name, version=version) == code
+    assert end_offset(producer.connection, name) == (1 if code == 0 else 0)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(10, INVALID_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE), (12, OLD_EPOCH)]
+)
+def test_a_batch_is_not_repeated_after_its_transaction(
+    producer: TransactionalProducer, name: str, version: int, code: int
+) -> None:
+    if version < 12:
+        producer.add((name, 0))
+    epoch = producer.epoch
+    assert producer.write(name, version=version) == 0
+    producer.sequences[name, 0] = 0
+    assert producer.write(name, version=version) == 0, "while its transaction is open it is known again"
+    assert producer.end(OWN_EPOCHS if version >= 12 else 4) == 0
+    settle(producer)
+    producer.goes_on_as(producer.producer_id, epoch)
+    producer.sequences[name, 0] = 0
+    assert producer.write(name, version=version) == code
+    assert end_offset(producer.connection, name) == 2
+
+
+def records_of(producer: TransactionalProducer, **fields: int) -> bytes:
+    told = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": 0}
+    return batch([b"value"], timestamp=1_700_000_000_000, **{"attributes": TRANSACTIONAL_BIT, **told, **fields})
+
+
+def codes_of(producer: TransactionalProducer, request: Any, version: int) -> list[int]:
+    answer = producer.connection.ask(request, version)
+    return [each.error_code for topic in answer.responses for each in topic.partition_responses]
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_without_a_transactional_id_nothing_of_a_request_with_a_transaction_is_appended(
+    producer: TransactionalProducer, new_topic: NewTopic, version: int
+) -> None:
+    name = new_topic(partitions=2)
+    if version < 12:
+        producer.add((name, 0))
+    plain = batch([b"value"], timestamp=1_700_000_000_000)
+    request = produce_request(name, (0, plain), (1, records_of(producer)))
+    assert codes_of(producer, request, version) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    assert end_offset(producer.connection, name) == 0
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_the_batches_of_a_request_have_one_producer(
+    producer: TransactionalProducer, new_topic: NewTopic, version: int
+) -> None:
+    name = new_topic(partitions=2)
+    if version < 12:
+        producer.add((name, 0))
+    stranger = records_of(producer, producer_id=producer.producer_id + 1_000_000)
+    request = produce_request(name, (0, records_of(producer)), (1, stranger))
+    request.transactional_id = producer.transactional_id
+    assert codes_of(producer, request, version) == [MAPPING] * 2
+    assert end_offset(producer.connection, name) == 0
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_partition_that_is_not_there_does_not_keep_the_others_from_being_written(
+    producer: TransactionalProducer, name: str, version: int
+) -> None:
+    if version < 12:
+        producer.add((name, 0))
+    request = produce_request(name, (7, records_of(producer)), (0, records_of(producer)))
+    request.transactional_id = producer.transactional_id
+    assert sorted(codes_of(producer, request, version)) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert end_offset(producer.connection, name) == 1
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def test_readers_of_committed_records_are_told_what_to_skip(producer: TransactionalProducer, name: str) -> None:
+    connection = producer.connection
+    for commit in (False, True):
+        producer.add((name, 0))
+        assert producer.write(name, 3) == 0
+        answer = committed_read(connection, name)
+        assert (answer.last_stable_offset, answer.high_watermark) == ((0, 3) if not commit else (4, 7))
+        assert producer.end(commit=commit) == 0
+        settle(producer)
+    answer = committed_read(connection, name)
+    assert (answer.last_stable_offset, answer.high_watermark) == (8, 8)
+    aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions]
+    assert aborted == [(producer.producer_id, 0)]
+
+
+def test_the_latest_offset_of_committed_records_is_the_last_stable_one(
+    producer: TransactionalProducer, name: str
+) -> None:
+    producer.add((name, 0))
+    producer.write(name, 3)
+    offsets = [list_offset_of(producer.connection, name, isolation) for isolation in (0, 1)]
+    assert offsets == [3, 0]
+    producer.end()
+    settle(producer)
+    assert [list_offset_of(producer.connection, name, isolation) for isolation in (0, 1)] == [4, 4]
+
+
+def list_offset_of(connection: Connection, topic: str, isolation_level: int) -> int:
+    Asked = ListOffsetsRequest.ListOffsetsTopic
+    partition = Asked.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=isolation_level, topics=[Asked(name=topic, partitions=[partition])]
+    )
+    return int(connection.ask(request, 7).topics[0].partitions[0].offset)
