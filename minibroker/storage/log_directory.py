@@ -280,10 +280,6 @@ class LogDirectory:
         """Have one of `OFFSET_CHECKPOINTS` written by another thread, if an offset in it has changed."""
         self._noted(name).write_soon()
 
-    def write_cleaner_checkpoint(self) -> None:
-        """Write up to where each log is compacted. Raises `OSError`."""
-        self._noted(CLEANER_OFFSET_CHECKPOINT).write(sync=False)
-
     def _noted(self, name: str) -> OffsetCheckpoint:
         """The checkpoint with the offsets of now. A log that has not been opened keeps what was read of it."""
         checkpoint = self._checkpoints[name]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Log
 from minibroker.storage.log_directory import LogDirectory
@@ -67,7 +68,7 @@ def clean_until_killed(path: Path, lifetime: int) -> bool:
     with suppress(Killed):
         directory, surroundings, log = open_directory(path, MortalDisk(lifetime))
         clean(log)
-        directory.write_cleaner_checkpoint()
+        directory.write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
         surroundings.run_scheduled()
         directory.close()
         return True
