@@ -18,6 +18,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.primitives import MalformedMessage
 
 MAX_ANSWER_BYTES: Final = 100 << 20  # as socket.request.max.bytes
 METADATA_VERSION: Final = 9
@@ -29,14 +30,16 @@ _SIZE: Final = struct.Struct(">i")
 class PlainClient:
     """Asks the brokers that the first of `servers` to answer tells of; to be used in a with block.
 
-    All methods raise click.ClickException if a broker cannot be reached, or closes the connection.
+    All methods raise click.ClickException if a broker cannot be reached, closes the connection, or answers nonsense.
     """
 
     def __init__(self, servers: str) -> None:
         self._open = ExitStack()
         self._connections: dict[tuple[str, int], socket.socket] = {}
-        self._first = self._first_of(servers)
-        self.metadata: Any = self._ask(self._first, MetadataRequest(topics=None), METADATA_VERSION)
+        with self._open:  # until it is known that there is a use for it
+            self._first = self._first_of(servers)
+            self.metadata: Any = self._ask(self._first, MetadataRequest(topics=None), METADATA_VERSION)
+            self._open = self._open.pop_all()
         self._nodes = {broker.node_id: (broker.host, broker.port) for broker in self.metadata.brokers}
 
     def __enter__(self) -> PlainClient:
@@ -98,16 +101,19 @@ class PlainClient:
             if not 0 <= size <= MAX_ANSWER_BYTES:
                 raise OSError(f"an answer of {size} bytes")
             answer = _exactly(connection, size)
+            _, position = ResponseHeader.decode_from(answer, response_header_version(key, version))
+            return response_class(key).decode(answer, version, position)
         except OSError as error:
             raise failure(f"{where[0]}:{where[1]}: {error.strerror or error}") from None
-        _, position = ResponseHeader.decode_from(answer, response_header_version(key, version))
-        return response_class(key).decode(answer, version, position)
+        except MalformedMessage as error:
+            raise failure(f"{where[0]}:{where[1]}: {error}") from None
 
 
 def require(code: int, what: str) -> None:
     """Raises click.ClickException that begins with `what`, unless the code is that of no error."""
     if code:
-        raise failure(f"{what}: {ErrorCode(code).name}")
+        names = {each.value: each.name for each in ErrorCode}
+        raise failure(f"{what}: {names.get(code, f'error {code}')}")
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 from collections.abc import Iterator
+from threading import Thread
 from typing import Any
 
+import click
 import pytest
 from confluent_kafka import Producer
 
-from minibroker.cli.plain_client import PlainClient
+from minibroker.cli.plain_client import PlainClient, require
 from minibroker.protocol.messages.produce import ProduceRequest
 from tests.broker.harness import TopicData, batch
 from tests.cli.conftest import Run
@@ -107,3 +111,34 @@ def test_a_topic_or_server_that_is_not_there_is_told(run: Run, run_client: Run) 
     nobody = run("transactions", "list", "--bootstrap-server", "127.0.0.1:1")
     assert nobody.exit_code == 1
     assert nobody.stderr.startswith("minibroker: cannot connect to 127.0.0.1:1: ")
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (struct.pack(">ii", 4, 0), "ResponseHeader v1: the data ends too early"),
+        (b"HTTP/1.1 400 Bad Request", "an answer of 1213486160 bytes"),
+        (b"", "the connection was closed without an answer"),
+    ],
+    ids=["too short", "of another protocol", "none"],
+)
+def test_an_answer_that_is_none_is_told_in_a_line(run: Run, answer: bytes, told: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+        thread = Thread(target=answer_once, args=(listener, answer))
+        thread.start()
+        result = run("transactions", "list", "--bootstrap-server", place)
+        thread.join()
+    assert (result.exit_code, result.stderr) == (1, f"minibroker: {place}: {told}\n")
+
+
+def answer_once(listener: socket.socket, answer: bytes) -> None:
+    with listener.accept()[0] as connection:
+        connection.recv(1000)
+        connection.sendall(answer)
+
+
+def test_an_error_that_only_a_newer_kafka_knows_is_told_by_its_number() -> None:
+    with pytest.raises(click.ClickException, match="cannot: error 9999"):
+        require(9999, "cannot")
