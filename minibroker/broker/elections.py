@@ -40,8 +40,7 @@ def change_of(cluster: Cluster, partition: Partition, away: Collection[int] = ()
 
     minimum = None
     if cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
-        wanted = cluster.settings.topic_value("min.insync.replicas", topic.overrides)
-        minimum = min(wanted, len(topic.partitions[0].replicas))
+        minimum = min(topic.min_insync_replicas, len(topic.partitions[0].replicas))
     return PartitionChange(partition, may_lead, minimum)
 
 
