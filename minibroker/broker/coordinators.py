@@ -7,12 +7,14 @@ partition of `__transaction_state`. What coordinators do is not here.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.state_topics import StateTopic
 
 log = logging.getLogger("minibroker.coordinators")
 
@@ -23,15 +25,7 @@ def coordinator_of_group(cluster: Cluster, group_id: str) -> Node:
     Raises KafkaError(COORDINATOR_NOT_AVAILABLE) where there is none yet.
     """
     groups = cluster.groups
-    try:
-        groups.topic.create()
-    except KafkaError as error:
-        log.warning("%s cannot be created: %s", groups.topic.name, error)
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
-    node = groups.node_of(group_id)
-    if node is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody leads the partition of group {group_id}.")
-    return node
+    return _coordinator(groups.topic, groups.topic.create, group_id)
 
 
 def coordinator_of_transactions(cluster: Cluster, transactional_id: str) -> Node:
@@ -40,12 +34,16 @@ def coordinator_of_transactions(cluster: Cluster, transactional_id: str) -> Node
     Raises KafkaError(COORDINATOR_NOT_AVAILABLE) where there is none yet.
     """
     transactions = cluster.transactions
+    return _coordinator(transactions.topic, transactions.create_topic, transactional_id)
+
+
+def _coordinator(topic: StateTopic, create: Callable[[], None], key: str) -> Node:
     try:
-        transactions.create_topic()
+        create()
     except KafkaError as error:
-        log.warning("%s cannot be created: %s", transactions.topic.name, error)
+        log.warning("%s cannot be created: %s", topic.name, error)
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
-    node = transactions.node_of(transactional_id)
+    node = topic.node_of(key)
     if node is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody leads the partition of {transactional_id}.")
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody leads the partition of {key} in {topic.name}.")
     return node

@@ -21,7 +21,7 @@ from minibroker.protocol.records.control import ControlType, control_type
 from minibroker.protocol.records.record import Record, records_of
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.cluster import Cluster, Node
     from minibroker.storage.log import Log
 
 log = logging.getLogger("minibroker.coordinators")
@@ -123,6 +123,13 @@ class StateTopic:
         if partition.log.offline:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, partition.log.offline)
         return partition
+
+    def node_of(self, key: str) -> Node | None:
+        """The node that coordinates what `key` names, as it leads its partition; None while nobody does."""
+        try:
+            return self._cluster.nodes.get(self.partition(self.partition_of(key)).leader_id)
+        except KafkaError:
+            return None
 
     # --- writing --------------------------------------------------------------------------------
 

@@ -86,10 +86,7 @@ class GroupCoordinator:
 
     def node_of(self, group_id: str) -> Node | None:
         """The node that looks after a group, None while nobody does."""
-        try:
-            return self.cluster.nodes.get(self.topic.partition(self.topic.partition_of(group_id)).leader_id)
-        except KafkaError:
-            return None
+        return self.topic.node_of(group_id)
 
     def check(self, node: Node, group_id: str) -> None:
         """Whether a group of this id can be, and `node` looks after it.

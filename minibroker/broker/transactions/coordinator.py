@@ -100,10 +100,7 @@ class TransactionCoordinator:
 
     def node_of(self, transactional_id: str) -> Node | None:
         """The node that looks after a transactional id, None while nobody does."""
-        try:
-            return self.cluster.nodes.get(self.topic.partition(self.topic.partition_of(transactional_id)).leader_id)
-        except KafkaError:
-            return None
+        return self.topic.node_of(transactional_id)
 
     def check(self, node: Node, transactional_id: str | None) -> str:
         """The transactional id, if it can be one, and `node` looks after it.
