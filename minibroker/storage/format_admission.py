@@ -167,19 +167,19 @@ def _messages(records: memoryview, settings: LogSettings, now_ms: int) -> Source
 
 
 class _Messages:
-    """The messages of a set: those in its one wrapper, or all of it."""
+    """The messages of a set, which have passed `check_message`: those in its one wrapper, or all of it."""
 
     def __init__(self, records: memoryview, codec: int) -> None:
         self._data = bytes(records)
         self._wrapper: Message | None = None
         self.timestamp_type = CREATE_TIME
         if codec:
-            self._wrapper, _ = read_message(self._data)
+            self._wrapper, _ = read_message(self._data, is_checked=True)
             self._data = inner_messages(self._wrapper)
             self.timestamp_type = self._wrapper.timestamp_type
 
     def messages(self) -> Iterator[Message]:
-        """One after the other, each checked as a whole."""
+        """One after the other. Raises what `read_message` and `messages_in` raise."""
         if self._wrapper is not None:
             return messages_in(self._wrapper, self._data)
         return self._plain_messages()
@@ -187,7 +187,7 @@ class _Messages:
     def _plain_messages(self) -> Iterator[Message]:
         position = 0
         while position < len(self._data):
-            message, position = read_message(self._data, position)
+            message, position = read_message(self._data, position, is_checked=True)
             yield message
 
     def __iter__(self) -> Iterator[Record]:

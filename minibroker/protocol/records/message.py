@@ -120,8 +120,8 @@ def check_message(data: Bytes, position: int = 0) -> BatchHeader:
     return header
 
 
-def read_message(data: bytes, position: int = 0) -> tuple[Message, int]:
-    """The message at `position`, and where it ends, checked as a whole.
+def read_message(data: bytes, position: int = 0, *, is_checked: bool = False) -> tuple[Message, int]:
+    """The message at `position`, and where it ends, checked as a whole; `is_checked`: `check_message` has passed.
 
     `data` are bytes, so that key and value are, too. Raises what `check_message` raises, and `InvalidRecords` where its
     parts do not agree: sizes of key and value that do not fill it, or a time that its format cannot have.
@@ -130,7 +130,7 @@ def read_message(data: bytes, position: int = 0) -> tuple[Message, int]:
         check_message(data, position)  # which says what is wrong
     offset, size, crc, magic, attributes = _HEAD.unpack_from(data, position)
     end = position + size + LOG_OVERHEAD_BYTES
-    if (
+    if not is_checked and (
         not 0 <= magic <= 1
         or not MIN_MESSAGE_BYTES[magic] <= end - position <= len(data) - position
         or crc32(memoryview(data)[position + MAGIC_POSITION : end]) != crc

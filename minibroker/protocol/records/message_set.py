@@ -44,7 +44,7 @@ def records_of_message(
     `CorruptBatch`, `InvalidRecords`, and what `decompress` raises.
     """
     header = check_message(data, position)
-    message, _ = read_message(bytes(memoryview(data)[position : position + header.size_bytes]))
+    message, _ = read_message(bytes(memoryview(data)[position : position + header.size_bytes]), is_checked=True)
     if not message.compression:
         return iter((Record(message.offset, message.timestamp, message.key, message.value),))  # type: ignore[arg-type]
     return _records_in(message, inner_messages(message, limit_bytes))
