@@ -153,3 +153,12 @@ def test_log_lines_are_json_when_asked_for(tmp_path: Path) -> None:
     assert (closing["level"], closing["api"], closing["version"]) == ("WARNING", "Metadata", 99)
     assert closing["peer"].startswith("127.0.0.1:")
     assert (closing["listener"], closing["software"]) == ("PLAINTEXT", None)
+
+
+def test_what_is_imported_is_not_looked_through_for_garbage() -> None:
+    program = (
+        "import gc; from minibroker.broker import process; from minibroker.cli.main import main;"
+        "process.run = lambda *_, **__: print(gc.isenabled(), gc.get_freeze_count() > 10_000) or 0; main(['serve'])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "True True\n"
