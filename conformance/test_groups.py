@@ -11,18 +11,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupType
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from conformance.clients import franz_go_member, java_member
 from conformance.conftest import Broker
 from conformance.kafka_reference import running_kafka
-from tests.clients.confluent import LOG
-from tests.clients.groups import Group, Numbers, group_of
+from tests.clients.group_scenarios import goes_over_and_back, group_with_topic, members_come_and_go
+from tests.clients.groups import Group
 from tests.clients.ports import free_ports
 from tests.running import running_broker
 
-PARTITIONS = 4
 JAVA, CONFLUENT, FRANZ_GO = "java", "confluent-kafka", "franz-go"
 UNIFORM, RANGE = "consumer:uniform", "consumer:range"
 SETTINGS = {  # Kafka's least values are 45 seconds and 5
@@ -51,26 +48,9 @@ def own_broker(tmp_path: Path, against: str) -> Iterator[Broker]:
 
 @pytest.fixture
 def group(own_broker: Broker, tmp_path: Path) -> Iterator[Group]:
-    servers = own_broker.bootstrap_servers
-    admin = AdminClient({"bootstrap.servers": servers}, logger=LOG)
-    admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result()
-    with group_of(servers, "g", "t", PARTITIONS, tmp_path) as made:
+    with group_with_topic(own_broker.bootstrap_servers, tmp_path) as made:
         made.programs |= {JAVA: java_member(), FRANZ_GO: franz_go_member()}
         yield made
-
-
-def kind_of_group(servers: str) -> ConsumerGroupType:
-    """Which protocol the group has gone over to."""
-    admin = AdminClient({"bootstrap.servers": servers}, logger=LOG)
-    return admin.describe_consumer_groups(["g"])["g"].result().type
-
-
-def check(group: Group, written: set[str]) -> None:
-    """What must hold once everybody has left."""
-    group.stop()
-    assert written <= group.read()
-    assert group.overlaps() == []
-    assert group.steps_back() == []
 
 
 @pytest.mark.parametrize(
@@ -90,45 +70,9 @@ def check(group: Group, written: set[str]) -> None:
 def test_members_come_and_go_and_are_killed(
     own_broker: Broker, group: Group, library: str, other: str, assignor: str
 ) -> None:
-    with Numbers(own_broker.bootstrap_servers, "t", PARTITIONS) as numbers:
-        first = group.join(library, assignor)
-        group.await_owners(first, partitions=PARTITIONS)
-        second, third = group.join(library, assignor), group.join(other, assignor)
-        group.await_owners(first, second, third, partitions=PARTITIONS)
-        second.kill()
-        group.await_owners(first, third, partitions=PARTITIONS)
-        again = group.join(library, assignor)
-        group.await_owners(first, third, again, partitions=PARTITIONS)
-        own_broker.kill()
-        own_broker.start()
-        first.leave()
-        group.await_owners(third, again, partitions=PARTITIONS)
-        numbers.stop()
-        group.await_end(numbers.acknowledged)
-    third.leave()
-    again.leave()
-    check(group, numbers.acknowledged)
+    members_come_and_go(own_broker, group, library, other, assignor)
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_a_group_goes_over_and_back_while_its_members_work(own_broker: Broker, group: Group, assignor: str) -> None:
-    """Two Java members are replaced one by one, as in a rolling upgrade, and the group goes back with the last one."""
-    servers = own_broker.bootstrap_servers
-    with Numbers(servers, "t", PARTITIONS) as numbers:
-        old = [group.join(JAVA, assignor), group.join(JAVA, assignor)]
-        group.await_owners(*old, partitions=PARTITIONS)
-        assert kind_of_group(servers) is ConsumerGroupType.CLASSIC
-        new = group.join(JAVA, UNIFORM)
-        group.await_owners(*old, new, partitions=PARTITIONS)
-        assert kind_of_group(servers) is ConsumerGroupType.CONSUMER
-        own_broker.kill()
-        own_broker.start()
-        old.pop().leave()
-        group.await_owners(*old, new, partitions=PARTITIONS)
-        new.leave()
-        group.await_owners(*old, partitions=PARTITIONS)
-        assert kind_of_group(servers) is ConsumerGroupType.CLASSIC
-        numbers.stop()
-        group.await_end(numbers.acknowledged)
-    old.pop().leave()
-    check(group, numbers.acknowledged)
+    goes_over_and_back(own_broker, group, (JAVA, assignor), (JAVA, UNIFORM))

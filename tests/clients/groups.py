@@ -1,6 +1,6 @@
 """Groups of consumers in processes of their own, and what is looked at from outside while they come and go.
 
-The consumers themselves are in `group_member.py`; what must hold is in the tests.
+The consumers themselves are in `group_member.py`; what happens to them, and must hold, is in `group_scenarios.py`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import confluent_kafka
+from confluent_kafka.admin import AdminClient
 
 from tests.clients.confluent import LOG
 from tests.clients.interface import PATIENCE_S
@@ -36,11 +37,12 @@ class Owned(NamedTuple):
 
 
 class Member:
-    """A consumer process. `events` is what it has told so far."""
+    """A consumer process. `events` is what it has told so far, `was_ended` whether it was killed or had to leave."""
 
     def __init__(self, name: str, command: list[str], errors: Path) -> None:
         self.name = name
         self.events: list[dict[str, Any]] = []
+        self.was_ended = False
         self._ended_at: int | None = None
         with errors.open("ab") as stderr:
             self._process = subprocess.Popen(
@@ -112,6 +114,7 @@ class Member:
             self.kill()
 
     def _end(self) -> None:
+        self.was_ended = True
         try:
             self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
@@ -133,7 +136,7 @@ class Group:
         self.members: list[Member] = []
         self.seen: list[dict[int, int]] = []
         self.programs: dict[str, list[str]] = {}
-        self._servers, self._name, self._topic = servers, name, topic
+        self.servers, self.topic, self._name = servers, topic, name
         self._errors = directory / f"{name}.stderr"
         self._stop = threading.Event()
 
@@ -141,7 +144,7 @@ class Group:
         """Have one more member."""
         name = f"{library}-{len(self.members)}"
         program = self.programs.get(library, [sys.executable, "-m", "tests.clients.group_member", library])
-        arguments = [self._servers, self._name, self._topic, assignor, *([instance] if instance else [])]
+        arguments = [self.servers, self._name, self.topic, assignor, *([instance] if instance else [])]
         self.members.append(Member(name, [*program, *arguments], self._errors))
         return self.members[-1]
 
@@ -160,6 +163,10 @@ class Group:
         self.wait_for(lambda: values <= self.read(), "records are missing")
         self.wait_for(lambda: sum(self.seen[-1].values()) == len(values), "not all is committed")
 
+    def await_looks(self, count: int) -> None:
+        """Wait until there were more looks than these at what is committed."""
+        self.wait_for(lambda: len(self.seen) > count, "what is committed was hardly looked at")
+
     def wait_for(self, done: Callable[[], bool], what: str) -> None:
         """Poll until `done`; raises AssertionError with what members have told last."""
         deadline = time.monotonic() + PATIENCE_S
@@ -167,6 +174,17 @@ class Group:
             told = {member.name: (sorted(member.owns), member.events[-2:]) for member in self.members}
             assert time.monotonic() < deadline, f"{what}: {told}\n{self._errors.read_text()[-4000:]}"
             time.sleep(0.02)
+
+    def leave(self) -> None:
+        """Have all members leave and end that have not been ended."""
+        for member in self.members:
+            if not member.was_ended:
+                member.leave()
+
+    def kind(self) -> confluent_kafka.ConsumerGroupType:
+        """Which protocol the group has gone over to."""
+        admin = AdminClient({"bootstrap.servers": self.servers}, logger=LOG)
+        return admin.describe_consumer_groups([self._name])[self._name].result().type
 
     def read(self) -> set[str]:
         return set().union(*(member.read() for member in self.members))
@@ -183,9 +201,9 @@ class Group:
     def watch_offsets(self, partitions: int) -> None:
         """Ask again and again what is committed, until `stop`."""
         consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": self._servers, "group.id": self._name, "reconnect.backoff.max.ms": 200}, logger=LOG
+            {"bootstrap.servers": self.servers, "group.id": self._name, "reconnect.backoff.max.ms": 200}, logger=LOG
         )
-        asked = [confluent_kafka.TopicPartition(self._topic, index) for index in range(partitions)]
+        asked = [confluent_kafka.TopicPartition(self.topic, index) for index in range(partitions)]
         while not self._stop.wait(0.05):
             try:
                 found = consumer.committed(asked, timeout=5)

@@ -10,16 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupType
-from confluent_kafka.admin import AdminClient
 
-from tests.clients.confluent import LOG, Confluent
-from tests.clients.groups import Group, Numbers, group_of
+from tests.clients.confluent import Confluent
+from tests.clients.group_scenarios import (
+    five_join_at_once,
+    goes_over_and_back,
+    group_with_topic,
+    members_come_and_go,
+    static_member_comes_back,
+)
+from tests.clients.groups import Group, Member, group_of
 from tests.clients.ports import free_ports
-from tests.clients.test_groups import check
 from tests.running import RunningBroker, running_broker
 
-PARTITIONS = 4
 CONFLUENT = "confluent-kafka"
 UNIFORM, RANGE = "consumer:uniform", "consumer:range"
 SOON = (  # Kafka's least values are 45 seconds and 5
@@ -42,100 +45,28 @@ def own_broker(tmp_path: Path, complaints: list[str]) -> Iterator[RunningBroker]
 
 @pytest.fixture
 def group(own_broker: RunningBroker, tmp_path: Path) -> Iterator[Group]:
-    servers = own_broker.bootstrap_servers
-    with Confluent().admin(servers) as admin:
-        admin.create_topic("t", PARTITIONS, {})
-    with group_of(servers, "g", "t", PARTITIONS, tmp_path) as made:
+    with group_with_topic(own_broker.bootstrap_servers, tmp_path) as made:
         yield made
-
-
-def kind_of_group(servers: str) -> ConsumerGroupType:
-    """Which protocol the group has gone over to."""
-    admin = AdminClient({"bootstrap.servers": servers}, logger=LOG)
-    return admin.describe_consumer_groups(["g"])["g"].result().type
 
 
 @pytest.mark.parametrize("assignor", [UNIFORM, RANGE])
 def test_members_come_and_go_and_are_killed(own_broker: RunningBroker, group: Group, assignor: str) -> None:
-    with Numbers(own_broker.bootstrap_servers, "t", PARTITIONS) as numbers:
-        first = group.join(CONFLUENT, assignor)
-        group.await_owners(first, partitions=PARTITIONS)
-        second, third = group.join(CONFLUENT, assignor), group.join(CONFLUENT, assignor)
-        group.await_owners(first, second, third, partitions=PARTITIONS)
-        assert kind_of_group(own_broker.bootstrap_servers) is ConsumerGroupType.CONSUMER
-        second.kill()
-        group.await_owners(first, third, partitions=PARTITIONS)
-        again = group.join(CONFLUENT, assignor)
-        group.await_owners(first, third, again, partitions=PARTITIONS)
-        own_broker.kill()
-        own_broker.start()
-        first.leave()
-        group.await_owners(third, again, partitions=PARTITIONS)
-        numbers.stop()
-        group.await_end(numbers.acknowledged)
-    third.leave()
-    again.leave()
-    group.stop()
-    check(group, numbers.acknowledged)
+    members_come_and_go(own_broker, group, CONFLUENT, CONFLUENT, assignor)
 
 
-def test_five_join_at_once(own_broker: RunningBroker, group: Group) -> None:
-    with Numbers(own_broker.bootstrap_servers, "t", PARTITIONS) as numbers:
-        members = [group.join(CONFLUENT, UNIFORM) for _ in range(5)]
-        group.wait_for(
-            lambda: sorted(len(member.owns) for member in members) == [0, 1, 1, 1, 1], "not one partition each"
-        )
-        numbers.stop()
-        group.await_end(numbers.acknowledged)
-    for member in members:
-        member.leave()
-    group.stop()
-    check(group, numbers.acknowledged)
+def test_five_join_at_once(group: Group) -> None:
+    five_join_at_once(group, CONFLUENT, UNIFORM)
 
 
-def test_a_static_member_that_leaves_comes_back_and_nobody_else_notices(
-    own_broker: RunningBroker, group: Group
-) -> None:
-    with Numbers(own_broker.bootstrap_servers, "t", PARTITIONS) as numbers:
-        first, second = group.join(CONFLUENT, UNIFORM, "a"), group.join(CONFLUENT, UNIFORM, "b")
-        group.await_owners(first, second, partitions=PARTITIONS)
-        before = len(first.assignments), second.owns
-        second.leave()
-        again = group.join(CONFLUENT, UNIFORM, "b")
-        group.await_owners(first, again, partitions=PARTITIONS)
-        assert (len(first.assignments), again.owns) == before
-        numbers.stop()
-        group.await_end(numbers.acknowledged)
-    for member in (first, again):
-        member.leave()
-    group.stop()
-    check(group, numbers.acknowledged)
+def test_a_static_member_that_leaves_comes_back_and_nobody_else_notices(group: Group) -> None:
+    static_member_comes_back(group, CONFLUENT, UNIFORM, Member.leave)
 
 
 @pytest.mark.parametrize("library", [CONFLUENT, "aiokafka", "kafka-python"])
 def test_a_group_goes_over_and_back_while_its_members_work(
     own_broker: RunningBroker, group: Group, library: str
 ) -> None:
-    servers = own_broker.bootstrap_servers
-    with Numbers(servers, "t", PARTITIONS) as numbers:
-        old = [group.join(library, "range"), group.join(library, "range")]
-        group.await_owners(*old, partitions=PARTITIONS)
-        assert kind_of_group(servers) is ConsumerGroupType.CLASSIC
-        new = group.join(CONFLUENT, UNIFORM)
-        group.await_owners(*old, new, partitions=PARTITIONS)
-        assert kind_of_group(servers) is ConsumerGroupType.CONSUMER
-        own_broker.kill()
-        own_broker.start()
-        old.pop().leave()
-        group.await_owners(*old, new, partitions=PARTITIONS)
-        new.leave()
-        group.await_owners(*old, partitions=PARTITIONS)
-        assert kind_of_group(servers) is ConsumerGroupType.CLASSIC
-        numbers.stop()
-        group.await_end(numbers.acknowledged)
-    old.pop().leave()
-    group.stop()
-    check(group, numbers.acknowledged)
+    goes_over_and_back(own_broker, group, (library, "range"), (CONFLUENT, UNIFORM))
 
 
 def test_a_pattern_finds_topics_that_come_later(own_broker: RunningBroker, tmp_path: Path) -> None:

@@ -11,11 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.clients.confluent import Confluent
-from tests.clients.groups import Group, Numbers, group_of
+from tests.clients.group_scenarios import (
+    PARTITIONS,
+    five_join_at_once,
+    group_with_topic,
+    members_come_and_go,
+    static_member_comes_back,
+    written_to,
+)
+from tests.clients.groups import Group, Member, group_of
 from tests.clients.ports import free_ports
 from tests.running import RunningBroker, running_broker
 
-PARTITIONS = 4
 KINDS = [
     ("confluent-kafka", "range"),
     ("confluent-kafka", "cooperative-sticky"),
@@ -38,10 +45,7 @@ def own_broker(tmp_path: Path, complaints: list[str]) -> Iterator[RunningBroker]
 
 @pytest.fixture
 def group(own_broker: RunningBroker, tmp_path: Path) -> Iterator[Group]:
-    servers = own_broker.bootstrap_servers
-    with Confluent().admin(servers) as admin:
-        admin.create_topic("t", PARTITIONS, {})
-    with group_of(servers, "g", "t", PARTITIONS, tmp_path) as made:
+    with group_with_topic(own_broker.bootstrap_servers, tmp_path) as made:
         yield made
 
 
@@ -52,37 +56,11 @@ def broker_of_three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield running.bootstrap_servers
 
 
-def check(group: Group, written: set[str]) -> None:
-    """What must hold once everybody has left."""
-    assert written <= group.read()
-    assert group.overlaps() == []
-    assert group.steps_back() == []
-    assert len(group.seen) > 2  # on a quick machine all is over soon
-
-
 @pytest.mark.parametrize(("library", "assignor"), KINDS)
 def test_members_come_and_go_and_are_killed(
     own_broker: RunningBroker, group: Group, library: str, assignor: str
 ) -> None:
-    with Numbers(own_broker.bootstrap_servers, "t", PARTITIONS) as numbers:
-        first = group.join(library, assignor)
-        group.await_owners(first, partitions=PARTITIONS)
-        second, third = group.join(library, assignor), group.join(library, assignor)
-        group.await_owners(first, second, third, partitions=PARTITIONS)
-        second.kill()
-        group.await_owners(first, third, partitions=PARTITIONS)
-        again = group.join(library, assignor)
-        group.await_owners(first, third, again, partitions=PARTITIONS)
-        own_broker.kill()
-        own_broker.start()
-        first.leave()
-        group.await_owners(third, again, partitions=PARTITIONS)
-        numbers.stop()
-        group.await_end(numbers.acknowledged)
-    third.leave()
-    again.leave()
-    group.stop()
-    check(group, numbers.acknowledged)
+    members_come_and_go(own_broker, group, library, library, assignor)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +73,7 @@ def test_members_come_and_go_and_are_killed(
 def test_members_of_different_libraries_share_a_group(
     own_broker: RunningBroker, group: Group, assignor: str, libraries: tuple[str, ...]
 ) -> None:
-    with Numbers(own_broker.bootstrap_servers, "t", PARTITIONS) as numbers:
+    with written_to(group):
         first, second, third = (group.join(library, assignor) for library in libraries)
         group.await_owners(first, second, third, partitions=PARTITIONS)
         first.kill()
@@ -104,47 +82,16 @@ def test_members_of_different_libraries_share_a_group(
         group.await_owners(second, third, partitions=PARTITIONS)
         again = group.join(libraries[0], assignor)
         group.await_owners(second, third, again, partitions=PARTITIONS)
-        numbers.stop()
-        group.await_end(numbers.acknowledged)
-    for member in (second, third, again):
-        member.leave()
-    group.stop()
-    check(group, numbers.acknowledged)
 
 
 @pytest.mark.parametrize("library", ["confluent-kafka", "aiokafka", "kafka-python"])
-def test_five_join_at_once(own_broker: RunningBroker, group: Group, library: str) -> None:
-    with Numbers(own_broker.bootstrap_servers, "t", PARTITIONS) as numbers:
-        members = [group.join(library, "range") for _ in range(5)]
-        group.wait_for(
-            lambda: sorted(len(member.owns) for member in members) == [0, 1, 1, 1, 1], "not one partition each"
-        )
-        numbers.stop()
-        group.await_end(numbers.acknowledged)
-    for member in members:
-        member.leave()
-    group.stop()
-    check(group, numbers.acknowledged)
+def test_five_join_at_once(group: Group, library: str) -> None:
+    five_join_at_once(group, library, "range")
 
 
 @pytest.mark.parametrize("library", ["confluent-kafka", "aiokafka", "kafka-python"])
-def test_a_static_member_that_is_killed_comes_back_and_nobody_else_notices(
-    own_broker: RunningBroker, group: Group, library: str
-) -> None:
-    with Numbers(own_broker.bootstrap_servers, "t", PARTITIONS) as numbers:
-        first, second = group.join(library, "range", "a"), group.join(library, "range", "b")
-        group.await_owners(first, second, partitions=PARTITIONS)
-        before = len(first.assignments), second.owns
-        second.kill()
-        again = group.join(library, "range", "b")
-        group.await_owners(first, again, partitions=PARTITIONS)
-        assert (len(first.assignments), again.owns) == before
-        numbers.stop()
-        group.await_end(numbers.acknowledged)
-    for member in (first, again):
-        member.leave()
-    group.stop()
-    check(group, numbers.acknowledged)
+def test_a_static_member_that_is_killed_comes_back_and_nobody_else_notices(group: Group, library: str) -> None:
+    static_member_comes_back(group, library, "range", Member.kill)
 
 
 @pytest.mark.parametrize("library", ["confluent-kafka", "aiokafka", "kafka-python"])
@@ -152,20 +99,14 @@ def test_members_find_their_coordinators_among_three_nodes(broker_of_three: str,
     """Three groups, of which the nodes lead the partitions in turn."""
     with Confluent().admin(broker_of_three) as admin:
         admin.create_topic(library, PARTITIONS, {})
-    with Numbers(broker_of_three, library, PARTITIONS) as numbers, ExitStack() as stack:
+    with ExitStack() as stack:
         groups = [
             stack.enter_context(group_of(broker_of_three, f"{library}-{index}", library, PARTITIONS, tmp_path))
             for index in range(3)
         ]
-        for group in groups:
-            group.join(library, "range")
-            group.join(library, "range")
-        for group in groups:
-            group.await_owners(*group.members, partitions=PARTITIONS)
-        numbers.stop()
-        for group in groups:
-            group.await_end(numbers.acknowledged)
-            for member in group.members:
-                member.leave()
-            group.stop()
-            check(group, numbers.acknowledged)
+        with written_to(*groups):
+            for group in groups:
+                group.join(library, "range")
+                group.join(library, "range")
+            for group in groups:
+                group.await_owners(*group.members, partitions=PARTITIONS)
