@@ -92,7 +92,7 @@ def with_partitions(
 
     Raises KafkaError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
-    _check_producer(transaction, producer)
+    _check_not_ending(transaction, producer)
     wanted = transaction.partitions.union(partitions)
     if transaction.state is State.ONGOING and len(wanted) == len(transaction.partitions):
         return transaction
@@ -105,11 +105,17 @@ def check_partition(transaction: Transaction, producer: tuple[int, int], partiti
 
     Raises KafkaError: as `with_partitions`, and TRANSACTION_ABORTABLE.
     """
-    _check_producer(transaction, producer)
+    _check_not_ending(transaction, producer)
     if partition not in transaction.partitions:
         raise KafkaError(
             ErrorCode.TRANSACTION_ABORTABLE, f"{partition[0]}-{partition[1]} is in no transaction of this producer."
         )
+
+
+def _check_not_ending(transaction: Transaction, producer: tuple[int, int]) -> None:
+    _check_producer(transaction, producer)
+    if transaction.state in ENDING:
+        raise _concurrent(transaction)
 
 
 def _check_producer(transaction: Transaction, producer: tuple[int, int]) -> None:
@@ -118,8 +124,6 @@ def _check_producer(transaction: Transaction, producer: tuple[int, int]) -> None
         raise _mapped_otherwise(transaction, producer_id)
     if epoch != transaction.producer_epoch:
         raise _fenced(transaction, epoch)
-    if transaction.state in ENDING:
-        raise _concurrent(transaction)
 
 
 # --- EndTxn -------------------------------------------------------------------------------------
@@ -139,11 +143,7 @@ def ended(
     """
     if client_version >= OWN_EPOCHS:
         return _ended_with_own_epoch(transaction, producer, commit, client_version, now_ms, new_producer_id)
-    producer_id, epoch = producer
-    if producer_id != transaction.producer_id:
-        raise _mapped_otherwise(transaction, producer_id)
-    if epoch != transaction.producer_epoch:
-        raise _fenced(transaction, epoch)
+    _check_producer(transaction, producer)
     if transaction.state is State.ONGOING:
         return _prepared(transaction, commit, client_version, now_ms)
     _check_outcome(transaction, commit)
