@@ -65,9 +65,8 @@ class Target(NamedTuple):
 
     def timestamp_ms(self, now_ms: int) -> int | None:
         """The time whose offsets must be known, in ms since 1970 as `now_ms` is; None if none must."""
-        if self.how == "by_duration":
-            return max(0, now_ms - self.value)
-        return self.value if self.how == "to_datetime" else None
+        moments = {"by_duration": now_ms - self.value, "to_datetime": self.value}
+        return max(0, moments[self.how]) if self.how in moments else None  # below 0 is what Kafka has names for
 
     def wanted(
         self, place: tuple[str, int], current: int | None, earliest: int, latest: int, at_time: int | None

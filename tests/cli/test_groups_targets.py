@@ -101,6 +101,7 @@ def test_nothing_can_be_shifted_that_is_not_there() -> None:
 
 def test_only_times_and_periods_ask_for_a_time() -> None:
     assert Target("to_datetime", 5).timestamp_ms(NOW_MS) == 5
+    assert Target("to_datetime", -5).timestamp_ms(NOW_MS) == 0
     assert Target("by_duration", 5).timestamp_ms(NOW_MS) == NOW_MS - 5
     assert Target("by_duration", 2 * NOW_MS).timestamp_ms(NOW_MS) == 0
     assert Target("to_offset", 5).timestamp_ms(NOW_MS) is None
