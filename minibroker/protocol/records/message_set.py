@@ -43,8 +43,11 @@ def records_of_message(
     They bear their absolute offsets and the time that holds for them. At most `limit_bytes` are decompressed. Raises
     `CorruptBatch`, `InvalidRecords`, and what `decompress` raises.
     """
-    header = check_message(data, position)
-    message, _ = read_message(bytes(memoryview(data)[position : position + header.size_bytes]), is_checked=True)
+    if isinstance(data, bytes):
+        message, _ = read_message(data, position)
+    else:
+        header = check_message(data, position)
+        message, _ = read_message(bytes(memoryview(data)[position : position + header.size_bytes]), is_checked=True)
     if not message.compression:
         return iter((Record(message.offset, message.timestamp, message.key, message.value),))  # type: ignore[arg-type]
     return _records_in(message, inner_messages(message, limit_bytes))
