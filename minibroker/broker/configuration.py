@@ -5,7 +5,7 @@ Names are checked here, so that an error can say where a setting was given; what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ FILE_SIZE_MAX = 1 << 20
 
 
 class Loaded(NamedTuple):
-    """The settings a start goes by, and a line for each thing in them that a person should know has no effect."""
+    """The settings a start goes by, and a line for each thing in them that does not do what a person may expect."""
 
     settings: Settings
     warnings: tuple[str, ...]
@@ -48,7 +48,8 @@ def load_settings(file: Path | None, environment: Mapping[str, str], assignments
     texts = {name: _checked(name, *given[name]) for name in given if name in BROKER_SETTINGS}
     settings = Settings(texts)
     broker_listeners(settings)
-    return Loaded(settings, (*(_warning(name) for name in inert), *_controller_warnings(settings)))
+    warnings = (*map(_warning, inert), *_controller_warnings(settings), *_state_topic_warnings(settings))
+    return Loaded(settings, warnings)
 
 
 def _from_file(file: Path) -> dict[str, _Given]:
@@ -130,3 +131,13 @@ def _controller_warnings(settings: Settings) -> list[str]:
         f"listener {name} is not opened: it is a controller's, and the controller is part of this process"
         for name in controller_listeners(settings)
     ]
+
+
+def _state_topic_warnings(settings: Settings) -> Iterator[str]:
+    """What would keep a topic of the coordinators from being made. As in Kafka, one that is there already is used."""
+    row = TOPIC_SETTINGS["segment.bytes"]
+    for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
+        try:
+            parse_value(row, "segment.bytes", str(settings[name]))
+        except InvalidValue as error:
+            yield f"{name} is too small for its topic to be created: {error}"

@@ -68,6 +68,13 @@ def test_a_value_of_one_listener_has_no_effect_yet() -> None:
     assert warning.startswith("listener.name.internal.ssl.client.auth ")
 
 
+@pytest.mark.parametrize("name", ["offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"])
+def test_segments_too_small_for_a_topic_of_the_coordinators_are_named(name: str) -> None:
+    assert load_settings(None, {}, [f"{name}=1048576"]).warnings == ()
+    (warning,) = load_settings(None, {}, [f"{name}=1048575"]).warnings
+    assert warning.startswith(f"{name} is too small") and "must be at least 1048576" in warning
+
+
 @pytest.mark.parametrize(
     ("variable", "name"),
     [

@@ -85,6 +85,22 @@ def test_a_topic_that_cannot_be_created_is_no_coordinator(harness: Harness, vers
     assert (found.error_code, found.node_id, found.host) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
 
 
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version])
+@pytest.mark.parametrize(
+    ("setting", "key_type"),
+    [("offsets.topic.segment.bytes", GROUP), ("transaction.state.log.segment.bytes", TRANSACTION)],
+)
+def test_segments_too_small_for_any_topic_keep_it_from_being_made_and_not_from_being_used(
+    tmp_path: Path, setting: str, key_type: int, version: int
+) -> None:
+    with Harness(tmp_path, settings={setting: "1000"}) as harness:
+        assert find(harness, "k", key_type, version).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        harness.restart(settings={setting: "1048576"})
+        assert find(harness, "k", key_type, version).error_code == ErrorCode.NONE
+        harness.restart(settings={setting: "1000"})
+        assert find(harness, "k", key_type, version).error_code == ErrorCode.NONE
+
+
 def test_no_keys_are_answered_with_none(harness: Harness) -> None:
     assert harness.request(FindCoordinatorRequest()).coordinators == []
 
