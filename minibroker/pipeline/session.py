@@ -1,0 +1,77 @@
+"""A Spark session in which `minibroker` and `minibroker-batches` can be read, set up as Python data sources need it.
+
+Whoever has a session of his own calls `register`, or nothing at all where the package is installed: Spark then finds
+the sources by their names. Nothing is read or written here.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from minibroker.pipeline.java import find_java, java_home, require_platform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LogLevel = Literal["off", "error", "warn", "info"]
+
+LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+LOOPBACK: Final = "127.0.0.1"
+DEFAULTS: Final = {
+    "spark.sql.session.timeZone": "UTC",  # so that a timestamp's text is the broker's time wherever it is read
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+LOCAL_DEFAULTS: Final = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+
+
+def session(master: str = "local[2]", *, log_level: LogLevel = "error", **conf: str) -> SparkSession:
+    """A Spark session with our sources registered: two cores of this machine, unless `master` says otherwise.
+
+    `conf` are Spark's own settings (`**{"spark.driver.memory": "4g"}`) and win over ours. A session that there is
+    already is used as it is, but for the settings of Spark SQL, as `getOrCreate` does; the log's level is the first
+    session's. Raises `minibroker.pipeline.java.JavaError` if there is no Java 17 or newer.
+    """
+    require_platform()
+    java = find_java()
+    local = master.startswith("local")
+    _prepare_workers(local)
+    from pyspark.sql import SparkSession
+
+    settings = {**DEFAULTS, **(LOCAL_DEFAULTS if local else {}), **conf}
+    settings["spark.driver.extraJavaOptions"] = _java_options(settings.get("spark.driver.extraJavaOptions"), log_level)
+    builder = SparkSession.builder.appName("minibroker").master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with java_home(java):
+        spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("minibroker")` and `format("minibroker-batches")` known to a session."""
+    from minibroker.pipeline.sources import SOURCES
+
+    for source in SOURCES:
+        spark.dataSource.register(source)
+
+
+def _prepare_workers(local: bool) -> None:
+    """Have Spark's Python processes be this Python, with this package; only the environment reaches all of them."""
+    if local:
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    root = str(Path(__file__).parents[2])
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root not in paths and root not in (*site.getsitepackages(), site.getusersitepackages()):
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, paths)])
+
+
+def _java_options(given: str | None, log_level: LogLevel) -> str:
+    ours = f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()} -Dminibroker.spark.log.level={log_level}"
+    return f"{ours} {given}" if given else ours

@@ -1,0 +1,43 @@
+"""What the tests of the pipeline share: one Spark session, and that those who use it run in one worker, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from minibroker.pipeline.session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A JVM that lives for two minutes never gets to see the optimising compiler: half the start, and half the CPU.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests with Spark together: a session costs 20 s of CPU, so there is one, in one of xdist's workers."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session of all tests with Spark: two cores, and three attempts for each task.
+
+    What differs from `session`'s own defaults makes it start and stop sooner; a stream's trigger is `availableNow`.
+    """
+    directory = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} -Djava.io.tmpdir={directory}",
+        "spark.driver.memory": "1g",
+        "spark.local.dir": str(directory),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.adaptive.enabled": "false",
+    }
+    spark = session("local[2,3]", **settings)
+    yield spark
+    spark.stop()
