@@ -1,0 +1,56 @@
+"""Which partitions a reader wants, as Spark's users say it: `subscribe`, `subscribePattern` or `assign`.
+
+How the text of an option becomes one of these, and which partitions there are, is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from minibroker.pipeline.log_source import OptionError, TopicPartition
+
+# What the brokers write for themselves. Kafka's clients list them only on request.
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """The partitions of `topics`, or of topics in whose name `pattern` is found, or those `assigned`; else of all.
+
+    A pattern is searched for, as Spark's Kafka source does: `orders` also finds `orders-eu`. Internal topics are
+    selected only by name.
+    """
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+
+    def chosen(self, existing: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of the existing partitions that are wanted, sorted.
+
+        Raises `OptionError` for a topic or partition that was named and does not exist, and for a malformed pattern.
+        """
+        there = sorted(existing)
+        if self.assigned:
+            _refuse_missing("assign", [f"{each.topic}-{each.partition}" for each in set(self.assigned) - set(there)])
+            return sorted(set(self.assigned))
+        if self.topics:
+            _refuse_missing("subscribe", set(self.topics) - {each.topic for each in there})
+            return [each for each in there if each.topic in self.topics]
+        search = _compiled(self.pattern or "").search
+        return [each for each in there if each.topic not in INTERNAL_TOPICS and search(each.topic)]
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise OptionError(f"subscribePattern: {pattern!r} is no regular expression: {error}") from None
+
+
+def _refuse_missing(option: str, names: Iterable[str]) -> None:
+    missing = sorted(names)
+    if missing:
+        raise OptionError(f"{option}: there is no {', '.join(missing)}")

@@ -1,0 +1,54 @@
+"""Which partitions are selected by name, by pattern, one by one, and by nothing at all."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from minibroker.pipeline.log_source import OptionError, TopicPartition
+from minibroker.pipeline.selection import TopicSelection
+
+ORDERS = [TopicPartition("orders", partition) for partition in (0, 2, 10)]
+EUROPE = TopicPartition("orders-eu.v1", 0)
+OFFSETS = TopicPartition("__consumer_offsets", 0)
+METADATA = TopicPartition("__cluster_metadata", 0)
+ALL = [ORDERS[2], METADATA, EUROPE, ORDERS[0], OFFSETS, ORDERS[1]]
+
+
+def test_without_a_choice_all_but_the_internal_topics_are_selected_in_order() -> None:
+    assert TopicSelection().chosen(ALL) == [*ORDERS, EUROPE]
+
+
+def test_topics_are_selected_by_name_internal_ones_too() -> None:
+    assert TopicSelection(topics=("orders",)).chosen(ALL) == ORDERS
+    assert TopicSelection(topics=("orders", "__consumer_offsets")).chosen(ALL) == [OFFSETS, *ORDERS]
+
+
+def test_a_pattern_is_found_anywhere_in_a_name_but_never_in_an_internal_one() -> None:
+    assert TopicSelection(pattern="ders").chosen(ALL) == [*ORDERS, EUROPE]
+    assert TopicSelection(pattern="^orders$").chosen(ALL) == ORDERS
+    assert TopicSelection(pattern=".*").chosen(ALL) == [*ORDERS, EUROPE]
+    assert TopicSelection(pattern="nothing").chosen(ALL) == []
+
+
+def test_partitions_are_selected_one_by_one() -> None:
+    assert TopicSelection(assigned=(EUROPE, ORDERS[1], EUROPE)).chosen(ALL) == [ORDERS[1], EUROPE]
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (TopicSelection(topics=("orders", "order")), "subscribe: there is no order"),
+        (TopicSelection(assigned=(TopicPartition("orders", 1),)), "assign: there is no orders-1"),
+        (TopicSelection(pattern="("), r"subscribePattern: '\(' is no regular expression"),
+    ],
+)
+def test_what_cannot_be_is_an_error_of_the_option(selection: TopicSelection, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        selection.chosen(ALL)
+
+
+def test_it_travels_by_pickle() -> None:
+    selection = TopicSelection(topics=("orders",))
+    assert pickle.loads(pickle.dumps(selection)) == selection
