@@ -1,0 +1,39 @@
+"""Rows of Arrow into batches as they lie in a log or a Produce request: the one door to the formats.
+
+It knows nothing of logs, brokers or Spark. Records become no objects: whole columns are worked on at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from minibroker.pipeline.encode.columns import columns_of
+from minibroker.pipeline.encode.format_2 import encode_batches
+from minibroker.pipeline.encode.messages import encode_messages
+from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError, Producer
+from minibroker.protocol.records.batch import MAGIC
+
+__all__ = ["BatchSettings", "EncodeError", "EncodedBatch", "Producer", "encode"]
+
+_NOBODY = Producer()
+
+
+def encode(
+    rows: pa.RecordBatch, settings: BatchSettings, producer: Producer = _NOBODY, base_offset: int | None = 0
+) -> Iterator[EncodedBatch]:
+    """The batches of rows, in their order; none for no rows.
+
+    Columns: `value`, and if they are there `key`, `timestamp` (null: -1), `headers` and `offset`; others are not looked
+    at. Records get the offsets from `base_offset` on; if that is None they keep those of the column `offset`, which
+    must rise and may have gaps. Raises `EncodeError`, of which some only when the batches are taken.
+    """
+    if settings.magic < MAGIC and producer != _NOBODY:
+        raise EncodeError(f"message format {settings.magic} has no producer ids and no transactions")
+    if not rows.num_rows:
+        return iter(())
+    columns = columns_of(rows, base_offset)
+    if settings.magic < MAGIC:
+        return encode_messages(columns, settings)
+    return encode_batches(columns, settings, producer)

@@ -1,0 +1,196 @@
+"""Columns of rows into batches of format 2: the bytes of many records at once, then a header before each batch.
+
+Where batches are cut is said in `cutting.py`; the layout of records is drawn in `minibroker.protocol.records.record`.
+
+    |varints: length, (attributes 0), timestamp delta, offset delta, key length|key|value length|value|headers|
+
+Each part is a column of binary values. Joined row by row, their data lies in one buffer, record after record: that
+buffer is the payload of the batches, and no record is an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minibroker.pipeline.encode.columns import Columns, header_counts, lengths_of
+from minibroker.pipeline.encode.cutting import chunks
+from minibroker.pipeline.encode.joining import join, offsets_of
+from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError, Producer
+from minibroker.pipeline.encode.varints import Int64s, rows_of_varints, size_of, sizes_of, zigzag
+from minibroker.protocol.records.batch import (
+    ELIDED_BIT,
+    HEADER,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+from minibroker.protocol.records.compression import compress
+from minibroker.protocol.records.crc import crc32c
+
+_NO_HEADERS = pa.scalar(b"\0", pa.binary())
+_MAX_PAYLOAD_BYTES = 2**31 - 1 - HEADER_BYTES
+_MAX_SEQUENCE = 0x7FFFFFFF
+_CRC_POSITION = 17
+_CRC_START = 21
+_CRC = Struct(">I")
+
+
+def encode_batches(columns: Columns, settings: BatchSettings, producer: Producer) -> Iterator[EncodedBatch]:
+    """The batches of at least one row. Raises `EncodeError`."""
+    blocks = None if columns.headers is None else header_blocks(columns.headers)
+    sizes = largest_sizes(columns, blocks, settings.elide_attributes)
+    writer = _Writer(settings, producer, int(columns.offsets[0]))
+    for start, end, starts in chunks(columns, sizes, settings, HEADER_BYTES):
+        part = columns.slice(start, end)
+        some = None if blocks is None else blocks.slice(start, end)
+        payload = encode_records(part, some, starts, settings.elide_attributes)
+        yield from writer.batches(part, starts, payload)
+
+
+class _Writer:
+    """Puts headers before the records of batches, compressed if they are to be."""
+
+    def __init__(self, settings: BatchSettings, producer: Producer, first_offset: int) -> None:
+        self._settings = settings
+        self._producer = producer
+        self._first_offset = first_offset
+        self._attributes = (
+            settings.codec
+            | (TIMESTAMP_TYPE_BIT if settings.timestamp_type == LOG_APPEND_TIME else 0)
+            | (TRANSACTIONAL_BIT if producer.transactional else 0)
+            | (ELIDED_BIT if settings.elide_attributes else 0)
+        )
+
+    def batches(self, columns: Columns, starts: Int64s, payload: Payload) -> Iterator[EncodedBatch]:
+        """The batches that begin at the rows `starts` of the columns."""
+        last = np.append(starts[1:], len(columns)) - 1
+        facts = zip(
+            (last - starts + 1).tolist(),
+            columns.offsets[starts].tolist(),
+            columns.offsets[last].tolist(),
+            columns.timestamps_ms[starts].tolist(),
+            np.maximum.reduceat(columns.timestamps_ms, starts).tolist(),
+            strict=True,
+        )
+        for (count, base_offset, last_offset, base_time, max_time), records in zip(facts, slices(payload), strict=True):
+            sequence = self._sequence(base_offset)
+            times = base_time, max_time
+            data = self._assemble(base_offset, last_offset - base_offset, times, sequence, count, records)
+            yield EncodedBatch(data, count, base_offset, last_offset, max_time, sequence)
+
+    def _sequence(self, base_offset: int) -> int:
+        first = self._producer.base_sequence
+        return -1 if first < 0 else (first + base_offset - self._first_offset) & _MAX_SEQUENCE
+
+    def _assemble(
+        self, base_offset: int, last_delta: int, times: tuple[int, int], sequence: int, count: int, records: memoryview
+    ) -> bytes:
+        payload = compress(self._settings.codec, records, self._settings.level)
+        length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload)
+        producer = self._producer.producer_id, self._producer.epoch, sequence
+        before = base_offset, length, self._settings.leader_epoch, MAGIC
+        header = bytearray(HEADER.pack(*before, 0, self._attributes, last_delta, *times, *producer, count))
+        crc = crc32c(payload, crc32c(memoryview(header)[_CRC_START:]))
+        _CRC.pack_into(header, _CRC_POSITION, crc)
+        return b"".join((header, payload))
+
+
+class Payload(NamedTuple):
+    """The records of batches, one after another in `data`; batch i lies from `positions[i]` to `positions[i + 1]`."""
+
+    data: memoryview
+    positions: list[int]
+
+
+class HeaderBlocks(NamedTuple):
+    """The headers of rows as they lie behind the value: count and all; `sizes` are their bytes."""
+
+    data: pa.BinaryArray
+    sizes: Int64s
+
+    def slice(self, start: int, end: int) -> HeaderBlocks:
+        """Those of the rows from `start` up to `end`."""
+        return HeaderBlocks(self.data.slice(start, end - start), self.sizes[start:end])
+
+
+def header_blocks(headers: pa.ListArray) -> HeaderBlocks:
+    """The headers of each row. Raises `EncodeError` for one without a key.
+
+    They are written as if each were a row of its own; as those of a row lie together then, they are one slice.
+    """
+    counts = header_counts(headers)
+    keys, values = _header_fields(headers)
+    joined = join(
+        rows_of_varints([zigzag(lengths_of(keys))]), keys, rows_of_varints([zigzag(lengths_of(values))]), values
+    )
+    ends = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    offsets = offsets_of(joined)[ends]
+    blocks = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(offsets), joined.buffers()[2]])
+    numbers = zigzag(counts)
+    return HeaderBlocks(join(rows_of_varints([numbers]), blocks), sizes_of(numbers) + np.diff(offsets))
+
+
+def _header_fields(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryArray]:
+    """Keys and values of all headers, one after another."""
+    keys, values = pc.list_flatten(headers).flatten()[:2]
+    if keys.null_count:
+        raise EncodeError("a header without a key: only its value may be null")
+    return keys.cast(pa.binary()), values.cast(pa.binary())
+
+
+def largest_sizes(columns: Columns, blocks: HeaderBlocks | None, is_elided: bool) -> Int64s:
+    """What each row takes at most as a record, whatever batch it comes to lie in. Raises `EncodeError` for 2 GiB."""
+    span = int(columns.offsets[-1] - columns.offsets[0])
+    times = columns.timestamps_ms
+    time_span = int(times.max()) - int(times.min())
+    deltas = size_of(2 * min(span, 2**31 - 1)) + size_of(2 * min(time_span, 2**63 - 1))
+    bodies = _sizes(lengths_of(columns.key)) + _sizes(lengths_of(columns.value))
+    bodies += deltas + (0 if is_elided else 1) + (1 if blocks is None else blocks.sizes)
+    sizes = bodies + sizes_of(zigzag(bodies))
+    if sizes.max() > _MAX_PAYLOAD_BYTES:
+        raise EncodeError(f"a record of {sizes.max()} bytes: a batch holds less than 2 GiB")
+    return sizes
+
+
+def encode_records(columns: Columns, blocks: HeaderBlocks | None, starts: Int64s, is_elided: bool) -> Payload:
+    """The records of batches that begin at the rows `starts`, the first of which is 0."""
+    counts = np.diff(starts, append=len(columns))
+    timestamp_deltas = zigzag(columns.timestamps_ms - np.repeat(columns.timestamps_ms[starts], counts))
+    offset_deltas = zigzag(columns.offsets - np.repeat(columns.offsets[starts], counts))
+    key_lengths, value_lengths = lengths_of(columns.key), lengths_of(columns.value)
+    bodies = sizes_of(timestamp_deltas) + sizes_of(offset_deltas) + _sizes(key_lengths) + _sizes(value_lengths)
+    bodies += (0 if is_elided else 1) + (1 if blocks is None else blocks.sizes)
+    head = [timestamp_deltas, offset_deltas, zigzag(key_lengths)]
+    if not is_elided:
+        head.insert(0, np.zeros(len(columns), np.uint64))
+    joined = join(
+        rows_of_varints([zigzag(bodies), *head]),
+        columns.key,
+        rows_of_varints([zigzag(value_lengths)]),
+        columns.value,
+        _NO_HEADERS if blocks is None else blocks.data,
+    )
+    offsets = offsets_of(joined)
+    return Payload(memoryview(joined.buffers()[2]), [*offsets[starts].tolist(), int(offsets[-1])])
+
+
+def slices(payload: Payload) -> Iterator[memoryview]:
+    """The payload of each batch."""
+    for start, end in pairwise(payload.positions):
+        yield payload.data[start:end]
+
+
+def _sizes(lengths: Int64s) -> Int64s:
+    """What keys or values of these lengths take with their length before them; -1 is null."""
+    return sizes_of(zigzag(lengths)) + np.maximum(lengths, 0)

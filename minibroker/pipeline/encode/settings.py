@@ -1,0 +1,71 @@
+"""What the encoder is told, and what it gives: the batches' settings, their producer, and the batches themselves.
+
+How they are made is in the other files; where they go is not known here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from minibroker.protocol.records.batch import CREATE_TIME, LOG_APPEND_TIME, MAGIC
+from minibroker.protocol.records.compression import Compression
+
+
+class EncodeError(ValueError):
+    """Rows that cannot be written as they are asked to be, said in one line."""
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """How rows are written.
+
+    `magic` is the message format: 2, 1 or 0. A batch has at most `batch_bytes` before compression and at most
+    `batch_records` records, but always one. `level` is the codec's, None its default. With `timestamp_type` 1 (log
+    append time) a batch ends where the timestamp changes: it has one for all. `elide_attributes` leaves out the
+    attributes byte of each record (bit 7 of the batch says so, KIP-931). Formats 0 and 1 have no headers: rows with
+    some are refused, unless `drop_headers`. Raises `EncodeError` for what does not go together.
+    """
+
+    magic: int = MAGIC
+    codec: Compression = Compression.NONE
+    level: int | None = None
+    batch_bytes: int = 16384
+    batch_records: int | None = None
+    elide_attributes: bool = False
+    timestamp_type: int = CREATE_TIME
+    leader_epoch: int = -1
+    drop_headers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.magic not in (0, 1, MAGIC):
+            raise EncodeError(f"there is no message format {self.magic}: 0, 1 and 2 are")
+        if self.magic < MAGIC and self.codec > Compression.LZ4:
+            raise EncodeError(f"message format {self.magic} does not have the codec {self.codec.name.lower()}")
+        if self.magic < MAGIC and self.elide_attributes:
+            raise EncodeError("only message format 2 can leave out the attributes of records")
+        if self.magic == 0 and self.timestamp_type == LOG_APPEND_TIME:
+            raise EncodeError("message format 0 has no timestamps, and cannot have the time of an append")
+        if self.batch_bytes < 1 or (self.batch_records is not None and self.batch_records < 1):
+            raise EncodeError("a batch holds at least a byte and a record")
+
+
+@dataclass(frozen=True)
+class Producer:
+    """Whose batches they are; -1 is nobody. Sequences go on from `base_sequence`, by the distance of offsets."""
+
+    producer_id: int = -1
+    epoch: int = -1
+    base_sequence: int = -1
+    transactional: bool = False
+
+
+class EncodedBatch(NamedTuple):
+    """A batch of format 2, or messages of format 0 or 1 one after another, in a wrapper if they are compressed."""
+
+    data: bytes
+    record_count: int
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    base_sequence: int

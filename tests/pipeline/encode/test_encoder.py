@@ -1,0 +1,240 @@
+"""Rows become the batches that the broker's own codec makes of the same records, byte for byte, and reads back."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.pipeline.encode.encoder import BatchSettings, EncodedBatch, EncodeError, Producer, encode
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, check_batch
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.elision import without_attributes
+from minibroker.protocol.records.formats import records_in
+from minibroker.protocol.records.message_set import build_message_set, headers_of_set
+from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.validation import check_records
+from tests.pipeline.encode.rows import rows_of
+from tests.protocol.records.samples import LARGE, SMALL, T
+
+CODECS = tuple(Compression)
+OLD_CODECS = tuple(codec for codec in Compression if codec <= Compression.LZ4)
+LEVELS = [(Compression.GZIP, 9), (Compression.LZ4, 12), (Compression.ZSTD, -5), (Compression.ZSTD, 19)]
+UNBOUNDED = 1 << 30
+
+_bytes = st.none() | st.binary(max_size=200)
+_headers = st.lists(st.tuples(st.text(max_size=10), _bytes), max_size=3).map(tuple)
+_timestamps = st.just(-1) | st.integers(T - 100, T + 10000) | st.integers(0, 2**53)  # in microseconds it fits Spark
+_fields = st.tuples(_timestamps, _bytes, _bytes, _headers)
+_distances = st.integers(1, 3) | st.integers(1, 2**33)
+
+
+@st.composite
+def compacted(draw: st.DrawFn) -> list[Record]:
+    """Records with gaps between their offsets, some larger than a batch can have."""
+    all_fields = draw(st.lists(_fields, min_size=1, max_size=20))
+    offset, out = draw(st.integers(0, 2**40)), []
+    for fields in all_fields:
+        out.append(Record(offset, *fields))
+        offset += draw(_distances)
+    return out
+
+
+def read(batches: list[EncodedBatch]) -> list[Record]:
+    """The records of batches of format 2, or of messages of the old ones, as the broker's own codec reads them."""
+    return [
+        record
+        for batch in batches
+        for position, header in (headers_of_set(batch.data) if batch.data[16] < 2 else [(0, check_batch(batch.data))])
+        for record in records_in(batch.data[position : position + header.size_bytes])
+    ]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@given(records=st.lists(_fields, min_size=1, max_size=20).map(lambda all: [Record(i, *f) for i, f in enumerate(all)]))
+def test_a_batch_is_byte_for_byte_that_of_the_brokers_codec(codec: Compression, records: list[Record]) -> None:
+    (batch,) = encode(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED))
+    assert batch.data == build_batch(records, compression=codec)
+    header = check_batch(batch.data)
+    assert batch == (batch.data, len(records), 0, header.last_offset, header.max_timestamp, -1)
+
+
+@given(records=compacted(), batch_bytes=st.integers(1, 2000), batch_records=st.none() | st.integers(1, 5))
+def test_offsets_and_gaps_are_kept_however_batches_are_cut(
+    records: list[Record], batch_bytes: int, batch_records: int | None
+) -> None:
+    settings = BatchSettings(batch_bytes=batch_bytes, batch_records=batch_records)
+    batches = list(encode(rows_of(records), settings, base_offset=None))
+    assert read(batches) == records
+    for batch in batches:
+        header = check_batch(batch.data)
+        assert (header.base_offset, header.last_offset) == (batch.base_offset, batch.last_offset)
+        assert batch.record_count == 1 or len(batch.data) <= batch_bytes
+        assert batch_records is None or batch.record_count <= batch_records
+
+
+@given(records=compacted(), magic=st.sampled_from([0, 1]), codec=st.sampled_from(OLD_CODECS))
+def test_old_formats_are_byte_for_byte_those_of_the_brokers_codec(
+    records: list[Record], magic: int, codec: Compression
+) -> None:
+    rows = rows_of([record._replace(offset=index) for index, record in enumerate(records)])
+    settings = BatchSettings(magic=magic, codec=codec, batch_bytes=UNBOUNDED, drop_headers=True)
+    (batch,) = encode(rows, settings, base_offset=7)
+    plain = [record._replace(offset=index + 7, headers=()) for index, record in enumerate(records)]
+    assert batch.data == build_message_set(plain, magic, compression=codec)
+    assert (batch.record_count, batch.base_offset, batch.last_offset) == (len(records), 7, len(records) + 6)
+
+
+@given(
+    records=compacted(),
+    magic=st.sampled_from([0, 1]),
+    codec=st.sampled_from(OLD_CODECS),
+    batch_bytes=st.integers(1, 1000),
+)
+def test_old_formats_are_read_as_they_were(
+    records: list[Record], magic: int, codec: Compression, batch_bytes: int
+) -> None:
+    settings = BatchSettings(magic=magic, codec=codec, batch_bytes=batch_bytes, drop_headers=True)
+    batches = list(encode(rows_of(records), settings, base_offset=None))
+    without = [record._replace(headers=(), timestamp=record.timestamp if magic else -1) for record in records]
+    assert read(batches) == without
+
+
+@given(records=compacted())
+def test_log_append_time_ends_a_batch_where_it_changes(records: list[Record]) -> None:
+    settings = BatchSettings(timestamp_type=LOG_APPEND_TIME, batch_bytes=UNBOUNDED)
+    batches = list(encode(rows_of(records), settings, base_offset=None))
+    assert read(batches) == records
+    for before, after in pairwise(batches):
+        is_far = after.base_offset - before.base_offset > 2**31 - 1 or after.last_offset - before.base_offset >= 2**31
+        assert is_far or before.max_timestamp_ms != after.max_timestamp_ms
+    assert all(check_batch(batch.data).timestamp_type == LOG_APPEND_TIME for batch in batches)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@given(records=st.lists(_fields, min_size=1, max_size=20).map(lambda all: [Record(i, *f) for i, f in enumerate(all)]))
+def test_elided_attributes_are_those_of_the_brokers_codec(codec: Compression, records: list[Record]) -> None:
+    (batch,) = encode(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED, elide_attributes=True))
+    full = build_batch(records, compression=codec)
+    assert batch.data == without_attributes(full, check_batch(full))
+    assert list(records_of(batch.data)) == records
+
+
+@pytest.mark.parametrize(("codec", "level"), LEVELS)
+def test_levels_are_the_codecs(codec: Compression, level: int) -> None:
+    (batch,) = encode(rows_of(LARGE), BatchSettings(codec=codec, level=level, batch_bytes=UNBOUNDED))
+    assert batch.data == build_batch(LARGE, compression=codec, level=level)
+
+
+def test_the_producer_is_in_every_batch_and_sequences_go_on() -> None:
+    records = [Record(index, T, None, b"x" * 50) for index in range(100)]
+    producer = Producer(42, 3, 2**31 - 10, transactional=True)
+    batches = list(encode(rows_of(records), BatchSettings(batch_records=7, leader_epoch=5), producer))
+    headers = [check_batch(batch.data) for batch in batches]
+    assert {(header.producer_id, header.producer_epoch, header.is_transactional) for header in headers} == {
+        (42, 3, True)
+    }
+    assert {header.partition_leader_epoch for header in headers} == {5}
+    expected = [(2**31 - 10 + index) % 2**31 for index in range(0, 100, 7)]
+    assert [header.base_sequence for header in headers] == expected == [batch.base_sequence for batch in batches]
+    for batch, header in zip(batches, headers, strict=True):
+        check_records(batch.data, 0, header, keys_required=False)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_broker_takes_what_is_made(codec: Compression) -> None:
+    for batch in encode(rows_of(SMALL * 50), BatchSettings(codec=codec, batch_bytes=2000)):
+        assert check_records(batch.data, 0, check_batch(batch.data), keys_required=False) == batch.max_timestamp_ms
+
+
+def test_many_chunks_lie_one_after_another() -> None:
+    records = [
+        Record(index, T + index, b"%d" % index, bytes(10_000), (("h", b"1"),) * (index % 3)) for index in range(1500)
+    ]
+    batches = list(encode(rows_of(records), BatchSettings(batch_bytes=100_000, codec=Compression.LZ4)))
+    assert read(batches) == records
+    assert [batch.base_offset for batch in batches[1:]] == [batch.last_offset + 1 for batch in batches[:-1]]
+
+
+def test_a_slice_of_rows_is_only_that() -> None:
+    assert read(list(encode(rows_of(SMALL).slice(2, 2), BatchSettings(), base_offset=None))) == SMALL[2:4]
+    assert read(list(encode(rows_of(SMALL).slice(1, 2), BatchSettings(magic=1)))) == [
+        record._replace(offset=record.offset - 1) for record in SMALL[1:3]
+    ]
+
+
+def test_no_rows_are_no_batches() -> None:
+    assert list(encode(rows_of([]), BatchSettings())) == []
+
+
+def test_only_values_are_needed_and_strings_and_milliseconds_are_taken() -> None:
+    (batch,) = encode(pa.record_batch({"value": ["ä", None]}), BatchSettings())
+    assert read([batch]) == [Record(0, -1, None, "ä".encode()), Record(1, -1, None, None)]
+    rows = pa.record_batch({"key": pa.array(["k"], pa.large_string()), "value": [None], "timestamp": [T]})
+    assert read(list(encode(rows, BatchSettings()))) == [Record(0, T, b"k", None)]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_timestamps_of_every_unit_are_milliseconds(unit: str) -> None:
+    rows = pa.record_batch(
+        {
+            "value": [b""],
+            "timestamp": pa.array([T // 1000 * 1000], pa.timestamp("ms", "UTC")).cast(pa.timestamp(unit, "UTC")),
+        }
+    )
+    (batch,) = encode(rows, BatchSettings())
+    assert batch.max_timestamp_ms == T // 1000 * 1000
+
+
+def test_what_is_finer_than_a_millisecond_is_dropped_downwards() -> None:
+    rows = pa.record_batch({"value": [b"", b""], "timestamp": pa.array([-1500, 1999], pa.timestamp("us"))})
+    assert [record.timestamp for record in read(list(encode(rows, BatchSettings())))] == [-2, 1]
+
+
+def test_a_batch_counts_its_header() -> None:
+    (batch,) = encode(rows_of(SMALL[:1]), BatchSettings())
+    assert len(batch.data) > HEADER_BYTES
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"magic": 3}, "there is no message format 3"),
+        ({"magic": 1, "codec": Compression.ZSTD}, "format 1 does not have the codec zstd"),
+        ({"magic": 0, "elide_attributes": True}, "only message format 2"),
+        ({"magic": 0, "timestamp_type": LOG_APPEND_TIME}, "format 0 has no timestamps"),
+        ({"batch_records": 0}, "at least"),
+        ({"batch_bytes": 0}, "at least"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(settings: dict[str, int], words: str) -> None:
+    with pytest.raises(EncodeError, match=words):
+        BatchSettings(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "base_offset", "words"),
+    [
+        (rows_of(SMALL), BatchSettings(magic=1), 0, "has no headers"),
+        (rows_of(SMALL[::-1]), BatchSettings(), None, "must rise"),
+        (pa.record_batch({"value": [b""]}), BatchSettings(), None, "column offset"),
+        (pa.record_batch({"value": [1]}), BatchSettings(), 0, "column value is int64"),
+        (pa.record_batch({"value": [b""], "timestamp": ["now"]}), BatchSettings(), 0, "timestamp is string"),
+        (pa.record_batch({"value": [b""], "headers": ["a"]}), BatchSettings(), 0, "headers is string"),
+        (pa.record_batch({"value": [b""], "headers": [[{"key": None, "value": b""}]]}), BatchSettings(), 0, "a key"),
+    ],
+)
+def test_rows_that_cannot_be_written_are_refused(
+    rows: pa.RecordBatch, settings: BatchSettings, base_offset: int | None, words: str
+) -> None:
+    with pytest.raises(EncodeError, match=words):
+        list(encode(rows, settings, base_offset=base_offset))
+
+
+def test_old_formats_have_no_producer() -> None:
+    with pytest.raises(EncodeError, match="no producer ids"):
+        encode(rows_of(SMALL[:1]), BatchSettings(magic=1), Producer(1, 0, 0))
