@@ -1,0 +1,107 @@
+"""The client against a running broker: where things are, requests to a node, and what is said when that fails."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.admin import DescribeClusterRequest
+
+from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.pipeline.log_source import OptionError, TopicPartition
+from tests.running import RunningBroker, running_broker
+
+IMPATIENT = {"request.timeout.ms": "400", "default.api.timeout.ms": "800"}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """Two nodes with the topics `apples` (2 partitions) and `pears` (1)."""
+    with running_broker(tmp_path_factory.mktemp("broker"), nodes=2) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        for created in admin.create_topics([NewTopic("apples", 2, 1), NewTopic("pears", 1, 1)]).values():
+            created.result()
+        yield broker
+
+
+@pytest.fixture
+def client(broker: RunningBroker) -> Iterator[Client]:
+    with Client(broker.bootstrap_servers, IMPATIENT) as client:
+        yield client
+
+
+def test_partitions_are_found_by_name_and_by_pattern(client: Client) -> None:
+    apples = [TopicPartition("apples", 0), TopicPartition("apples", 1)]
+    assert client.partitions(["apples"]) == apples
+    assert client.partitions(re.compile("a.*")) == apples
+    assert client.partitions(re.compile("a")) == []  # the whole name has to match
+    assert client.partitions() == [*apples, TopicPartition("pears", 0)]
+
+
+def test_internal_topics_are_found_by_name_alone(client: Client) -> None:
+    client.coordinator("group", "a-group")
+    assert not client.partitions(re.compile("__consumer.*"))
+    assert client.partitions(["__consumer_offsets"])
+
+
+def test_a_topic_that_does_not_exist_is_named_and_not_created(client: Client) -> None:
+    with pytest.raises(ClientError, match=r"127\.0\.0\.1:\d+.*: topic plums does not exist"):
+        client.partitions(["plums"])
+    assert "plums" not in {partition.topic for partition in client.partitions()}
+
+
+def test_each_partition_has_a_leader_among_the_nodes(client: Client) -> None:
+    leaders = {client.leader(partition).node_id for partition in client.partitions(["apples"])}
+    assert leaders == {1, 2}
+    with pytest.raises(ClientError, match="apples-7 does not exist"):
+        client.leader(TopicPartition("apples", 7))
+
+
+def test_groups_and_transactions_have_a_coordinator(client: Client) -> None:
+    assert client.coordinator("group", "a-group") in (1, 2)
+    assert client.coordinator("transaction", "an-id") in (1, 2)
+
+
+def test_a_request_reaches_the_node_that_it_names(client: Client) -> None:
+    for partition in client.partitions(["apples"]):
+        node_id = client.leader(partition).node_id
+        assert client.request(DescribeClusterRequest(), node_id).brokers
+        assert client.address(node_id) in client.bootstrap_servers
+
+
+def test_a_broker_that_is_away_is_said_in_one_line() -> None:
+    with socket.socket() as taken:  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with Client(address, IMPATIENT) as client, pytest.raises(ClientError) as failure:
+            client.partitions()
+    assert str(failure.value) == f"{address}: Metadata: connection: 111 ECONNREFUSED"
+
+
+def test_one_bootstrap_server_that_answers_is_enough(broker: RunningBroker) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        dead = f"127.0.0.1:{taken.getsockname()[1]}"
+        with Client(f"{dead},{broker.bootstrap_servers}", {"request.timeout.ms": "5000"}) as client:
+            assert client.partitions(["pears"]) == [TopicPartition("pears", 0)]
+
+
+def test_a_connection_that_was_cut_is_made_again(client: Client, tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        port = broker.bootstrap_servers.rpartition(":")[2]
+        broker.command += ["--set", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
+        with Client(broker.bootstrap_servers) as client:
+            assert client.partitions() == []
+            broker.restart()
+            assert client.partitions() == []
+
+
+def test_an_option_that_is_not_understood_is_refused_by_name() -> None:
+    with pytest.raises(OptionError, match=r"unknown option kafka\.fetch\.more"):
+        Client("127.0.0.1:9092", {"fetch.more": "1"})
+    with pytest.raises(OptionError, match=r"kafka\.request\.timeout\.ms must be a whole number, not 'soon'"):
+        Client("127.0.0.1:9092", {"request.timeout.ms": "soon"})
