@@ -14,7 +14,18 @@ from minibroker import __version__
 from minibroker.cli.shared import OneLineGroup, help_if_alone
 
 # Each command's module, which holds a click command of the same name.
-COMMANDS: Final = ("serve", "topics", "groups", "transactions", "produce", "consume", "dump", "show", "formats")
+COMMANDS: Final = (
+    "serve",
+    "topics",
+    "groups",
+    "transactions",
+    "produce",
+    "consume",
+    "dump",
+    "show",
+    "formats",
+    "pipeline",
+)
 
 
 class Commands(OneLineGroup):

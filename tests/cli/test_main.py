@@ -9,12 +9,14 @@ import pytest
 
 from minibroker import __version__
 from minibroker.cli.main import COMMANDS
+from minibroker.cli.pipeline import JOBS
 from tests.cli.conftest import Run
 
 SUBCOMMANDS = {
     "topics": ("list", "create", "describe", "alter", "config", "delete"),
     "groups": ("list", "describe", "reset-offsets", "delete"),
     "transactions": ("list", "describe", "abort", "find-hanging"),
+    "pipeline": JOBS,
 }
 ALL = [*([name] for name in COMMANDS), *([group, name] for group, names in SUBCOMMANDS.items() for name in names)]
 

@@ -1,0 +1,69 @@
+"""How far Spark is, as a bar on stderr: the tasks of the stages that run, asked of Spark twice a second.
+
+What the jobs do is not known here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from pyspark import StatusTracker
+    from pyspark.sql import SparkSession
+
+INTERVAL_S: Final = 0.5
+THREAD: Final = "spark-progress"
+
+
+class Running(NamedTuple):
+    """The tasks of the stages that run now."""
+
+    stages: int
+    tasks: int
+    done: int
+
+
+def running(tracker: StatusTracker) -> Running:
+    """What runs now, of all jobs together."""
+    infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    known = [info for info in infos if info is not None]
+    return Running(len(known), sum(info.numTasks for info in known), sum(info.numCompletedTasks for info in known))
+
+
+@contextmanager
+def progress_of(spark: SparkSession, title: str, console: Console | None = None) -> Iterator[Progress]:
+    """Show what runs in a session until the block ends; then the bar is gone, and only the result stands."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    progress = Progress(*columns, console=console or Console(stderr=True), transient=True)
+    over = threading.Event()
+    watcher = threading.Thread(
+        target=_watch, args=(spark.sparkContext.statusTracker(), progress, title, over), name=THREAD, daemon=True
+    )
+    with progress:
+        watcher.start()
+        try:
+            yield progress
+        finally:
+            over.set()
+            watcher.join()
+
+
+def _watch(tracker: StatusTracker, progress: Progress, title: str, over: threading.Event) -> None:
+    bar = progress.add_task(title or "Spark", total=None)
+    while not over.wait(INTERVAL_S):
+        now = running(tracker)
+        if now.stages:
+            what = f"{title}, {now.stages} stages" if now.stages > 1 else title
+            progress.update(bar, description=what, total=now.tasks, completed=now.done)

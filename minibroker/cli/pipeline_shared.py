@@ -1,0 +1,189 @@
+"""What the jobs' commands share: which log, a Spark session, its progress on stderr, and Spark's errors in one line.
+
+Nothing of the extra `minibroker[spark]` is imported before a session is asked for, so that `--help` works without it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from minibroker.cli.shared import assignment_of, one_line, servers_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka")
+REMEDY: Final = "the pipeline needs Spark: python3 -m pip install 'minibroker[spark]'"
+ALL_BUT_INTERNAL: Final = "(?!__).*"
+ALL: Final = ".*"
+# The last line of a traceback: the exception's qualified name, and what it says.
+RAISED: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*): (?P<message>.+)$")
+OURS: Final = "minibroker."
+ERROR_CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
+CAUSE: Final = re.compile(r"^Caused by: (?P<name>[\w.$]+): (?P<message>.+)$", re.MULTILINE)
+
+
+class Cannot(click.ClickException):
+    """What a job cannot do; status 1 is for what a job finds to be wrong."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The log that a command reads: a directory or a broker, and which topics of it (none: all)."""
+
+    path: str | None
+    servers: str | None
+    topics: tuple[str, ...]
+    client: tuple[tuple[str, str], ...]
+
+    def options(self, *, internal: bool = False) -> dict[str, str]:
+        """The options for `spark.read`; where no topic is named, all are read, Kafka's own only if `internal`."""
+        where = {"path": self.path} if self.path else {"kafka.bootstrap.servers": self.servers or ""}
+        everything = ALL if internal else ALL_BUT_INTERNAL
+        which = {"subscribe": ",".join(self.topics)} if self.topics else {"subscribePattern": everything}
+        return where | which | {f"kafka.{name}": value for name, value in self.client}
+
+
+def source_options(command: Command) -> Callable[..., Any]:
+    """`--path` or `--bootstrap-server`, `--topic` and `--client`, as one argument `source`."""
+
+    @wraps(command)
+    def with_source(
+        *arguments: Any,
+        path: str | None,
+        servers: str | None,
+        topics: tuple[str, ...],
+        client: tuple[tuple[str, str], ...],
+        **others: Any,
+    ) -> Any:
+        if (path is None) == (servers is None):
+            raise click.UsageError("give one of --path and --bootstrap-server")
+        if client and servers is None:
+            raise click.UsageError("--client is for --bootstrap-server")
+        return command(*arguments, source=Source(path, servers, topics, client), **others)
+
+    options = (
+        path_option("The log directory to read; not one that a broker is writing to."),
+        click.option("--bootstrap-server", "servers", metavar="HOST:PORT", type=servers_of, help="Read any Kafka."),
+        click.option("--topic", "topics", metavar="NAME", multiple=True, help="A topic, or all. Can be repeated."),
+        client_option(),
+    )
+    for option in reversed(options):
+        with_source = option(with_source)
+    return with_source
+
+
+def path_option(help: str, *, required: bool = False) -> Callable[[Command], Command]:
+    """`--path`, an existing directory, as argument `path`."""
+    directory = click.Path(exists=True, file_okay=False, resolve_path=True)
+    return click.option("--path", metavar="DIR", type=directory, required=required, help=help)
+
+
+def client_option() -> Callable[[Command], Command]:
+    """`--client`, as argument `client`: pairs of a name and a value."""
+    return click.option(
+        "--client",
+        "client",
+        metavar="NAME=VALUE",
+        type=assignment_of,
+        multiple=True,
+        help="A setting of Kafka's Java client, as for TLS and SASL. Can be repeated.",
+    )
+
+
+def spark_options(command: Command) -> Command:
+    """`--master` and `--conf`, as arguments `master` and `conf`, for `spark_session`."""
+    command = click.option(
+        "--conf",
+        metavar="NAME=VALUE",
+        type=assignment_of,
+        multiple=True,
+        help="A setting of Spark, as spark.driver.memory=4g. Can be repeated.",
+    )(command)
+    return click.option(
+        "--master", metavar="URL", default="local[*]", show_default=True, help="Where Spark runs; all cores here."
+    )(command)
+
+
+@contextmanager
+def spark_session(
+    master: str = "local[*]", conf: tuple[tuple[str, str], ...] = (), *, title: str = "", progress: bool = True
+) -> Iterator[SparkSession]:
+    """A Spark session for one command, with its progress on stderr if that is a terminal; stopped at the end.
+
+    Raises click.ClickException with status 2 where Spark or Java is missing.
+    """
+    session = _imported_session()
+    with TemporaryDirectory(prefix="minibroker-spark-") as scratch:
+        settings = {"spark.sql.warehouse.dir": str(Path(scratch, "warehouse")), **dict(conf)}
+        if master.startswith("local"):
+            settings.setdefault("spark.local.dir", scratch)
+        spark = session(master, log_level="off", **settings)
+        try:
+            if progress and sys.stderr.isatty():
+                from minibroker.cli.pipeline_progress import progress_of
+
+                with progress_of(spark, title):
+                    yield spark
+            else:
+                yield spark
+        finally:
+            spark.stop()
+
+
+def _imported_session() -> Callable[..., SparkSession]:
+    try:
+        import_module("minibroker.pipeline.sources")  # what the session registers, and all that it needs
+        from minibroker.pipeline.session import session
+    except ImportError as error:
+        raise explained(error) from error
+    return session
+
+
+def explained(error: Exception) -> Exception:
+    """An error of a job as one line with status 2, if it is one that its user can do something about."""
+    if isinstance(error, ImportError) and (error.name or "").split(".")[0] in EXTRA:
+        return cannot(REMEDY)
+    if isinstance(error, OSError):
+        return cannot(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    if type(error).__module__.split(".")[0] in ("minibroker", "pyspark", "py4j"):
+        return cannot(reason_of(str(error)))
+    return error
+
+
+def cannot(message: str) -> click.ClickException:
+    """What a job cannot do, in one line, status 2."""
+    return Cannot(one_line(message))
+
+
+def reason_of(text: str) -> str:
+    """What is wrong, out of what Spark says: the Python error of ours in it, else any Python error, else Java's cause.
+
+    Spark wraps a task's error several times over, with the stacks of Java and of Python around a line or two of sense.
+    """
+    raised = [match for line in text.splitlines() if (match := RAISED.match(line))]
+    for match in reversed(raised):
+        if match["name"].startswith(OURS):
+            return match["message"]
+    if "Traceback (most recent call last)" in text and raised:
+        return f"{raised[-1]['name'].rpartition('.')[2]}: {raised[-1]['message']}"
+    causes = list(CAUSE.finditer(text))
+    if causes:
+        return f"{causes[-1]['name'].rpartition('.')[2]}: {causes[-1]['message']}"
+    first = next((line for line in text.splitlines() if line.strip()), text)
+    return ERROR_CLASS.sub("", first)

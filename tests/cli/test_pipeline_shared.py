@@ -1,0 +1,123 @@
+"""What the pipeline's commands share: which log is read, and errors of Spark in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from minibroker.cli.pipeline_shared import Source, explained, reason_of, source_options
+
+TASK_ERROR = """An error occurred while calling o81.count.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
+Traceback (most recent call last):
+  File "/site-packages/pyspark/worker.py", line 3, in main
+    process()
+  File "/site-packages/minibroker/pipeline/decode/decoder.py", line 9, in feed
+    raise CorruptData("x")
+minibroker.pipeline.log_source.CorruptData: t-0/00000000000000000000.log, position 71: the CRC of offset 3 is wrong
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)
+Caused by: java.io.IOException: broken
+\tat java.base/java.lang.Thread.run(Thread.java:1)
+"""
+
+
+@click.command()
+@source_options
+def command(source: Source) -> None:
+    """Print the options for Spark."""
+    for name, value in source.options().items():
+        click.echo(f"{name}={value}")
+
+
+def test_a_directory_is_read_but_for_kafkas_own_topics(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, ["--path", str(tmp_path)])
+    assert result.stdout.splitlines() == [f"path={tmp_path.resolve()}", "subscribePattern=(?!__).*"]
+
+
+def test_a_broker_is_read_with_what_its_client_needs() -> None:
+    arguments = ["--bootstrap-server", "h:1", "--topic", "a", "--topic", "b", "--client", "security.protocol=SSL"]
+    result = CliRunner().invoke(command, arguments)
+    expected = ["kafka.bootstrap.servers=h:1", "subscribe=a,b", "kafka.security.protocol=SSL"]
+    assert result.stdout.splitlines() == expected
+
+
+def test_kafkas_own_topics_are_read_on_demand() -> None:
+    assert Source("/d", None, (), ()).options(internal=True)["subscribePattern"] == ".*"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "give one of --path and --bootstrap-server"),
+        (["--path", ".", "--bootstrap-server", "h:1"], "give one of --path and --bootstrap-server"),
+        (["--path", ".", "--client", "a=b"], "--client is for --bootstrap-server"),
+        (["--path", "no such directory"], "does not exist"),
+        (["--bootstrap-server", "nowhere"], "is not HOST:PORT"),
+    ],
+)
+def test_what_is_to_be_read_has_to_be_said(arguments: list[str], complaint: str) -> None:
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (TASK_ERROR, "t-0/00000000000000000000.log, position 71: the CRC of offset 3 is wrong"),
+        (
+            "Traceback (most recent call last):\n  File x\nKeyError: 'a'\n\n\tat java",
+            "KeyError: 'a'",
+        ),
+        (
+            "[E] x\n\tat a.b\nCaused by: java.lang.A: first\n\tat c\nCaused by: java.io.IOException: No space left\n",
+            "IOException: No space left",
+        ),
+        ("[PATH_ALREADY_EXISTS] Path file:/x already exists. SQLSTATE: 42K04", "Path file:/x already exists."),
+        ("one line", "one line"),
+    ],
+)
+def test_an_error_of_spark_is_cut_down_to_what_is_wrong(text: str, reason: str) -> None:
+    assert reason_of(text).startswith(reason)
+
+
+def test_an_error_of_the_file_system_names_the_file() -> None:
+    error = explained(FileNotFoundError(2, "No such file or directory", "/x"))
+    assert isinstance(error, click.ClickException)
+    assert (error.message, error.exit_code) == ("No such file or directory: /x", 2)
+
+
+def test_a_fault_of_the_program_is_not_hidden() -> None:
+    fault = ZeroDivisionError("division by zero")
+    assert explained(fault) is fault
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+def test_without_the_extra_the_remedy_is_one_line(missing: str) -> None:
+    program = (
+        f"import sys, click; sys.modules[{missing!r}] = None\n"
+        "from minibroker.cli.main import main\n"
+        "from minibroker.cli.pipeline import pipeline\n"
+        "from minibroker.cli.pipeline_shared import spark_session\n"
+        "pipeline.get_command = lambda *_: click.Command('job', callback=lambda: spark_session().__enter__())\n"
+        "main(['pipeline', 'job'])\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    remedy = "minibroker: the pipeline needs Spark: python3 -m pip install 'minibroker[spark]'\n"
+    assert (run.returncode, run.stdout, run.stderr) == (2, "", remedy)
+
+
+def test_a_broker_imports_nothing_of_the_extra() -> None:
+    program = (
+        "import sys, minibroker.cli.main, minibroker.cli.serve, minibroker.cli.pipeline\n"
+        "import minibroker.broker.process, minibroker.broker.configuration\n"
+        "print(sorted({'pyspark', 'pyarrow', 'numpy', 'pandas', 'kafka'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
