@@ -46,6 +46,13 @@ class Clock(Protocol):
         """Run `work` in another thread, then `done` on the loop, with what `work` raised, or None."""
 
 
+class BusyClock(Clock, Protocol):
+    """A clock whose work aside can be waited for."""
+
+    def wait_for_aside(self) -> None:
+        """Block until nothing is done aside any more, and everybody has been told."""
+
+
 class SystemClock:
     """The machine's time; timers run on `loop`, and what is done aside by `aside_threads` threads at most."""
 

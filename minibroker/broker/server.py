@@ -146,9 +146,16 @@ class Server:
         until = self._loop.time() + DRAIN_SECONDS
         while self._shared.sockets and self._loop.time() < until:
             await asyncio.sleep(0.005)
+        self.abort()
+        await asyncio.sleep(0)
+
+    def abort(self) -> None:
+        """Accept nobody any more, and close all connections at once."""
+        self._shared.closed = True
+        for server in self._servers:
+            server.close()
         for client in list(self._shared.sockets):
             client.abort()
-        await asyncio.sleep(0)
 
 
 def _name_of(connection: Connection, frame: memoryview) -> str:

@@ -38,6 +38,7 @@ class Shared:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.budget = FrameBudget()
         self.sockets: set[SocketProtocol] = set()
+        self.closed = False  # nobody is served any more, not even who was accepted meanwhile
 
 
 class SocketProtocol(asyncio.BufferedProtocol):
@@ -82,6 +83,8 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=TLS_HIGH_WATER_BYTES if self._copies else 0)
         self._connection = self._attach(self, peer_name(transport))
         self._shared.sockets.add(self)
+        if self._shared.closed:
+            self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._shared.sockets.discard(self)

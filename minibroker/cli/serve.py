@@ -75,7 +75,8 @@ def serve(
     gc.disable()
     # Imported here, as --help must not pay for a broker.
     from minibroker.broker.configuration import load_settings
-    from minibroker.broker.process import StartError, run
+    from minibroker.broker.process import run
+    from minibroker.broker.running import StartError
     from minibroker.broker.settings import SettingsError
 
     # What is imported never becomes garbage: to look for that, now or while clients wait, is time lost.

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.process import StartError, run
+from minibroker.broker.process import run
+from minibroker.broker.running import StartError
 from minibroker.broker.settings import Settings
 from tests.broker.harness import Harness
 from tests.storage.support import FailingDisk

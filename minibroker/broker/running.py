@@ -1,0 +1,189 @@
+"""A broker that serves, in whatever loop and process: its parts are put together here, and taken apart again.
+
+Signals, the interpreter's switches and what is printed are the process's business (`process`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from minibroker.broker import handlers
+from minibroker.broker.cleaner_statistics import CleanerStatistics
+from minibroker.broker.clock import BusyClock, SystemClock
+from minibroker.broker.cluster import Cluster, Node, new_uuid
+from minibroker.broker.housekeeping import Housekeeping
+from minibroker.broker.interceptors import Interceptor
+from minibroker.broker.listeners import broker_listeners, listeners_of_node
+from minibroker.broker.metadata_log import MetadataError
+from minibroker.broker.server import BindError, BoundListener, Server, bind
+from minibroker.broker.sessions import FetchSessions
+from minibroker.broker.settings import Settings, SettingsError
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.primitives import uuid_text
+from minibroker.storage.files import Disk
+from minibroker.storage.log import Environment
+from minibroker.storage.log_directories import LogDirectories
+from minibroker.storage.recovery import LogDirectoryError
+
+CLEANER_DELAY_MS = 500
+MAX_CLEANER_THREADS = 1000  # so many are never made: log.cleaner.threads is what counts
+
+Bound = dict[int, list[BoundListener]]
+
+
+class StartError(Exception):
+    """Why the broker does not start, in one line."""
+
+
+class UncleanStop(Exception):
+    """Why the next start has to recover, in one line."""
+
+
+@dataclass(frozen=True)
+class Seams:
+    """What a broker is given from outside: time, the disk, chance, and who looks at its requests."""
+
+    clock: BusyClock
+    disk: Disk = field(default_factory=Disk)
+    random: random.Random = field(default_factory=random.SystemRandom)
+    interceptors: Iterable[Interceptor] = ()
+
+
+class Running:
+    """One life of a broker: open once made, serving clients from `serve` on, and ended by `close` or `crash`."""
+
+    def __init__(self, settings: Settings, bound: Bound, seams: Seams) -> None:
+        """Open the log directories and read what they hold. Raises StartError; then nothing stays open."""
+        self._clock = seams.clock
+        self._bound = bound
+        self._cleaning: contextlib.ExitStack | None = None
+        with _understood():
+            self.logs = _open_logs(settings, seams)
+        try:
+            with _understood():
+                self.cluster = Cluster(settings, seams.clock, self.logs, seams.random)
+                _load(self.cluster, bound)
+        except BaseException:
+            with contextlib.suppress(UncleanStop):  # who could not even start is told why, and not that
+                self._close_logs()
+            raise
+        handlers.load()
+        self.server = Server(asyncio.get_running_loop(), self.cluster, seams.interceptors)
+
+    async def serve(self, cleaner_statistics: CleanerStatistics | None = None) -> None:
+        """Accept clients, and begin with the chores; compaction begins a little later."""
+        for node_id, listeners in self._bound.items():
+            for listener in listeners:
+                await self.server.serve(self.cluster.nodes[node_id], listener)
+        self.server.sweep_idle()
+        Housekeeping(self.cluster).start()
+        self._cleaning = contextlib.ExitStack()
+        self._cleaning.enter_context(_compacting(self.cluster, cleaner_statistics or CleanerStatistics()))
+
+    async def close(self) -> None:
+        """Let the answers that are queued go out, and stop cleanly. Raises UncleanStop if the disk does not let us."""
+        try:
+            await self.server.close()
+            self._stop_cleaning()
+            self.cluster.leave()
+        finally:
+            self._stop_cleaning()
+            self._close_logs()
+
+    def crash(self) -> None:
+        """End as if the process had been killed: no answer, no checkpoint and no marker is written any more."""
+        self.server.abort()
+        self._stop_cleaning()
+        self._clock.wait_for_aside()
+        self.logs.abandon()
+
+    def _stop_cleaning(self) -> None:
+        cleaning, self._cleaning = self._cleaning, None
+        if cleaning is not None:
+            cleaning.close()
+
+    def _close_logs(self) -> None:
+        self._clock.wait_for_aside()
+        try:
+            self.logs.close()
+        except (KafkaError, OSError) as error:
+            raise UncleanStop(str(error)) from error
+
+
+@contextlib.contextmanager
+def bound_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
+    """Take all addresses, by node id; port 0 becomes what was free. Gives them back in the end.
+
+    Raises StartError.
+    """
+    bound: Bound = {}
+    try:
+        wanted = broker_listeners(settings)
+        first = settings["node.id"]
+        for index in range(nodes):
+            listeners = bound[first + index] = []
+            for listener in listeners_of_node(wanted, index):
+                listeners.append(bind(listener, settings))
+        yield bound
+    except (BindError, SettingsError) as error:
+        raise StartError(str(error)) from None
+    finally:
+        for listeners in bound.values():
+            for taken in listeners:
+                taken.socket.close()
+
+
+def _open_logs(settings: Settings, seams: Seams) -> LogDirectories:
+    clock, source = seams.clock, seams.random
+    return LogDirectories(
+        Environment(seams.disk, clock.wall_ms, clock.call_later, clock.run_aside, source),
+        settings.log_directories,
+        node_id=settings["node.id"],
+        cluster_id=None,
+        new_id=lambda: uuid_text(new_uuid(source)),
+    )
+
+
+def _load(cluster: Cluster, bound: Bound) -> None:
+    """Give the cluster its nodes, and have it read what the directories hold of it."""
+    for node_id, listeners in bound.items():
+        slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
+        node = cluster.nodes[node_id] = Node(node_id, FetchSessions(slots, cluster.random))
+        node.endpoints = {listener.listener.name: listener.endpoint for listener in listeners}
+        node.rack = cluster.settings["broker.rack"]
+    cluster.load()
+
+
+@contextlib.contextmanager
+def _understood() -> Iterator[None]:
+    """What the directories hold may be no use; that is no mistake of ours, and told in one line."""
+    try:
+        yield
+    except (LogDirectoryError, MetadataError, KafkaError) as error:
+        raise StartError(" ".join(str(error).split())) from error
+
+
+@contextlib.contextmanager
+def _compacting(cluster: Cluster, statistics: CleanerStatistics) -> Iterator[None]:
+    """Have logs compacted inside the block, but not at once. At its end no thread is at it any more."""
+    # Threads of its own: a cleaning takes minutes, and the others are for syncs, which a producer waits for.
+    threads = SystemClock(asyncio.get_running_loop(), aside_threads=MAX_CLEANER_THREADS)
+    stopped = threading.Event()
+    with contextlib.ExitStack() as running:
+        running.callback(threads.wait_for_aside)
+        running.callback(stopped.set)
+
+        def start() -> None:
+            from minibroker.broker.cleaner import Cleaner  # neither the start nor the first clients need wait for it
+
+            cleaner = Cleaner(cluster, threads.run_aside, stopped.wait, statistics)
+            running.callback(cleaner.close)
+            cleaner.start()
+
+        running.callback(cluster.clock.call_later(CLEANER_DELAY_MS, start).cancel)
+        yield

@@ -1,0 +1,22 @@
+"""The test kit: a real broker on a real socket inside of a test, with faults, time and state in the test's hand.
+
+Names are imported when they are first used, so that who only names this package pays nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from minibroker.testing.broker import Broker as Broker
+
+_HOMES = {"Broker": "broker"}
+
+__all__ = ["Broker"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

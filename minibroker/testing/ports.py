@@ -1,0 +1,63 @@
+"""The addresses of an embedded broker, which stay its own while it is down: nobody else is given them meanwhile.
+
+A socket that is bound and does not listen holds each port; clients are refused there until the broker listens again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+from minibroker.broker.listeners import Listener, broker_listeners, listeners_of_node
+from minibroker.broker.running import Bound, StartError
+from minibroker.broker.server import BindError, bind
+from minibroker.broker.settings import Settings, SettingsError
+
+
+class Ports:
+    """The listeners of all nodes, by node id, each with the port that it keeps."""
+
+    def __init__(self, settings: Settings, nodes: int) -> None:
+        """Choose the ports. Raises StartError."""
+        self._settings = settings
+        self._held = contextlib.ExitStack()
+        try:
+            wanted, first = broker_listeners(settings), settings["node.id"]
+            self.listeners = {
+                first + index: [self._hold(listener) for listener in listeners_of_node(wanted, index)]
+                for index in range(nodes)
+            }
+        except (OSError, SettingsError) as error:
+            self._held.close()
+            raise StartError(str(error)) from None
+
+    def _hold(self, listener: Listener) -> Listener:
+        family = socket.AF_INET6 if ":" in listener.host or not listener.host else socket.AF_INET
+        holder = self._held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((listener.host, listener.port))
+        return listener._replace(port=holder.getsockname()[1])
+
+    def listen(self) -> Bound:
+        """Take connections on all of them; they wait until somebody accepts. Raises StartError."""
+        bound: Bound = {}
+        try:
+            for node_id, listeners in self.listeners.items():
+                bound[node_id] = []
+                for listener in listeners:
+                    bound[node_id].append(bind(listener, self._settings))
+        except BindError as error:
+            close_all(bound)
+            raise StartError(str(error)) from None
+        return bound
+
+    def close(self) -> None:
+        """Give the ports back."""
+        self._held.close()
+
+
+def close_all(bound: Bound) -> None:
+    """Close the listening sockets."""
+    for listeners in bound.values():
+        for listener in listeners:
+            listener.socket.close()

@@ -1,0 +1,172 @@
+"""An embedded broker's life: started, stopped, killed and brought up again, in a thread or in the test's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from confluent_kafka import Consumer, Producer
+
+from minibroker.broker.running import StartError
+from minibroker.broker.settings import SettingsError
+from minibroker.testing import Broker
+from minibroker.testing.broker import NotRunning
+
+LAST_CHECKPOINTS = ".kafka_cleanshutdown"
+
+
+def produce(broker: Broker, *values: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    for value in values:
+        producer.produce("t", value)
+    assert producer.flush(20) == 0
+
+
+def consumed(broker: Broker, count: int) -> list[bytes | None]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe(["t"])
+    try:
+        return [message.value() for message in consumer.consume(count, timeout=20)]
+    finally:
+        consumer.close()
+
+
+def address(broker: Broker) -> tuple[str, int]:
+    host, port = broker.bootstrap_servers.split(":")
+    return host, int(port)
+
+
+def test_a_broker_serves_inside_of_the_block_and_leaves_nothing() -> None:
+    with Broker() as broker:
+        produce(broker, "a", "b")
+        assert consumed(broker, 2) == [b"a", b"b"]
+        directory, where = broker.directory, address(broker)
+        assert (directory / "t-0").is_dir()
+    assert not directory.exists()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("minibroker")]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(where)
+
+
+def test_a_given_directory_stays_and_is_served_again(tmp_path: Path) -> None:
+    with Broker(directory=tmp_path) as broker:
+        produce(broker, "a")
+    assert (tmp_path / LAST_CHECKPOINTS).exists()
+    with Broker(directory=tmp_path) as broker:
+        assert consumed(broker, 1) == [b"a"]
+
+
+def test_a_restart_keeps_ports_and_data() -> None:
+    with Broker(nodes=2) as broker:
+        before = broker.bootstrap_servers
+        produce(broker, "a")
+        broker.restart()
+        produce(broker, "b")
+        assert broker.bootstrap_servers == before
+        assert consumed(broker, 2) == [b"a", b"b"]
+
+
+def test_a_kill_is_a_crash_after_which_the_port_is_refused_until_the_restart() -> None:
+    with Broker() as broker:
+        produce(broker, "a")
+        with socket.create_connection(address(broker)) as client:
+            broker.kill()
+            assert client.recv(1) == b""
+        assert not (broker.directory / LAST_CHECKPOINTS).exists()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address(broker))
+        with pytest.raises(NotRunning):
+            broker.kill()
+        broker.restart()
+        assert consumed(broker, 1) == [b"a"]
+
+
+def test_a_killed_broker_can_be_stopped() -> None:
+    with Broker() as broker:
+        broker.kill()
+
+
+def test_it_runs_in_the_callers_own_loop() -> None:
+    async def use() -> None:
+        async with Broker() as broker:
+            producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+            await producer.start()
+            try:
+                assert (await producer.send_and_wait("t", b"a")).offset == 0
+                await broker.arestart()
+                assert (await producer.send_and_wait("t", b"b")).offset == 1
+            finally:
+                await producer.stop()
+            with pytest.raises(RuntimeError, match="begins with 'a'"):
+                broker.restart()
+            assert not [thread for thread in threading.enumerate() if thread.name == "minibroker"]
+
+    asyncio.run(use())
+
+
+def test_a_broker_of_another_thread_can_be_awaited() -> None:
+    async def use(broker: Broker) -> None:
+        before = broker.running
+        await broker.arestart()
+        assert broker.running is not before
+
+    with Broker() as broker:
+        asyncio.run(use(broker))
+
+
+def test_settings_have_their_names_in_kafka() -> None:
+    with Broker({"num.partitions": 3, "log.retention.ms": -1}) as broker:
+        produce(broker, "a")
+        assert sorted(path.name for path in broker.directory.glob("t-*")) == ["t-0", "t-1", "t-2"]
+
+
+def test_topics_are_not_made_if_that_is_not_wanted() -> None:
+    with Broker(auto_create=False) as broker:
+        assert broker.running.cluster.settings["auto.create.topics.enable"] is False
+
+
+def test_the_same_seed_gives_the_same_ids() -> None:
+    def cluster_id(seed: int) -> str:
+        with Broker(seed=seed) as broker:
+            return broker.running.cluster.cluster_id
+
+    assert cluster_id(1) == cluster_id(1) != cluster_id(2)
+
+
+def test_what_is_wrong_with_a_setting_is_said_at_once() -> None:
+    with pytest.raises(SettingsError, match="num.partitions"):
+        Broker({"num.partitions": "many"})
+
+
+def test_a_taken_port_is_told_and_nothing_stays(tmp_path: Path) -> None:
+    with Broker() as broker:
+        host, port = address(broker)
+        other = Broker({"listeners": f"PLAINTEXT://{host}:{port}"}, directory=tmp_path)
+        with pytest.raises(StartError):
+            other.start()
+    with other:
+        assert address(other) == (host, port)
+
+
+def test_it_is_not_started_twice() -> None:
+    with Broker() as broker, pytest.raises(RuntimeError, match="started already"):
+        broker.start()
+
+
+def test_what_is_not_running_says_so() -> None:
+    broker = Broker()
+    for asked in ("bootstrap_servers", "directory", "running", "loop"):
+        with pytest.raises(NotRunning):
+            getattr(broker, asked)
+    broker.stop()
