@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from minibroker.broker.interceptors import Call, Interceptor, Mark
 from minibroker.broker.parked import Parked
+from minibroker.broker.sockets import BYTES, CLOSE
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -149,14 +150,14 @@ class Dispatcher:
         self, route: Route, context: Context, request: Message, frame: memoryview, correlation_id: int
     ) -> Any:
         """Run a request through the interceptors' hooks."""
-        received_bytes = SIZE.size + len(frame)
-        call = Call(context, route.key, correlation_id, request, received_bytes, route.handler, self.interceptors)
+        call = Call(context, route.key, correlation_id, request, frame, route.handler, self.interceptors)
         try:
             outcome = call.run()
             if outcome.__class__ is not Parked:
                 return _answer(call, route, outcome)
             if call.is_held:  # its handler may run when the frame's bytes are others already
-                call.request = route.request_in(memoryview(bytearray(frame)))
+                call.frame = memoryview(bytearray(frame))
+                call.request = route.request_in(call.frame)
             if outcome.done:
                 return _answer(call, route, outcome.response)
             return _park_call(call, route, outcome)
@@ -179,9 +180,16 @@ def _answer(call: Call, route: Route, response: Message | None) -> list[Any] | N
     if response is None:
         call.sent(0)
         return None
-    items = encoded(call.answered(response), route.version, route.answer_start, call.correlation_id)
-    items.append(Mark(call, SIZE.size + SIZE.unpack_from(items[0])[0]))
+    items = call.encoded(encoded(call.answered(response), route.version, route.answer_start, call.correlation_id))
+    end = items.index(CLOSE) if CLOSE in items else len(items)
+    items.insert(end, Mark(call, sum(map(_size_bytes, items[:end]))))
     return items
+
+
+def _size_bytes(item: Any) -> int:
+    """How much an item that is to be sent is: bytes, or a region."""
+    size: int = len(item) if item.__class__ in BYTES else item.size_bytes
+    return size
 
 
 def _park_call(call: Call, route: Route, parked: Parked) -> Parked:

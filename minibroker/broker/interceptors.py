@@ -2,7 +2,7 @@
 
 What a hook does is in its own file; when it is called is decided here, and in `dispatch` whether there is any at all.
 
-    request --> before --> handler --> answer --> queued --> sent
+    request --> before --> handler --> answer --> encoded --> queued --> sent
                    |          ^           ^
                    +- answers in the handler's place, or parks and lets it go on later
     a request ends once: `sent`, or `lost` if its client went away or it failed
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.requests")
 
+SIZE_BYTES = 4
+
 
 class Interceptor(Protocol):
     """Hooks that are called in the loop's thread and must not block it. Each one does nothing unless it is overridden.
 
-    `before` and `sent` are called in the order of the list, `answer` in the reverse order: the first interceptor sees
-    the request as the client sent it, and the answer as the client gets it. An exception from `before` or `answer`
-    closes the connection, as one from a handler does; one from `sent` or `lost` is logged.
+    `before` and `sent` are called in the order of the list, `answer` and `encoded` in the reverse order: the first
+    interceptor sees the request as the client sent it, and the answer as the client gets it. An exception from
+    `before`, `answer` or `encoded` closes the connection, as one from a handler does; one from `sent` or `lost` is
+    logged.
     """
 
     def before(self, call: Call) -> Message | Parked | None:
@@ -47,6 +50,13 @@ class Interceptor(Protocol):
         """
         return response
 
+    def encoded(self, call: Call, items: list[Any]) -> list[Any]:
+        """`items` is the answer's frame, size field included: bytes, and regions of files. What is queued instead.
+
+        They go to this client's socket as they are. A None among them closes it once what is before has left.
+        """
+        return items
+
     def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
         """The answer, of `sent_bytes` with its size field, was handed to the kernel or to the socket's own buffer.
 
@@ -61,6 +71,7 @@ class Call:
     """One request on its way through the hooks.
 
     `request` is the decoded message; its records are valid only until `before` returns, unless that parks the request.
+    `frame` holds the request's bytes, without the size field, and is valid as long.
     `received_bytes` counts the size field too; `started_ms` is the monotonic clock's time when it was read.
     """
 
@@ -72,6 +83,7 @@ class Call:
         "api_key",
         "context",
         "correlation_id",
+        "frame",
         "received_bytes",
         "request",
         "started_ms",
@@ -83,7 +95,7 @@ class Call:
         api_key: ApiKey,
         correlation_id: int,
         request: Message,
-        received_bytes: int,
+        frame: memoryview,
         handler: Callable[[Context, Any], Any],
         interceptors: Sequence[Interceptor],
     ) -> None:
@@ -91,7 +103,8 @@ class Call:
         self.api_key = api_key
         self.correlation_id = correlation_id
         self.request = request
-        self.received_bytes = received_bytes
+        self.frame = frame
+        self.received_bytes = SIZE_BYTES + len(frame)
         self.started_ms = context.cluster.clock.monotonic_ms()
         self._handler = handler
         self._interceptors = tuple(interceptors)
@@ -142,6 +155,12 @@ class Call:
         for interceptor in reversed(self._interceptors):
             response = interceptor.answer(self, response)
         return response
+
+    def encoded(self, items: list[Any]) -> list[Any]:
+        """What is queued in place of `items`, the frame of the answer."""
+        for interceptor in reversed(self._interceptors):
+            items = interceptor.encoded(self, items)
+        return items
 
     def sent(self, sent_bytes: int) -> None:
         """Tell everybody that the answer has left."""

@@ -27,6 +27,8 @@ COPY_BYTES = 64 << 10  # above this, fresh memory for every read costs page faul
 TURN_BYTES = 1 << 20
 TLS_HIGH_WATER_BYTES = 64 << 10  # with 0, a TLS transport pauses for ever
 
+CLOSE = None  # among the items of a queue: close the socket once what is before it has left
+
 Attach = Callable[["SocketProtocol", str], Connection]
 
 
@@ -97,7 +99,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close once everything that is queued has left."""
         if self._queue:
-            self._queue.append(None)
+            self._queue.append(CLOSE)
         else:
             self._transport.close()
 
@@ -174,7 +176,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
                 return
             if queue[0].__class__ in BYTES:
                 budget_bytes -= self._write_joined()
-            elif queue[0] is None:
+            elif queue[0] is CLOSE:
                 self._drop_queue()
                 self._transport.close()
                 return
@@ -192,7 +194,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         joined = [queue.popleft()]
         while queue and queue[0].__class__ in JOINED:
             joined.append(queue.popleft())
-        if queue and queue[0] is not None and queue[0].size_bytes <= JOINED_REGION_BYTES:
+        if queue and queue[0] is not CLOSE and queue[0].size_bytes <= JOINED_REGION_BYTES:
             region = queue[0]
             data = self._read(region, region.position, region.size_bytes)
             if len(data) != region.size_bytes:

@@ -21,6 +21,7 @@ from minibroker.broker.interceptors import Mark
 from minibroker.broker.parked import Parked
 from minibroker.broker.sessions import FetchSessions
 from minibroker.broker.settings import Settings
+from minibroker.broker.sockets import CLOSE
 from minibroker.broker.topics import Partition
 from minibroker.protocol.apis import response_class
 from minibroker.protocol.declare import Message
@@ -109,7 +110,9 @@ class KeptOutlet:
         self.soon: list[Callable[[], None]] = []
 
     def send(self, items: list[Any]) -> None:
-        self.items += items
+        left = items[: items.index(CLOSE)] if CLOSE in items else items
+        self.items += left
+        self.closed = self.closed or len(left) < len(items)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)

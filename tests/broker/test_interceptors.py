@@ -36,6 +36,7 @@ class Witness(Interceptor):
         self.told = told
         self.on_before: Callable[[Call], Any] = lambda call: None
         self.on_answer: Callable[[Call, Message], Message] = lambda call, response: response
+        self.on_encoded: Callable[[Call, list[Any]], list[Any]] = lambda call, items: items
 
     def before(self, call: Call) -> Message | Parked | None:
         self.told.append((self.name, "before", call.api_key))
@@ -45,6 +46,9 @@ class Witness(Interceptor):
     def answer(self, call: Call, response: Message) -> Message:
         self.told.append((self.name, "answer", type(response).__name__))
         return self.on_answer(call, response)
+
+    def encoded(self, call: Call, items: list[Any]) -> list[Any]:
+        return self.on_encoded(call, items)
 
     def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
         self.told.append((self.name, "sent", sent_bytes, duration_ms))
@@ -148,6 +152,29 @@ def test_a_hook_replaces_the_answer_and_the_one_before_it_sees_that(watched: Wat
     watched.first.on_answer = replace
     assert watched.harness.request(METADATA).cluster_id == "first"
     assert seen == ["second"]
+
+
+def test_a_hook_replaces_the_bytes_of_an_answer_and_the_one_before_it_sees_that(watched: Watched) -> None:
+    seen = []
+
+    def see(call: Call, items: list[Any]) -> list[Any]:
+        seen.append(items[0])
+        return items
+
+    watched.second.on_encoded = lambda call, items: [b"half", None]
+    watched.first.on_encoded = see
+    client = watched.harness.client()
+    client.send(METADATA, 12)
+    assert client.sent_bytes() == b"half" == seen[0]
+    assert client.closed
+    assert watched.told[-2:] == [("first", "sent", 4, 0.0), ("second", "sent", 4, 0.0)]
+
+
+def test_a_call_has_the_bytes_of_its_request(watched: Watched) -> None:
+    frames = []
+    watched.first.on_before = lambda call: frames.append(bytes(call.frame))
+    watched.harness.client().send(METADATA, 9)
+    assert frames == [frame_of(METADATA, 9)[PREFIX.size :]]
 
 
 def test_a_request_without_an_answer_ends_with_no_bytes(watched: Watched) -> None:
