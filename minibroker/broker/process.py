@@ -93,9 +93,7 @@ async def _metrics_served(running: Running, measured: Measurements | None) -> As
 
     cluster = running.cluster
     started_s = cluster.clock.wall_ms() / 1000
-    observed = Observed(
-        cluster, running.server, measured.requests, measured.disk.syncs, measured.cleaner, started_s
-    )
+    observed = Observed(cluster, running.server, measured.requests, measured.disk.syncs, measured.cleaner, started_s)
     metrics = MetricsServer(lambda: exposition(observed))
     await metrics.serve(measured.bound)
     try:

@@ -1,0 +1,108 @@
+"""A run of the archive: begun where the last one ended, refused where it cannot go on, ended or killed at any time.
+
+What a batch of it does is in `archive_batches`. A checkpoint of Spark's says how far the stream has come; beside the
+archive's files there is noted of which topics it is, so that no other log is continued as if it were the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from minibroker.pipeline.jobs.archive import archived
+from minibroker.pipeline.jobs.archive_batches import HOME, ArchiveBatches, ArchiveError, queries_of
+from minibroker.pipeline.jobs.hadoop_files import HadoopFiles, Journal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SOURCES: Final = f"{HOME}/sources"
+CHECKPOINT: Final = f"{HOME}/checkpoint"
+
+
+class ArchiveRun:
+    """A stream of records into an archive; `query` is Spark's, `batches.written` what it has written so far."""
+
+    def __init__(
+        self,
+        records: DataFrame,
+        path: str,
+        *,
+        topic_ids: Mapping[str, str],
+        checkpoint: str | None = None,
+        interval: str | None = None,
+        compression: str = "zstd",
+    ) -> None:
+        """Begin, or go on; the stream then runs by itself.
+
+        `records` is a streaming DataFrame of the records table with headers. `topic_ids` say by topic which log it is:
+        the topic's id, or what else tells logs of the same name apart. Without an `interval` ("30 seconds") the run
+        ends when it has all that there is at its start. Raises `ArchiveError`.
+        """
+        spark = records.sparkSession
+        files = HadoopFiles(spark, path)
+        progress = HadoopFiles(spark, checkpoint or files.url(CHECKPOINT))
+        _require_archive(files)
+        _require_checkpoint(files, progress)
+        _note_topics(files, topic_ids)
+        self.batches = ArchiveBatches(files, compression)
+        self._checkpoint = progress
+        writer = archived(records).writeStream.foreachBatch(self._put).option("checkpointLocation", progress.root)
+        trigger = writer.trigger(processingTime=interval) if interval else writer.trigger(availableNow=True)
+        self.query: StreamingQuery = trigger.start()
+
+    def _put(self, rows: DataFrame, batch: int) -> None:
+        self.batches.query = self.batches.query or (_query_of(self._checkpoint) or "")
+        self.batches.put(rows, batch)
+
+
+def _require_archive(files: HadoopFiles) -> None:
+    """Raise `ArchiveError` if there is something at the path that is no archive."""
+    if files.is_file():
+        raise ArchiveError(f"{files.root} is a file")
+    strangers = [name for name in files.names() if not name.startswith((".", "_"))]
+    if strangers and not files.exists(HOME):
+        raise ArchiveError(f"{files.root} is no archive, and not empty: it has {strangers[0]}")
+
+
+def _require_checkpoint(files: HadoopFiles, checkpoint: HadoopFiles) -> None:
+    """Raise `ArchiveError` unless archive and checkpoint are of one stream, or both new.
+
+    With another checkpoint the archive would be given records twice, or, as batches are known by number, some never.
+    """
+    queries, query = queries_of(files), _query_of(checkpoint)
+    if queries and query is None:
+        raise ArchiveError(f"{files.root} was written with a checkpoint that is not at {checkpoint.root}")
+    if queries and queries != {query}:
+        raise ArchiveError(f"the checkpoint {checkpoint.root} is of another archive than {files.root}")
+    if not queries and query is not None and Journal(files, SOURCES).newest() is None:
+        raise ArchiveError(f"the checkpoint {checkpoint.root} is not of the archive {files.root}")
+
+
+def _note_topics(files: HadoopFiles, topic_ids: Mapping[str, str]) -> None:
+    """Note of which topics the archive is, with those that come to it. Raises `ArchiveError` if they are others."""
+    journal = Journal(files, SOURCES)
+    newest = journal.newest()
+    known: dict[str, str] = json.loads(newest[1]) if newest and queries_of(files) else {}
+    for topic, identity in known.items():
+        if topic not in topic_ids:
+            raise ArchiveError(f"{files.root} has been archiving {topic} too, which is not among the topics now")
+        if topic_ids[topic] != identity:
+            raise ArchiveError(
+                f"{files.root} is of another source: its {topic} is {identity}, this one {topic_ids[topic]}"
+            )
+    if dict(topic_ids) != known:
+        journal.append(newest[0] + 1 if newest else 0, json.dumps(dict(topic_ids), sort_keys=True))
+
+
+def _query_of(checkpoint: HadoopFiles) -> str | None:
+    """The id of the stream that a checkpoint is of, None if there is no checkpoint."""
+    if not checkpoint.exists("metadata"):
+        return None
+    try:
+        query: str = json.loads(checkpoint.read("metadata"))["id"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArchiveError(f"{checkpoint.url('metadata')} cannot be understood: {error!r}") from error
+    return query

@@ -1,0 +1,70 @@
+"""What an archive holds, counted: records, bytes and offsets of each partition, and the files they are in.
+
+How rows get there is `archive_batches`' business; this is plain data, and its JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from minibroker.pipeline.log_source import TopicPartition
+
+
+class Written(NamedTuple):
+    """What was written of one partition of a topic; `payload_bytes` are those of keys and values."""
+
+    records: int
+    payload_bytes: int
+    first_offset: int
+    last_offset: int
+
+    def and_then(self, later: Written) -> Written:
+        """This and what came after it."""
+        first, last = min(self.first_offset, later.first_offset), max(self.last_offset, later.last_offset)
+        return Written(self.records + later.records, self.payload_bytes + later.payload_bytes, first, last)
+
+
+@dataclass
+class Totals:
+    """What was written, by partition of a topic, and the files that hold it."""
+
+    partitions: dict[TopicPartition, Written] = field(default_factory=dict)
+    files: int = 0
+    file_bytes: int = 0
+
+    @property
+    def records(self) -> int:
+        """Of all partitions."""
+        return sum(written.records for written in self.partitions.values())
+
+    @property
+    def payload_bytes(self) -> int:
+        """Of all partitions."""
+        return sum(written.payload_bytes for written in self.partitions.values())
+
+    def add(self, later: Totals) -> None:
+        """Count in what was written besides."""
+        for partition, written in later.partitions.items():
+            known = self.partitions.get(partition)
+            self.partitions[partition] = known.and_then(written) if known else written
+        self.files += later.files
+        self.file_bytes += later.file_bytes
+
+    def as_json(self) -> dict[str, Any]:
+        """For a file of the archive, and for the report of a run."""
+        rows = [
+            {"topic": partition.topic, "partition": partition.partition, **written._asdict()}
+            for partition, written in sorted(self.partitions.items())
+        ]
+        return {"partitions": rows, "files": self.files, "file_bytes": self.file_bytes}
+
+    @classmethod
+    def from_json(cls, parsed: Mapping[str, Any]) -> Totals:
+        """The totals of such a file. Raises `KeyError` and `TypeError` for what is none."""
+        partitions = {
+            TopicPartition(row["topic"], row["partition"]): Written(*(row[name] for name in Written._fields))
+            for row in parsed["partitions"]
+        }
+        return cls(partitions, parsed["files"], parsed["file_bytes"])

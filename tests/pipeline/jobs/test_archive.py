@@ -1,0 +1,61 @@
+"""The rows of an archive: dated by UTC, and read with the types that they were written with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from minibroker.pipeline.jobs.archive import DIRECTORIES, archived, read_archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RECORDS = (
+    "key binary, value binary, topic string, partition int, offset bigint, time_ms bigint, timestampType int, "
+    "headers array<struct<key:string,value:binary>>"
+)
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(params=["UTC", "Asia/Tokyo", "America/New_York"])
+def zone(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    """A time zone that the session has for the length of a test."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", request.param)
+    yield request.param
+    spark.conf.set("spark.sql.session.timeZone", before or "UTC")
+
+
+def records(spark: SparkSession, *times_ms: int | None, topic: str = "t") -> DataFrame:
+    rows = [(b"k", b"v", topic, 0, offset, time, 0, None) for offset, time in enumerate(times_ms)]
+    names = ["key", "value", "topic", "partition", "offset", "timestampType", "headers"]
+    return spark.createDataFrame(rows, RECORDS).selectExpr(*names, "timestamp_millis(time_ms) as timestamp")
+
+
+def test_a_record_is_filed_under_the_day_it_had_in_utc(spark: SparkSession, zone: str) -> None:
+    times = (0, DAY_MS - 1, DAY_MS, -1, -DAY_MS, -DAY_MS - 1, None, 253_402_300_799_999)
+    rows = archived(records(spark, *times)).orderBy("offset").collect()
+    assert [row.date for row in rows] == [
+        date(1970, 1, 1),
+        date(1970, 1, 1),
+        date(1970, 1, 2),
+        date(1969, 12, 31),
+        date(1969, 12, 31),
+        date(1969, 12, 30),
+        None,
+        date(9999, 12, 31),
+    ]
+
+
+def test_a_topic_whose_name_is_a_number_stays_one(spark: SparkSession, tmp_path: Path) -> None:
+    rows = archived(records(spark, 0, None, topic="007"))
+    rows.write.partitionBy(*DIRECTORIES).parquet(str(tmp_path / "archive"))
+    assert (tmp_path / "archive" / "topic=007" / "date=__HIVE_DEFAULT_PARTITION__").is_dir()
+    found = read_archive(spark, str(tmp_path / "archive"))
+    assert sorted(found.columns) == sorted(rows.columns)
+    assert found.select(*rows.columns).exceptAll(rows).count() == 0
+    assert found.count() == 2

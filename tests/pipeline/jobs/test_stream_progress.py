@@ -1,0 +1,50 @@
+"""How far a stream is, read from a checkpoint as Spark writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minibroker.pipeline.jobs.stream_progress import Reached, distance, parse_offsets, reached
+from minibroker.pipeline.log_source import TopicPartition
+
+FIRST = TopicPartition("t", 0)
+SECOND = TopicPartition("t", 1)
+
+
+class Checkpoint:
+    """A checkpoint's files, as `HadoopFiles` gives them: batches by their end offsets, and how many are done."""
+
+    def __init__(self, batches: list[str], done: int) -> None:
+        self.batches = batches
+        self.done = done
+
+    def names(self, path: str) -> list[str]:
+        count = len(self.batches) if path == "offsets" else self.done
+        return [".0.crc", *(str(number) for number in range(count))]
+
+    def read(self, path: str) -> str:
+        return f'v1\n{{"batchWatermarkMs":0}}\n{self.batches[int(path.removeprefix("offsets/"))]}\n'
+
+
+def test_offsets_are_those_of_sparks_kafka_source() -> None:
+    assert parse_offsets('{"t":{"0":5,"1":7}}') == {FIRST: 5, SECOND: 7}
+
+
+def test_what_has_no_start_or_lies_behind_it_is_no_way_to_go() -> None:
+    assert distance({FIRST: 3}, {FIRST: 10, SECOND: 5}) == 7
+    assert distance({FIRST: 3}, {FIRST: 1}) == 0
+
+
+def test_before_the_first_batch_a_stream_is_at_its_beginning() -> None:
+    checkpoint: Any = Checkpoint([], 0)
+    assert reached(checkpoint, {FIRST: 2}) == Reached({FIRST: 2}, None, 0)
+
+
+def test_a_batch_that_was_planned_and_is_not_done_is_at_work() -> None:
+    checkpoint: Any = Checkpoint(['{"t":{"0":5}}', '{"t":{"0":9,"1":4}}'], 1)
+    assert reached(checkpoint, {FIRST: 2, SECOND: 1}) == Reached({FIRST: 5, SECOND: 1}, {FIRST: 9, SECOND: 4}, 1)
+
+
+def test_after_its_last_batch_nothing_is_at_work() -> None:
+    checkpoint: Any = Checkpoint(['{"t":{"0":5}}'], 1)
+    assert reached(checkpoint, {}) == Reached({FIRST: 5}, None, 0)
