@@ -5,7 +5,7 @@ A name that is not understood is refused: nothing is accepted and ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from minibroker.pipeline.log_source import OptionError
@@ -14,14 +14,14 @@ from minibroker.pipeline.log_source import OptionError
 class ClientSettings:
     """The settings of a client, checked. Raises `OptionError`."""
 
-    def __init__(self, bootstrap_servers: str, settings: Mapping[str, str], client_id: str) -> None:
+    def __init__(self, bootstrap_servers: str, settings: Mapping[str, str], client_id: str = "") -> None:
         rest = dict(settings)
         self.bootstrap_servers = bootstrap_servers
         self.client_id = rest.pop("client.id", client_id)
-        self.request_timeout_ms = _taken(rest, "request.timeout.ms", 30_000)
-        self.api_timeout_ms = _taken(rest, "default.api.timeout.ms", 60_000)
-        self.retry_backoff_ms = _taken(rest, "retry.backoff.ms", 100)
-        self.retry_backoff_max_ms = _taken(rest, "retry.backoff.max.ms", 1_000)
+        self.request_timeout_ms = taken(rest, "request.timeout.ms", 30_000)
+        self.api_timeout_ms = taken(rest, "default.api.timeout.ms", 60_000)
+        self.retry_backoff_ms = taken(rest, "retry.backoff.ms", 100)
+        self.retry_backoff_max_ms = taken(rest, "retry.backoff.max.ms", 1_000)
         if rest:
             raise OptionError(f"unknown option kafka.{min(rest)}")
 
@@ -36,9 +36,13 @@ class ClientSettings:
         }
 
 
-def _taken(settings: dict[str, str], name: str, default: int, kind: Callable[[str], int] = int) -> int:
+def taken(settings: dict[str, str], name: str, default: int, minimum: int = 0) -> int:
+    """Take a number out of the settings. Raises `OptionError`."""
     text = settings.pop(name, None)
     try:
-        return default if text is None else kind(text)
+        number = default if text is None else int(text)
     except ValueError:
         raise OptionError(f"kafka.{name} must be a whole number, not {text!r}") from None
+    if not minimum <= number < 1 << 31:
+        raise OptionError(f"kafka.{name} must be from {minimum} to {(1 << 31) - 1}, not {number}")
+    return number

@@ -1,0 +1,227 @@
+"""The bytes of a range of offsets, by Fetch requests to the leader: one is under way while the last is worked on.
+
+What is in the batches is the decoder's business; here only their headers' lengths and offsets are looked at.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self
+
+from kafka.future import Future
+from kafka.protocol.consumer import FetchRequest
+
+from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.pipeline.brokers.client_settings import taken
+from minibroker.pipeline.brokers.offsets import EARLIEST, LATEST, list_offsets
+from minibroker.pipeline.decode.decoder import Buffer
+from minibroker.pipeline.log_source import DataLoss, OffsetRange
+from minibroker.protocol.errors import ErrorCode
+
+#  0            8        12       16     17   21           23
+#  | offset     | length | epoch  | magic| crc| attributes | last offset delta (format 2)
+HEADER: Final = struct.Struct(">qiibIhi")
+ENTRY_BYTES: Final = 12  # offset and length, which the length does not count
+SMALLEST: Final = {0: 14, 1: 22, 2: 49}  # a batch's or message's length by its format
+
+FIRST_FETCH_BYTES: Final = 1 << 20  # until it is known how many bytes an offset takes
+SPARE_BYTES: Final = 64 << 10
+MAX_FETCH_BYTES: Final = 0x7FFF0000
+GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+@dataclass(frozen=True)
+class FetchSettings:
+    """How much is asked for at once, under Kafka's names; the defaults are larger than those of a consumer."""
+
+    partition_bytes: int = 8 << 20
+    max_bytes: int = 50 << 20
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+
+    @classmethod
+    def taken_from(cls, settings: dict[str, str]) -> Self:
+        """Made from the settings that are for it, which are taken out. Raises `OptionError`."""
+        return cls(
+            taken(settings, "max.partition.fetch.bytes", cls.partition_bytes, 1),
+            taken(settings, "fetch.max.bytes", cls.max_bytes, 1),
+            taken(settings, "fetch.min.bytes", cls.min_bytes, 1),
+            taken(settings, "fetch.max.wait.ms", cls.max_wait_ms),
+        )
+
+
+class Fetched(NamedTuple):
+    """Whole batches, and what is known of aborted transactions among them: (producer id, first offset).
+
+    What they have before `start` is not to be read: it is before the range, or lost by now.
+    """
+
+    data: memoryview
+    place: str
+    aborted: tuple[tuple[int, int], ...]
+    start: int
+
+
+class Fetcher:
+    """One range of offsets of one partition. Raises `ClientError`, and `DataLoss` if `fail_on_data_loss` is on."""
+
+    def __init__(
+        self,
+        client: Client,
+        offsets: OffsetRange,
+        settings: FetchSettings,
+        read_committed: bool = False,
+        fail_on_data_loss: bool = True,
+    ) -> None:
+        self._client = client
+        self._partition = offsets.partition
+        self._start = self._offset = offsets.start
+        self._end = offsets.end
+        self._settings = settings
+        self._read_committed = read_committed
+        self._fail_on_data_loss = fail_on_data_loss
+        self._name = f"{offsets.partition.topic}-{offsets.partition.partition}"
+        self._bytes_per_offset = 0.0
+        self._fetch_bytes = min(FIRST_FETCH_BYTES, settings.partition_bytes)
+        self._ahead: tuple[int, Future] | None = None
+        self._nothing_since: float | None = None
+
+    def __iter__(self) -> Iterator[Fetched]:
+        while self._offset < self._end:
+            answer = self._answer()
+            if answer is None:
+                continue
+            data = answer.records or b""
+            size, next_offset = extent(data)
+            if size:
+                yield from self._advanced(answer, data, size, next_offset)
+            elif data:  # a broker before 0.10.1 cuts a batch that is larger than what was asked for
+                self._fetch_bytes = min(2 * self._fetch_bytes, MAX_FETCH_BYTES)
+            else:
+                self._nothing(answer)
+
+    def _advanced(self, answer: Any, data: bytes, size: int, next_offset: int | None) -> Iterator[Fetched]:
+        """Give the batches, after the next request was sent. No batch can be found behind one without an extent."""
+        self._nothing_since = None
+        if next_offset is not None and next_offset <= self._offset:
+            raise ClientError(f"{self._place()}: asked for offset {self._offset}, got batches before {next_offset}")
+        if next_offset is not None:
+            self._bytes_per_offset = size / (next_offset - self._offset)
+        self._offset = self._end if next_offset is None else next_offset
+        if self._offset < self._end:
+            self._fetch_bytes = self._next_fetch_bytes()
+            self._ahead = self._send()
+        aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
+        yield Fetched(memoryview(data)[:size], self._place(), tuple(aborted), self._start)
+
+    def _next_fetch_bytes(self) -> int:
+        """As much as the rest of the range may take, and no more than was allowed."""
+        rest = int((self._end - self._offset) * self._bytes_per_offset * 1.1) + SPARE_BYTES
+        return min(rest, max(self._settings.partition_bytes, self._fetch_bytes))
+
+    # One answer
+
+    def _send(self) -> tuple[int, Future]:
+        node_id, epoch = self._client.leader(self._partition)
+        wanted = FetchRequest.FetchTopic.FetchPartition(
+            partition=self._partition.partition,
+            current_leader_epoch=epoch,
+            fetch_offset=self._offset,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
+            partition_max_bytes=self._fetch_bytes,
+        )
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=self._settings.max_wait_ms,
+            min_bytes=self._settings.min_bytes,
+            max_bytes=max(self._settings.max_bytes, self._fetch_bytes),
+            isolation_level=int(self._read_committed),
+            session_id=0,
+            session_epoch=-1,  # no session
+            topics=[FetchRequest.FetchTopic(topic=self._partition.topic, partitions=[wanted])],
+            forgotten_topics_data=[],
+            min_version=4 if self._read_committed else 0,
+            max_version=12,  # the last one that names topics, not their ids
+        )
+        return node_id, self._client.send(request, node_id)
+
+    def _answer(self) -> Any:
+        """What the leader has at the offset; None if it was not there, and the offset is a later one now."""
+        try:
+            return self._client.retry(self._one_answer)
+        except ClientError as error:
+            if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                return self._out_of_range()
+            if error.code in GONE:
+                self._lose(self._end, f"the partition is gone: {error}")
+                return None
+            raise
+
+    def _one_answer(self) -> Any:
+        node_id, future = self._ahead or self._send()
+        self._ahead = None
+        answer = self._client.wait(future, node_id)
+        what = f"reading {self._name} at {self._offset}"
+        self._client.check(answer.error_code, what, node_id)
+        partition = answer.responses[0].partitions[0]
+        self._client.check(partition.error_code, what, node_id)
+        if not partition.records and answer.throttle_time_ms:
+            raise ClientError(f"{self._place()}: {what}: throttled", retriable=True)
+        return partition
+
+    # What is not there
+
+    def _out_of_range(self) -> None:
+        earliest = list_offsets(self._client, {self._partition: EARLIEST}, self._read_committed)[self._partition]
+        latest = list_offsets(self._client, {self._partition: LATEST}, self._read_committed)[self._partition]
+        if self._offset < earliest:
+            self._lose(min(earliest, self._end), f"the partition begins at {earliest}")
+        elif self._offset > latest:
+            self._lose(self._end, f"the partition ends at {latest}")
+        elif self._has_waited():  # a leader that was just elected may not know yet how far it got
+            self._lose(self._end, f"the leader has it not, though it has offsets {earliest} to {latest}")
+
+    def _nothing(self, answer: Any) -> None:
+        """No batch begins or ends at or after the offset: they were cleaned away, or are not there yet, or no more."""
+        limit = answer.last_stable_offset if self._read_committed else answer.high_watermark
+        if limit >= self._end:
+            self._offset = self._end
+        elif self._has_waited():
+            self._lose(self._end, f"the partition ends at {limit}")
+
+    def _has_waited(self) -> bool:
+        """Whether nothing has come for `request.timeout.ms`."""
+        now = time.monotonic()
+        if self._nothing_since is None:
+            self._nothing_since = now
+        return now - self._nothing_since > self._client.settings.request_timeout_ms / 1000
+
+    def _lose(self, until: int, reason: str) -> None:
+        if self._fail_on_data_loss:
+            raise DataLoss(f"{self._place()}: offsets {self._offset} to {until - 1} are not there: {reason}")
+        self._start = self._offset = until
+
+    def _place(self) -> str:
+        return f"{self._client.bootstrap_servers}, {self._name}"
+
+
+def extent(data: Buffer) -> tuple[int, int | None]:
+    """How many bytes are whole batches, and the offset after the last of them.
+
+    Where no batch can be found any more, because a length or a format cannot be, the rest counts as whole, and no
+    offset is known: a decoder says what is wrong.
+    """
+    position, next_offset, total = 0, None, len(data)
+    while position + HEADER.size <= total:
+        offset, length, _, magic, _, _, delta = HEADER.unpack_from(data, position)
+        if length < SMALLEST.get(magic, MAX_FETCH_BYTES) or delta < 0 and magic == 2:
+            return total, None
+        if position + ENTRY_BYTES + length > total:
+            break
+        position += ENTRY_BYTES + length
+        next_offset = offset + 1 + (delta if magic == 2 else 0)
+    return position, next_offset
