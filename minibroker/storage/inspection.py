@@ -116,9 +116,11 @@ class LogInspection:
         self._next_known: tuple[int, int] | None = next(self._known, None)
         self._crc_budget_bytes = max(SEARCH_CRC_FACTOR * self._size, SEARCH_CRC_LEAST_BYTES)
 
-    def findings(self) -> Iterator[Finding]:
-        """All batches, in the order of their positions, and what is to be said of the bytes. Raises `OSError`."""
-        position = 0
+    def findings(self, position: int = 0) -> Iterator[Finding]:
+        """All batches, in the order of their positions, and what is to be said of the bytes. Raises `OSError`.
+
+        From another `position` than the start, `base_offset` is the smallest offset that may come there.
+        """
         while position < self._size:
             head = self._reader.at(position, HEADER_BYTES)
             old_bytes = self._old_message_bytes(position, head)

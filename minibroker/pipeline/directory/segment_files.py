@@ -1,0 +1,183 @@
+"""The segments of a log as files that somebody else may be writing, replacing or removing: where offsets lie in them.
+
+Nothing in an index is believed before the batch that it names was found there. Splits are made in `splitting.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from minibroker.pipeline.directory.finding import DISK
+from minibroker.pipeline.directory.walking import steps
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import BatchHeader
+from minibroker.storage.files import File
+from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, offsets_with, segment_name
+from minibroker.storage.offset_index import OffsetIndex
+from minibroker.storage.scanning import headers
+
+Numbers = npt.NDArray[np.int64]
+
+MARKS_TRIED = 8  # entries that name no batch, before the index is taken for useless
+MAX_INDEX_BYTES = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A `.log` file as it was seen in its directory; `path` has no suffix, as it is that of the indexes too."""
+
+    path: str
+    base_offset: int
+    size_bytes: int
+    modified_ns: int
+
+    @property
+    def log_path(self) -> str:
+        """The path of the `.log` file."""
+        return self.path + LOG_SUFFIX
+
+
+def segments_in(directory: str) -> list[SegmentFile]:
+    """The segments of the log in a directory, oldest first; none if it is gone.
+
+    Files on their way out or in (`.deleted`, `.cleaned`, `.swap`) are none. Raises `OSError`.
+    """
+    found = []
+    with suppress(FileNotFoundError):
+        for base_offset in offsets_with(DISK.names(directory), LOG_SUFFIX):
+            path = f"{directory}/{segment_name(base_offset)}"
+            with suppress(FileNotFoundError):  # it was removed after the names were read
+                status = os.stat(path + LOG_SUFFIX)
+                found.append(SegmentFile(path, base_offset, status.st_size, status.st_mtime_ns))
+    return found
+
+
+class Place(NamedTuple):
+    """Between two batches: the position in the file, and the smallest offset that may come there.
+
+    `last_position` is that of the batch before, None if there is none or it is damaged.
+    """
+
+    position: int
+    next_offset: int
+    last_position: int | None = None
+
+
+def place_after(position: int, header: BatchHeader) -> Place:
+    """The place behind the batch at `position`."""
+    return Place(position + header.size_bytes, header.next_offset, position)
+
+
+class OpenSegment:
+    """A segment whose `.log` file is open, up to `size_bytes` of it. All methods raise `OSError`."""
+
+    def __init__(self, segment: SegmentFile, size_bytes: int | None = None) -> None:
+        self.segment = segment
+        self.file: File = DISK.open_to_read(segment.log_path)
+        self.size_bytes = segment.size_bytes if size_bytes is None else size_bytes
+        self.start = Place(0, segment.base_offset)
+
+    @cached_property
+    def _index(self) -> tuple[Numbers, Numbers]:
+        return _read_index(self.segment, self.size_bytes)
+
+    def place_of(self, offset: int) -> Place:
+        """Before the first batch that ends at or after `offset`, and what is damaged directly before it."""
+        place = self._mark(int(np.searchsorted(self._index[0], offset)), self.start)
+        for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
+            if header.last_offset >= offset:
+                return place
+            place = place_after(position, header)
+        return place
+
+    def place_behind(self, offset: int, start: Place) -> Place:
+        """Behind the batch that contains `offset`, or is the first after it; at the end of the file if there is none.
+
+        It is not before `start`.
+        """
+        place = self._mark(int(np.searchsorted(self._index[0], offset)), start)
+        for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
+            place = place_after(position, header)
+            if header.last_offset >= offset:
+                return place
+        return place if place.position == self.size_bytes else Place(self.size_bytes, place.next_offset)
+
+    def place_from(self, wanted: int, start: Place) -> Place:
+        """The first between two batches at or after the position `wanted`, and not before `start`."""
+        place = self._mark(int(np.searchsorted(self._index[1], wanted)), start)
+        for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
+            if place.position >= wanted and position == place.position:
+                return place
+            place = place_after(position, header)
+        return place
+
+    def last_place(self, known: Place | None = None) -> Place:
+        """Behind the last batch that can be found, from a place on that is known or from what the index knows last."""
+        place = known or self._mark(len(self._index[1]), self.start)
+        for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset, blank_ends=True):
+            place = place_after(position, header)
+        return place
+
+    def has(self, place: Place) -> bool:
+        """Whether a batch still ends there."""
+        if place.position == 0 or place.last_position is None:
+            return place.position <= self.size_bytes
+        try:
+            found = next(headers(self.file, place.last_position, self.size_bytes), None)
+        except CorruptBatch:
+            return False
+        return found is not None and place_after(*found) == place
+
+    def close(self) -> None:
+        """Give the file back."""
+        self.file.close()
+
+    def _mark(self, before: int, otherwise: Place) -> Place:
+        """Behind the last batch that is where one of the first `before` entries says, if that is after `otherwise`."""
+        for entry in range(before - 1, max(before - 1 - MARKS_TRIED, -1), -1):
+            position = int(self._index[1][entry])
+            if position < otherwise.position:
+                break
+            header = self._header(position)
+            if header is not None and header.last_offset == self._index[0][entry]:
+                return place_after(position, header)
+        return otherwise
+
+    def _header(self, position: int) -> BatchHeader | None:
+        """The header of the whole batch at `position`, behind which another begins, or nothing."""
+        found: Iterator[tuple[int, BatchHeader]] = headers(self.file, position, self.size_bytes)
+        try:
+            _, header = next(found)
+            next(found, None)
+        except CorruptBatch:
+            return None
+        return header
+
+
+def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Numbers, Numbers]:
+    """(last offset, position) of the batches that the index names, both ascending; none if it contradicts itself.
+
+    Behind the last entry a running broker keeps zeros.
+    """
+    nothing = np.empty(0, np.int64)
+    try:
+        file = DISK.open_to_read(segment.path + INDEX_SUFFIX)
+    except OSError:
+        return nothing, nothing
+    entry = OffsetIndex.ENTRY.size
+    data = file.read(0, min(file.size_bytes(), MAX_INDEX_BYTES)).rstrip(b"\0")
+    data = data.ljust(-(-len(data) // entry) * entry, b"\0")
+    entries = np.frombuffer(data, ">i4").reshape(-1, 2).astype(np.int64)
+    offsets, positions = entries[:, 0] + segment.base_offset, entries[:, 1]
+    if np.any(np.diff(offsets) <= 0) or np.any(np.diff(positions) <= 0):
+        return nothing, nothing
+    there = (positions >= 0) & (positions < size_bytes)
+    return offsets[there], positions[there]

@@ -1,0 +1,152 @@
+"""Cutting ranges of offsets into what one task reads: stretches of files, between batches that were looked at.
+
+    segments   |------ 0 ------|---------- 180 ----------|--- 420 ...
+    range              [====================================)
+    stretches          [ a    ][ b       ][ c       ][ d    )      each at most about as large as a split
+    splits             (   1  )(    2    )(     3          )       small ones together
+
+Reading them is told in `reading.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from minibroker.pipeline.directory.log_view import LogView
+from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile
+from minibroker.pipeline.directory.walking import steps
+from minibroker.pipeline.log_source import OffsetRange, Split
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Whole batches from `position` to `end_position` of a file, of which those from `start` to before `end` are meant.
+
+    `first_offset` is the base offset of the first batch, `last_position` where the last one begins and `next_offset`
+    the one after it: by these it is seen whether they still lie there. None where there was damage. `size_bytes` and
+    `modified_ns` are what the file was when the plan was made.
+    """
+
+    path: str
+    position: int
+    end_position: int
+    start: int
+    end: int
+    first_offset: int | None
+    last_position: int | None
+    next_offset: int
+    size_bytes: int
+    modified_ns: int
+
+    @property
+    def length_bytes(self) -> int:
+        """How much is to be read."""
+        return self.end_position - self.position
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """The `place` of a split, and the (producer id, first offset, last offset) of aborted transactions in it.
+
+    `aborted` is None for who reads uncommitted records too.
+    """
+
+    stretches: tuple[Stretch, ...]
+    aborted: tuple[tuple[int, int, int], ...] | None = None
+
+
+class Extent(NamedTuple):
+    """The part of one segment that belongs to a range."""
+
+    segment: SegmentFile
+    size_bytes: int
+    first: Place
+    last: Place
+    start: int
+    end: int
+
+    @property
+    def length_bytes(self) -> int:
+        """How much of the file it is."""
+        return self.last.position - self.first.position
+
+
+def extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
+    """Where the batches of the offsets from `start` to before `end` lie, oldest segment first. Raises `OSError`."""
+    for index, segment in enumerate(view.segments):
+        is_last = index == len(view.segments) - 1
+        below = max(end, start) if is_last else view.segments[index + 1].base_offset
+        first_offset, end_offset = max(start, segment.base_offset), min(end, below)
+        if first_offset >= end_offset:
+            continue
+        size_bytes = view.size_of(segment)
+        with closing(OpenSegment(segment, size_bytes)) as opened:
+            first = opened.place_of(first_offset) if first_offset > segment.base_offset else opened.start
+            last = opened.place_behind(end_offset - 1, first)
+        if last.position > first.position:
+            yield Extent(segment, size_bytes, first, last, first_offset, end_offset)
+
+
+def stretches_of(found: Sequence[Extent], offsets: OffsetRange, step_bytes: int) -> list[Stretch]:
+    """Stretches of at most about `step_bytes` that together are all of a range's extents, and its offsets."""
+    whole = [stretch for extent in found for stretch in _cut(extent, step_bytes)]
+    if not whole:  # compaction has left nothing there
+        return []
+    starts = [offsets.start, *(stretch.start for stretch in whole[1:])]
+    ends = [*starts[1:], offsets.end]
+    return [replace(each, start=start, end=end) for each, start, end in zip(whole, starts, ends, strict=True)]
+
+
+def packed(stretches: Sequence[Stretch], offsets: OffsetRange, step_bytes: int) -> Iterator[Split]:
+    """The stretches of a range as splits, small ones together up to `step_bytes`."""
+    together: list[Stretch] = []
+    size_bytes = 0
+    for stretch in stretches:
+        if together and size_bytes + stretch.length_bytes > step_bytes:
+            yield _split(together, offsets)
+            together, size_bytes = [], 0
+        together.append(stretch)
+        size_bytes += stretch.length_bytes
+    if together:
+        yield _split(together, offsets)
+
+
+def _split(together: Sequence[Stretch], offsets: OffsetRange) -> Split:
+    return Split(OffsetRange(offsets.partition, together[0].start, together[-1].end), Stretches(tuple(together)))
+
+
+def _cut(extent: Extent, step_bytes: int) -> list[Stretch]:
+    """An extent in parts that are about equal, if it is larger than `step_bytes`."""
+    parts = -(-extent.length_bytes // step_bytes)
+    with closing(OpenSegment(extent.segment, extent.size_bytes)) as opened:
+        places = [extent.first]
+        for part in range(1, parts):
+            wanted = extent.first.position + extent.length_bytes * part // parts
+            if wanted > places[-1].position:
+                place = opened.place_from(wanted, places[-1])
+                if places[-1].position < place.position < extent.last.position:
+                    places.append(place)
+        places.append(extent.last)
+        return [_stretch(opened, extent, *pair) for pair in zip(places, places[1:], strict=False)]
+
+
+def _stretch(opened: OpenSegment, extent: Extent, first: Place, last: Place) -> Stretch:
+    header = next(
+        (h for at, h in steps(opened.file, first.position, last.position, first.next_offset) if at == first.position),
+        None,
+    )
+    return Stretch(
+        path=extent.segment.log_path,
+        position=first.position,
+        end_position=last.position,
+        start=extent.start if first is extent.first else first.next_offset,
+        end=extent.end if last is extent.last else last.next_offset,
+        first_offset=None if header is None else header.base_offset,
+        last_position=last.last_position,
+        next_offset=last.next_offset,
+        size_bytes=extent.segment.size_bytes,
+        modified_ns=extent.segment.modified_ns,
+    )

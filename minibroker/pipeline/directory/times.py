@@ -1,0 +1,104 @@
+"""Finding offsets by time: through time indexes, as far as they agree with the log, and the headers of batches.
+
+What a timestamp means to who asks is not known here.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+
+from minibroker.pipeline.directory.finding import DISK
+from minibroker.pipeline.directory.log_view import LogView
+from minibroker.pipeline.directory.segment_files import OpenSegment, SegmentFile
+from minibroker.pipeline.directory.walking import steps
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.records.batch import BatchHeader
+from minibroker.protocol.records.formats import records_in
+from minibroker.storage.names import TIME_INDEX_SUFFIX
+from minibroker.storage.scanning import stored_batch
+from minibroker.storage.time_index import TimeIndex
+
+MAX_INDEX_BYTES = 1 << 28
+ENTRY_TYPE = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+
+
+def offset_at(view: LogView, timestamp_ms: int, start: int) -> int | None:
+    """The first offset from `start` on whose timestamp is not before `timestamp_ms`; None if there is none.
+
+    Raises `OSError`.
+    """
+    for index, segment in enumerate(view.segments):
+        is_last = index == len(view.segments) - 1
+        if not is_last and view.segments[index + 1].base_offset <= start:
+            continue
+        with closing(OpenSegment(segment, view.size_of(segment))) as opened:
+            found = _Search(opened, timestamp_ms, start).offset(is_closed=not is_last)
+        if found is not None:
+            return found
+    return None
+
+
+class _Search:
+    """Through one segment."""
+
+    def __init__(self, opened: OpenSegment, timestamp_ms: int, start: int) -> None:
+        self._opened = opened
+        self._timestamp_ms = timestamp_ms
+        self._start = start
+        self._times, self._offsets = _entries(opened.segment)
+
+    def offset(self, *, is_closed: bool) -> int | None:
+        """`is_closed` says that the time index has got its last entry, which is the largest timestamp of all."""
+        older = int(np.searchsorted(self._times, self._timestamp_ms))
+        if is_closed and 0 < len(self._times) == older and self._agrees(older - 1):
+            return None
+        known = int(self._offsets[older - 1]) if older and self._agrees(older - 1) else 0
+        opened = self._opened
+        place = opened.place_of(max(known, self._start))
+        next_offset = place.next_offset
+        for position, header in steps(opened.file, place.position, opened.size_bytes, next_offset):
+            if header.max_timestamp >= self._timestamp_ms and header.last_offset >= self._start:
+                found = self._within(position, header, next_offset)
+                if found is not None:
+                    return found
+            next_offset = header.next_offset
+        return None
+
+    def _agrees(self, entry: int) -> bool:
+        """Whether the log has the batch of an entry, with that timestamp."""
+        offset, opened = int(self._offsets[entry]), self._opened
+        place = opened.place_of(offset)
+        for _, header in steps(opened.file, place.position, opened.size_bytes, place.next_offset):
+            return header.max_timestamp == self._times[entry] and header.base_offset <= offset <= header.last_offset
+        return False
+
+    def _within(self, position: int, header: BatchHeader, next_offset: int) -> int | None:
+        """The first record of a batch that qualifies. Of a damaged one the start, so that its reader meets it."""
+        try:
+            for record in records_in(stored_batch(self._opened.file, position, header)):
+                if record.timestamp >= self._timestamp_ms and record.offset >= self._start:
+                    return record.offset
+        except KafkaError:
+            return max(next_offset, self._start)
+        return None
+
+
+def _entries(segment: SegmentFile) -> tuple[np.ndarray, np.ndarray]:
+    """(timestamp, offset) of a time index, both ascending; none if it contradicts itself.
+
+    Behind the last entry a running broker keeps zeros.
+    """
+    nothing = np.empty(0, np.int64)
+    try:
+        file = DISK.open_to_read(segment.path + TIME_INDEX_SUFFIX)
+    except OSError:
+        return nothing, nothing
+    entry = TimeIndex.ENTRY.size
+    data = file.read(0, min(file.size_bytes(), MAX_INDEX_BYTES)).rstrip(b"\0")
+    found = np.frombuffer(data.ljust(-(-len(data) // entry) * entry, b"\0"), ENTRY_TYPE)
+    times, offsets = found["timestamp"].astype(np.int64), found["offset"].astype(np.int64) + segment.base_offset
+    if np.any(np.diff(times) <= 0) or np.any(np.diff(offsets) < 0):
+        return nothing, nothing
+    return times, offsets

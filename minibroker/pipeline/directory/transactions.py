@@ -1,0 +1,159 @@
+"""The transactions of one log, for readers of committed records: the last stable offset, and which were aborted.
+
+As a broker does at its start, `.txnindex` files are believed of segments that are known to be whole on the disk; what
+was aborted in others is learned from the markers in the log. Skipping it is `minibroker.pipeline.decode`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from minibroker.pipeline.directory.finding import DISK, FoundLog
+from minibroker.pipeline.directory.log_view import LogView
+from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile
+from minibroker.pipeline.directory.walking import steps
+from minibroker.pipeline.log_source import CorruptData
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from minibroker.storage.aborted_transactions import AbortedTransactions
+from minibroker.storage.checkpoints import RECOVERY_POINT_CHECKPOINT, MalformedCheckpoint, offsets_from_text
+from minibroker.storage.files import File
+from minibroker.storage.log_directory import CLEAN_SHUTDOWN
+from minibroker.storage.names import INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from minibroker.storage.offset_index import OffsetIndex
+from minibroker.storage.producer_state import CorruptSnapshot, ProducerStates
+from minibroker.storage.scanning import stored_batch
+from minibroker.storage.sparse_index import CorruptIndex
+from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
+from minibroker.storage.transaction_markers import read_marker
+
+MAX_OFFSET = (1 << 63) - 1
+
+
+class Transactions:
+    """What is known of the transactions in a log up to where it was last looked at."""
+
+    def __init__(self) -> None:
+        self._states = ProducerStates()
+        self._aborted: list[AbortedTransaction] = []
+        self._segment: SegmentFile | None = None  # up to which place of which segment the log was read
+        self._place = Place(0, 0)
+        self._cuts = 0
+
+    def stable_offset(self) -> int:
+        """The first offset of the oldest transaction that is open, or where the log ends."""
+        return self._states.first_unstable_offset(self._place.next_offset)
+
+    def aborted(self, start: int, end: int) -> list[tuple[int, int, int]]:
+        """(producer id, first offset, offset of the marker) of what may have records from `start` to before `end`."""
+        between = AbortedTransactions(DISK, self._aborted).between(start, end)
+        return [(each.producer_id, each.first_offset, each.last_offset) for each in between]
+
+    def catch_up(self, view: LogView) -> None:
+        """Read what was added to the log. Raises `OSError`, and `CorruptData` at a marker that cannot be read."""
+        paths = [segment.path for segment in view.segments]
+        if self._segment is None or self._segment.path not in paths or self._cuts != view.cuts:
+            index = self._begin(view) if view.segments else 0
+        else:
+            index = paths.index(self._segment.path)
+        for segment in view.segments[index:]:
+            self._replay(segment, view.size_of(segment))
+        self._cuts = view.cuts
+
+    def _begin(self, view: LogView) -> int:
+        """Believe what can be believed; the index of the segment from whose start on the log is to be read."""
+        indexed = _believable(view)
+        index, self._states = _newest_snapshot(view, len(indexed))
+        self._aborted = sorted(
+            (each for entries in indexed[:index] for each in entries), key=lambda each: each.last_offset
+        )
+        self._segment = None
+        return index
+
+    def _replay(self, segment: SegmentFile, size_bytes: int) -> None:
+        with closing(OpenSegment(segment, size_bytes)) as opened:
+            if self._segment is None or self._segment.path != segment.path:
+                self._place = opened.start
+            place = self._place
+            for position, header in steps(opened.file, place.position, size_bytes, place.next_offset):
+                if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) and header.producer_id >= 0:
+                    self._note(opened.file, position, header)
+                place = Place(position + header.size_bytes, header.next_offset)
+        self._segment, self._place = segment, place
+
+    def _note(self, file: File, position: int, header: BatchHeader) -> None:
+        if not header.is_control:
+            self._states.update(header, header.base_offset)
+            return
+        try:
+            marker = read_marker(stored_batch(file, position, header))
+        except CorruptBatch as error:
+            raise CorruptData(f"{error.message}; whether a transaction was committed cannot be told") from None
+        aborted = self._states.end_transaction(header, header.base_offset, marker)
+        if aborted is not None:
+            self._aborted.append(aborted)
+
+
+def _believable(view: LogView) -> list[list[AbortedTransaction]]:
+    """What the `.txnindex` files say of the first segments, up to the first that cannot be believed or is the last."""
+    found: list[list[AbortedTransaction]] = []
+    safe_end = _safe_end(view.log)
+    for index, segment in enumerate(view.segments[:-1]):
+        end = view.end_offset_of(index)
+        entries = _indexed(segment, end) if end <= safe_end else None
+        if entries is None:
+            break
+        found.append(entries)
+    return found
+
+
+def _safe_end(log: FoundLog) -> int:
+    """Up to which offset a broker would not look at the log again: to the end, if it was stopped in order."""
+    if DISK.exists(f"{log.log_directory}/{CLEAN_SHUTDOWN}"):
+        return MAX_OFFSET
+    try:
+        text = DISK.read_whole(f"{log.log_directory}/{RECOVERY_POINT_CHECKPOINT}")
+        return offsets_from_text(text).get(log.partition, 0)
+    except (FileNotFoundError, MalformedCheckpoint):
+        return 0
+
+
+def _indexed(segment: SegmentFile, end: int) -> list[AbortedTransaction] | None:
+    """The entries of a segment's `.txnindex`; None if it cannot be believed.
+
+    That there is none means that nothing was aborted, unless the segment has lost its other indexes, too.
+    """
+    try:
+        if DISK.size_bytes(segment.path + INDEX_SUFFIX) % OffsetIndex.ENTRY.size:
+            return None
+        if not DISK.exists(segment.path + TRANSACTION_INDEX_SUFFIX):
+            return []
+        entries = transactions_from_bytes(DISK.read_whole(segment.path + TRANSACTION_INDEX_SUFFIX))
+    except (FileNotFoundError, CorruptIndex):
+        return None
+    is_whole = all(segment.base_offset <= each.last_offset < end for each in entries)
+    return entries if is_whole else None
+
+
+def _newest_snapshot(view: LogView, index: int) -> tuple[int, ProducerStates]:
+    """(index of a segment, the producers as they were at its start), of the newest at or before `index` known."""
+    states = ProducerStates()
+    for at in range(index, 0, -1):
+        segment = view.segments[at]
+        try:
+            states.load(DISK.read_whole(segment.path + SNAPSHOT_SUFFIX), segment.base_offset)
+            return at, states
+        except (FileNotFoundError, CorruptSnapshot):
+            continue
+    return 0, _first_states(view.segments)
+
+
+def _first_states(segments: Sequence[SegmentFile]) -> ProducerStates:
+    """What is known at the start of a log: something only if what was before it has been removed."""
+    states = ProducerStates()
+    try:
+        states.load(DISK.read_whole(segments[0].path + SNAPSHOT_SUFFIX), segments[0].base_offset)
+    except (FileNotFoundError, CorruptSnapshot):
+        states.clear(segments[0].base_offset)
+    return states

@@ -1,0 +1,152 @@
+"""What the tests of the directory share: logs that the storage engine has written, and reading them both ways.
+
+Nothing here tests anything. The truth is `records_in`, the broker's own codec, on the bytes that were appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minibroker.pipeline.directory.source import DirectorySource
+from minibroker.pipeline.log_source import OffsetRange, ReadRequest, Split, TopicPartition
+from minibroker.pipeline.selection import TopicSelection
+from minibroker.protocol.records.batch import BatchHeader
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.formats import check_any, header_at, records_in
+from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.record import Record
+from minibroker.storage.log import Log
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.recovery import Checkpointed, open_log
+from minibroker.storage.transaction_markers import Marker, marker_batch
+from tests.storage.support import NOW_MS, Surroundings
+
+ORDERS = TopicPartition("orders", 0)
+SMALL = LogSettings(segment_bytes=2000, index_interval_bytes=200)
+RECORDS = ReadRequest("records", ("offset", "key", "value", "timestamp"))
+BATCHES = ReadRequest("batches", ("baseOffset", "lastOffset", "position", "segment", "isControl"))
+LAST_CODEC = (Compression.LZ4, Compression.LZ4, Compression.ZSTD)  # by magic
+
+
+class Row(NamedTuple):
+    """A record as a test compares it; `timestamp_ms` is None for none."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None
+
+
+def log_in(directory: Path, partition: TopicPartition = ORDERS, settings: LogSettings = SMALL) -> Log:
+    """The log of a partition in a log directory; both are made if they are not there."""
+    environment = Surroundings().environment
+    path = directory / f"{partition.topic}-{partition.partition}"
+    environment.disk.make_directory(str(path))
+    return open_log(environment, str(path), partition, settings, Checkpointed(True, 0, 0))
+
+
+def batch_of(
+    offset: int, count: int, *, magic: int = 2, codec: int = 0, size: int = 10, timestamp: int = NOW_MS, **options: Any
+) -> bytearray:
+    """A batch, or messages, or a wrapper, of `count` records from `offset` on, whose values tell their offsets."""
+    records = [
+        Record(offset=each, timestamp=timestamp + each, key=b"k%d" % (each % 7), value=b"%d" % each * size)
+        for each in range(offset, offset + count)
+    ]
+    if magic == 2:
+        return build_batch(records, base_offset=offset, compression=codec, **options)
+    return build_message_set(records, magic, compression=codec)
+
+
+def append(log: Log, data: bytearray) -> None:
+    """Append a batch, or a set of messages, at the log's end."""
+    log.append(data, tuple(_headers(data)), 0)
+
+
+def _headers(data: bytearray) -> Iterator[BatchHeader]:
+    """As admission gives them: the header of a wrapper counts what is in it."""
+    for one in batches_in(bytes(data)):
+        header = check_any(one)
+        yield header if header.magic == 2 else header._replace(last_offset_delta=len(list(records_in(one))) - 1)
+
+
+def fill(log: Log, count: int = 40, **options: Any) -> None:
+    """Append `count` batches of three records."""
+    for _ in range(count):
+        append(log, batch_of(log.log_end_offset, 3, **options))
+
+
+class Writer:
+    """A transactional producer of a log."""
+
+    def __init__(self, log: Log, producer_id: int) -> None:
+        self._log = log
+        self._producer = {"producer_id": producer_id, "producer_epoch": 0, "transactional": True}
+        self._sequence = 0
+
+    def write(self, count: int = 3) -> None:
+        offset = self._log.log_end_offset
+        append(self._log, batch_of(offset, count, base_sequence=self._sequence, **self._producer))
+        self._sequence += count
+
+    def end(self, *, committed: bool) -> None:
+        append(self._log, marker_batch(self._producer["producer_id"], 0, Marker(committed, 0), NOW_MS))
+
+
+def finish(log: Log) -> Path:
+    """Bring the log's files up to date, as a stop does; its directory."""
+    log.close()
+    return Path(log.directory)
+
+
+def written(directory: Path | str) -> list[Row]:
+    """All records in the `.log` files of a partition's directory, by the broker's codec."""
+    return [
+        Row(record.offset, record.key, record.value, None if record.timestamp == -1 else record.timestamp)
+        for path in sorted(Path(directory).glob("*.log"))
+        for data in batches_in(path.read_bytes())
+        if not header_at(data).is_control
+        for record in records_in(data)
+    ]
+
+
+def batches_in(data: bytes) -> Iterator[bytes]:
+    """Each whole batch of a file."""
+    while data:
+        size = check_any(data).size_bytes
+        yield data[:size]
+        data = data[size:]
+
+
+def source_of(path: Path | str, *topics: str, **options: Any) -> DirectorySource:
+    """A source of a log directory."""
+    return DirectorySource(str(path), TopicSelection(topics=topics), **options)
+
+
+def whole(source: DirectorySource, partition: TopicPartition = ORDERS) -> OffsetRange:
+    """All that there is of a partition."""
+    return OffsetRange(partition, *source.bounds([partition])[partition])
+
+
+def rows(source: DirectorySource, splits: Iterable[Split], request: ReadRequest = RECORDS) -> list[dict[str, Any]]:
+    """What the splits give, one after the other."""
+    return [row for split in splits for table in source.read(split, request) for row in table.to_pylist()]
+
+
+def records(
+    source: DirectorySource, splits: Sequence[Split] | None = None, request: ReadRequest = RECORDS
+) -> list[Row]:
+    """The records of the splits, by default of all there is of the one partition that there is."""
+    found = source.splits([whole(source)]) if splits is None else splits
+    return [
+        Row(
+            row["offset"],
+            row["key"],
+            row["value"],
+            None if row["timestamp"] is None else round(row["timestamp"].timestamp() * 1000),
+        )
+        for row in rows(source, found, request)
+    ]
