@@ -105,6 +105,53 @@ class SystemClock:
             self._threads = None
 
 
+class LifeClock:
+    """Another clock's time for one life of a cluster: with `end`, the timers that are still to come are taken back."""
+
+    def __init__(self, clock: BusyClock) -> None:
+        self._clock = clock
+        self._timers: set[_LifeTimer] = set()
+        self._ended = False
+        self.wall_ms = clock.wall_ms
+        self.monotonic_ms = clock.monotonic_ms
+        self.run_aside = clock.run_aside
+        self.wait_for_aside = clock.wait_for_aside
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        timer = _LifeTimer(self._timers, callback)
+        if self._ended:
+            return timer
+        self._timers.add(timer)
+        timer.timer = self._clock.call_later(delay_ms, timer.run)
+        return timer
+
+    def end(self) -> None:
+        """Nothing is run any more that was, or will be, to be run later."""
+        self._ended = True
+        for timer in list(self._timers):
+            timer.cancel()
+
+
+class _LifeTimer:
+    """A timer of a `LifeClock`, which is among its `timers` until it has run."""
+
+    __slots__ = ("_callback", "_timers", "timer")
+
+    def __init__(self, timers: set[_LifeTimer], callback: Callable[[], None]) -> None:
+        self._timers = timers
+        self._callback = callback
+        self.timer: Timer | None = None
+
+    def run(self) -> None:
+        self._timers.discard(self)
+        self._callback()
+
+    def cancel(self) -> None:
+        self._timers.discard(self)
+        if self.timer is not None:
+            self.timer.cancel()
+
+
 class ManualTimer:
     """A timer of a `ManualClock`."""
 

@@ -205,6 +205,17 @@ class Connection:
         self._outlet.send(items)
         self._outlet.call_soon(self.resume)
 
+    def ask_again(self) -> None:
+        """Have the request that waits run once more; if that cannot be, the connection is closed."""
+        parked = self._parked
+        if parked is None:
+            return
+        if parked.again is None:
+            parked.cancel()
+            self.fail()
+        else:
+            self._parked = parked.again()
+
     def fail(self) -> None:
         """The parked request cannot be answered: the answers so far still go out, and then the connection is closed."""
         self.closed = True

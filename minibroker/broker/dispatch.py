@@ -7,7 +7,7 @@ with `@handles` which API and versions it serves; what it does stands in its own
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -106,9 +106,9 @@ class Unanswerable(Exception):
 class Dispatcher:
     """Runs requests on a cluster. The list of `interceptors` may change at any time; see there what they are told."""
 
-    def __init__(self, cluster: Cluster, interceptors: Iterable[Interceptor] = ()) -> None:
-        self.interceptors = list(interceptors)
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, interceptors: list[Interceptor] | None = None) -> None:
+        self.interceptors = [] if interceptors is None else interceptors
+        self.cluster = cluster
         self._routes: dict[tuple[int, int], Route] = {}
 
     def execute(self, connection: Connection, frame: memoryview) -> Any:
@@ -126,23 +126,38 @@ class Dispatcher:
             request, _ = route.request_class.decode_from(frame, version, position)
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
-        context = Context(self._cluster, connection, version, header.client_id)
+        context = Context(self.cluster, connection, version, header.client_id)
         if self.interceptors:
             return self._intercepted(route, context, request, frame, correlation_id)
         response = route.handler(context, request)
         if response is None:
             return None
         if response.__class__ is Parked:
-            return self._park(connection, route, correlation_id, response)
+            return self._park(context, route, correlation_id, request, response)
         return encoded(response, version, route.answer_start, correlation_id)
 
-    def _park(self, connection: Connection, route: Route, correlation_id: int, parked: Parked) -> Any:
+    def _park(self, context: Context, route: Route, correlation_id: int, request: Message, parked: Parked) -> Any:
         if parked.done:
             return encoded(parked.response, route.version, route.answer_start, correlation_id)
+        connection = context.connection
 
         def finish(response: Message) -> None:
             connection.answered(encoded(response, route.version, route.answer_start, correlation_id))
 
+        def again() -> Parked | None:
+            nonlocal parked
+            parked.cancel()
+            context.cluster = self.cluster
+            outcome = route.handler(context, request)
+            if outcome.__class__ is not Parked:
+                finish(outcome)
+                return None
+            parked = outcome
+            parked.again = again
+            parked.attach(finish)
+            return None if parked.done else parked
+
+        parked.again = again
         parked.attach(finish)
         return parked
 
@@ -160,10 +175,49 @@ class Dispatcher:
                 call.request = route.request_in(call.frame)
             if outcome.done:
                 return _answer(call, route, outcome.response)
-            return _park_call(call, route, outcome)
+            return self._park_call(call, route, outcome)
         except BaseException:
             call.lost()
             raise
+
+    def _park_call(self, call: Call, route: Route, parked: Parked) -> Parked:
+        connection = call.context.connection
+        forget = parked.on_cancel
+
+        def cancel() -> None:
+            if forget is not None:
+                forget()
+            call.lost()
+
+        def finish(response: Message | None) -> None:
+            try:
+                items = _answer(call, route, response)
+            except Exception:
+                # Whoever completes the request has no part in what its interceptors do.
+                call.fail()
+                return
+            connection.answered(items or [])
+
+        def again() -> Parked | None:
+            nonlocal forget
+            call.context.cluster = self.cluster
+            if call.is_held:
+                return parked
+            if forget is not None:
+                forget()
+            forget = None
+            outcome = route.handler(call.context, call.request)
+            if outcome.__class__ is Parked:
+                forget = outcome.cancel
+                outcome.attach(parked.complete)
+            else:
+                parked.complete(outcome)
+            return None if parked.done else parked
+
+        parked.on_cancel = cancel
+        parked.again = again
+        parked.attach(finish)
+        return parked
 
     def _unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
         """KIP-511: a client that asks for ApiVersions in a version of the future learns which ones there are."""
@@ -190,29 +244,6 @@ def _size_bytes(item: Any) -> int:
     """How much an item that is to be sent is: bytes, or a region."""
     size: int = len(item) if item.__class__ in BYTES else item.size_bytes
     return size
-
-
-def _park_call(call: Call, route: Route, parked: Parked) -> Parked:
-    connection = call.context.connection
-    forget = parked.on_cancel
-
-    def cancel() -> None:
-        if forget is not None:
-            forget()
-        call.lost()
-
-    def finish(response: Message | None) -> None:
-        try:
-            items = _answer(call, route, response)
-        except Exception:
-            # Whoever completes the request has no part in what its interceptors do.
-            call.fail()
-            return
-        connection.answered(items or [])
-
-    parked.on_cancel = cancel
-    parked.attach(finish)
-    return parked
 
 
 def log_fields(frame: memoryview) -> dict[str, Any]:

@@ -10,15 +10,19 @@ from typing import Any
 
 
 class Parked:
-    """One unfinished request. `on_cancel` runs if its client goes away first, and never after `complete`."""
+    """One unfinished request. `on_cancel` runs if its client goes away first, and never after `complete`.
 
-    __slots__ = ("_finish", "done", "on_cancel", "response")
+    `again` runs the request once more in place of this one, and gives the `Parked` that it then is, if it is one.
+    """
+
+    __slots__ = ("_finish", "again", "done", "on_cancel", "response")
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
         self.done = False
         self.on_cancel = on_cancel
         self._finish: Callable[[Any], None] | None = None
         self.response: Any = None
+        self.again: Callable[[], Parked | None] | None = None
 
     def complete(self, response: Any) -> None:
         """Answer the request with the message `response`; a second answer is dropped."""

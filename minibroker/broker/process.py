@@ -67,7 +67,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     with bound_listeners(settings, nodes) as bound, _bound_metrics(settings, metrics_port) as metrics:
-        seams = Seams(SystemClock(loop), Disk() if metrics is None else metrics.disk)
+        seams = Seams(SystemClock(loop), disk=Disk() if metrics is None else metrics.disk)
         if metrics is not None:
             seams = replace(seams, interceptors=[metrics.requests])
         running = Running(settings, bound, seams)

@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import random
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from minibroker.broker import handlers
 from minibroker.broker.cleaner_statistics import CleanerStatistics
-from minibroker.broker.clock import BusyClock, SystemClock
+from minibroker.broker.clock import BusyClock, Clock, SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
 from minibroker.broker.housekeeping import Housekeeping
 from minibroker.broker.interceptors import Interceptor
@@ -46,12 +46,16 @@ class UncleanStop(Exception):
 
 @dataclass(frozen=True)
 class Seams:
-    """What a broker is given from outside: time, the disk, chance, and who looks at its requests."""
+    """What a broker is given from outside: time, the disk, chance, and who looks at its requests.
+
+    `sockets_clock` is for what outlives the cluster, if `clock` does not.
+    """
 
     clock: BusyClock
+    sockets_clock: Clock | None = None
     disk: Disk = field(default_factory=Disk)
     random: random.Random = field(default_factory=random.SystemRandom)
-    interceptors: Iterable[Interceptor] = ()
+    interceptors: list[Interceptor] = field(default_factory=list)
 
 
 class Running:
@@ -59,31 +63,67 @@ class Running:
 
     def __init__(self, settings: Settings, bound: Bound, seams: Seams) -> None:
         """Open the log directories and read what they hold. Raises StartError; then nothing stays open."""
-        self._clock = seams.clock
         self._bound = bound
+        self._nodes = {node_id: Node(node_id, FetchSessions(0, seams.random)) for node_id in bound}
         self._cleaning: contextlib.ExitStack | None = None
+        self._cleaner_statistics = CleanerStatistics()
+        self._open(settings, seams, cluster_id=None)
+        handlers.load()
+        self.server = Server(asyncio.get_running_loop(), self.cluster, seams.interceptors, seams.sockets_clock)
+
+    def _open(self, settings: Settings, seams: Seams, cluster_id: str | None) -> None:
+        self._clock = seams.clock
         with _understood():
-            self.logs = _open_logs(settings, seams)
+            self.logs = _open_logs(settings, seams, cluster_id)
         try:
             with _understood():
                 self.cluster = Cluster(settings, seams.clock, self.logs, seams.random)
-                _load(self.cluster, bound)
+                self._load()
         except BaseException:
             with contextlib.suppress(UncleanStop):  # who could not even start is told why, and not that
                 self._close_logs()
             raise
-        handlers.load()
-        self.server = Server(asyncio.get_running_loop(), self.cluster, seams.interceptors)
+
+    def _load(self) -> None:
+        """Give the cluster its nodes, and have it read what the directories hold of it."""
+        cluster = self.cluster
+        for node_id, listeners in self._bound.items():
+            slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
+            node = cluster.nodes[node_id] = self._nodes[node_id]
+            node.sessions = FetchSessions(slots, cluster.random)
+            node.endpoints = {listener.listener.name: listener.endpoint for listener in listeners}
+            node.rack = cluster.settings["broker.rack"]
+        cluster.load()
 
     async def serve(self, cleaner_statistics: CleanerStatistics | None = None) -> None:
         """Accept clients, and begin with the chores; compaction begins a little later."""
+        self._cleaner_statistics = cleaner_statistics or self._cleaner_statistics
         for node_id, listeners in self._bound.items():
             for listener in listeners:
-                await self.server.serve(self.cluster.nodes[node_id], listener)
+                await self.server.serve(self._nodes[node_id], listener)
         self.server.sweep_idle()
+        self._begin_chores()
+
+    def _begin_chores(self) -> None:
         Housekeeping(self.cluster).start()
         self._cleaning = contextlib.ExitStack()
-        self._cleaning.enter_context(_compacting(self.cluster, cleaner_statistics or CleanerStatistics()))
+        self._cleaning.enter_context(_compacting(self.cluster, self._cleaner_statistics))
+
+    def let_go(self) -> None:
+        """Leave the directories as a crash would: nothing more is written. `replace` or `crash` must follow at once."""
+        self._stop_cleaning()
+        self._clock.wait_for_aside()
+        self.logs.abandon()
+
+    def replace(self, settings: Settings, seams: Seams, *, cluster_id: str | None) -> None:
+        """Go on, for the same clients, with what the directories of `settings` hold, once `let_go` was called.
+
+        The timers of the clock of before must run no more. Requests that wait are run once more. Raises StartError:
+        then only `crash` is left to be called.
+        """
+        self._open(settings, seams, cluster_id)
+        self.server.go_on_with(self.cluster)
+        self._begin_chores()
 
     async def close(self) -> None:
         """Let the answers that are queued go out, and stop cleanly. Raises UncleanStop if the disk does not let us."""
@@ -98,9 +138,7 @@ class Running:
     def crash(self) -> None:
         """End as if the process had been killed: no answer, no checkpoint and no marker is written any more."""
         self.server.abort()
-        self._stop_cleaning()
-        self._clock.wait_for_aside()
-        self.logs.abandon()
+        self.let_go()
 
     def _stop_cleaning(self) -> None:
         cleaning, self._cleaning = self._cleaning, None
@@ -138,25 +176,15 @@ def bound_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
                 taken.socket.close()
 
 
-def _open_logs(settings: Settings, seams: Seams) -> LogDirectories:
+def _open_logs(settings: Settings, seams: Seams, cluster_id: str | None) -> LogDirectories:
     clock, source = seams.clock, seams.random
     return LogDirectories(
         Environment(seams.disk, clock.wall_ms, clock.call_later, clock.run_aside, source),
         settings.log_directories,
         node_id=settings["node.id"],
-        cluster_id=None,
+        cluster_id=cluster_id,
         new_id=lambda: uuid_text(new_uuid(source)),
     )
-
-
-def _load(cluster: Cluster, bound: Bound) -> None:
-    """Give the cluster its nodes, and have it read what the directories hold of it."""
-    for node_id, listeners in bound.items():
-        slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
-        node = cluster.nodes[node_id] = Node(node_id, FetchSessions(slots, cluster.random))
-        node.endpoints = {listener.listener.name: listener.endpoint for listener in listeners}
-        node.rack = cluster.settings["broker.rack"]
-    cluster.load()
 
 
 @contextlib.contextmanager

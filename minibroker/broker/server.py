@@ -9,9 +9,9 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from minibroker.broker.clock import Clock
 from minibroker.broker.cluster import Cluster, Endpoint, Node
 from minibroker.broker.connection import Connection
 from minibroker.broker.dispatch import Dispatcher, Unanswerable, client_id_in, log_fields
@@ -77,12 +77,18 @@ class Server:
     """All sockets of the process. `accepted` counts those that ever were, by node id and listener."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, cluster: Cluster, interceptors: Iterable[Interceptor] = ()
+        self,
+        loop: asyncio.AbstractEventLoop,
+        cluster: Cluster,
+        interceptors: list[Interceptor] | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        """`clock` is the cluster's, unless another is given: for when the server is to outlive the cluster."""
         self._loop = loop
+        self._clock = clock = clock or cluster.clock
         self._cluster = cluster
         self._dispatcher = Dispatcher(cluster, interceptors)
-        self._shared = Shared(cluster.clock)
+        self._shared = Shared(clock)
         if cluster.settings["queued.max.request.bytes"] > 0:
             self._shared.budget.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: list[asyncio.Server] = []
@@ -129,13 +135,19 @@ class Server:
     def sweep_idle(self) -> None:
         """Close the connections that were silent for connections.max.idle.ms, now and every ten seconds."""
         limit_ms = self._cluster.settings["connections.max.idle.ms"]
-        now_ms = self._cluster.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         for client in list(self._shared.sockets):
             if 0 <= limit_ms < now_ms - client.progress_ms and not client.connection.waiting:
                 connection = client.connection
                 log.info("closing %s: idle for %d ms", connection.peer, limit_ms, extra=connection.log_fields)
                 client.abort()
-        self._cluster.clock.call_later(IDLE_SWEEP_MS, self.sweep_idle)
+        self._clock.call_later(IDLE_SWEEP_MS, self.sweep_idle)
+
+    def go_on_with(self, cluster: Cluster) -> None:
+        """Serve the same clients from another cluster, which is to be asked what they wait for now."""
+        self._cluster = self._dispatcher.cluster = cluster
+        for client in list(self._shared.sockets):
+            client.connection.ask_again()
 
     async def close(self) -> None:
         """Accept nobody any more, let the answers that are queued go out, and close all connections."""

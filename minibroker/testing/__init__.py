@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from minibroker.testing.broker import Broker as Broker
+    from minibroker.testing.data import Snapshot as Snapshot
 
-_HOMES = {"Broker": "broker"}
+_HOMES = {"Broker": "broker", "Snapshot": "data"}
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Snapshot"]
 
 
 def __getattr__(name: str) -> Any:

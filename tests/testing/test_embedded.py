@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer
 from minibroker.broker.running import StartError
 from minibroker.broker.settings import SettingsError
 from minibroker.testing import Broker
-from minibroker.testing.broker import NotRunning
+from minibroker.testing.embedded import NotRunning
 
 LAST_CHECKPOINTS = ".kafka_cleanshutdown"
 

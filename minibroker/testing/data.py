@@ -1,0 +1,82 @@
+"""The directories of an embedded broker: its logs, one directory after another as it is reset, and its snapshots.
+
+What is in them is the broker's business; here they are made, copied and removed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What the logs held at one time, in a directory of its own, as a crash at that time would have left it."""
+
+    directory: Path
+
+
+class Data:
+    """Where the logs are now (`current`, None while closed): in a given directory, or in temporary ones."""
+
+    def __init__(self, given: Path | None) -> None:
+        self._given = given
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._number = 0
+        self.current = given
+
+    def open(self) -> None:
+        """Make the temporary directory, in which snapshots are too."""
+        self._temporary = tempfile.TemporaryDirectory(prefix="minibroker-")
+        if self._given is None:
+            self.current = self._next()
+
+    def begin_anew(self) -> None:
+        """Go on with an empty directory. A temporary one is left as it is, as removing many files takes its time."""
+        if self._given is None:
+            self.current = self._next()
+        else:
+            _empty(self._given)
+
+    def snapshot(self) -> Snapshot:
+        """A copy of what is there now."""
+        assert self.current is not None
+        copy = self._next()
+        _copy(self.current, copy)
+        return Snapshot(copy)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on with a copy of a snapshot. Raises OSError if its broker is gone, and then nothing is changed."""
+        if not snapshot.directory.is_dir():
+            raise FileNotFoundError(f"the snapshot {snapshot.directory} went with its broker")
+        self.begin_anew()
+        assert self.current is not None
+        _copy(snapshot.directory, self.current)
+
+    def close(self) -> None:
+        """Remove what is temporary."""
+        temporary, self._temporary = self._temporary, None
+        if temporary is not None:
+            temporary.cleanup()
+            self.current = self._given
+
+    def _next(self) -> Path:
+        assert self._temporary is not None
+        self._number += 1
+        path = Path(self._temporary.name) / str(self._number)
+        path.mkdir()
+        return path
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))
+
+
+def _empty(directory: Path) -> None:
+    for path in directory.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != ".lock":
+            path.unlink()

@@ -1,0 +1,259 @@
+"""The life of a broker inside of a test: started, stopped, killed, reset, in a thread of its own or the test's loop.
+
+What is done to it while it lives, and what is asked of it, stands in the files beside this one; `broker` joins them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from minibroker.broker.clock import LifeClock, SystemClock
+from minibroker.broker.interceptors import Interceptor
+from minibroker.broker.running import Running, Seams
+from minibroker.broker.settings import Settings
+from minibroker.testing.data import Data, Snapshot
+from minibroker.testing.loops import CallersLoop, Loop, LoopThread
+from minibroker.testing.ports import Ports, close_all
+
+# What a test wants otherwise than Kafka has it. All of it can be set back.
+DEFAULTS: Final = {"listeners": "PLAINTEXT://127.0.0.1:0"}
+
+
+class NotRunning(RuntimeError):
+    """Something was asked of a broker that is not running."""
+
+
+class Embedded:
+    """A broker for `with` (a thread of its own) or `async with` (the caller's event loop).
+
+    Every method may be called from any thread. One that waits blocks, and has a twin to be awaited whose name begins
+    with `a`; a broker in the caller's own loop has only the twins.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        nodes: int = 1,
+        auto_create: bool = True,
+        directory: str | Path | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """`settings` have Apache Kafka's names. The data is in `directory`, or in a temporary one, removed at the end.
+
+        `auto_create` is `auto.create.topics.enable`. `seed` makes ids and leaders the same in every run.
+        Raises SettingsError.
+        """
+        self._data = Data(None if directory is None else Path(directory))
+        self._texts = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
+        self._texts |= {name: _text(value) for name, value in (settings or {}).items()}
+        Settings(self._texts)  # what is wrong with them is said at once
+        self.nodes: Final = nodes
+        self._random = random.SystemRandom() if seed is None else random.Random(seed)
+        self.interceptors: Final[list[Interceptor]] = []  # the same in every life; empty, it costs requests nothing
+        self.when_reset: Final[list[Callable[[], None]]] = []  # called on the loop, after the state has changed
+        self._loop: Loop | None = None
+        self._ports: Ports | None = None
+        self._running: Running | None = None
+        self._clock: SystemClock | None = None
+        self._life: LifeClock | None = None
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await self.astart()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.astop()
+
+    def start(self) -> Self:
+        """Serve, in a thread of its own. Raises StartError."""
+        self._begin(LoopThread())
+        try:
+            self.loop.run(self._serve())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    async def astart(self) -> Self:
+        """Serve, in the loop that is running. Raises StartError."""
+        self._begin(CallersLoop())
+        try:
+            await self._serve()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop cleanly, and remove the data if it was temporary."""
+        if self._loop is not None:
+            try:
+                self.loop.run(self._close())
+            finally:
+                self._end()
+
+    async def astop(self) -> None:
+        """As `stop`."""
+        if self._loop is not None:
+            try:
+                await self.loop.arun(self._close())
+            finally:
+                self._end()
+
+    def restart(self) -> None:
+        """Stop cleanly, if it runs, and start again with the same ports and data."""
+        self.loop.run(self._restart())
+
+    async def arestart(self) -> None:
+        """As `restart`."""
+        await self.loop.arun(self._restart())
+
+    def kill(self) -> None:
+        """Crash: connections are cut, nothing more is written, ports are refused. `restart` brings it up again."""
+        self.loop.call(self._kill)
+
+    # --- its state --------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Back to empty at once: no topics, groups, transactions, changed configs. Connections and ports stay."""
+        self.loop.call(lambda: self._replace(None))
+
+    def snapshot(self) -> Snapshot:
+        """All that the logs hold now, to come back to by `restore`; it goes with the broker."""
+        return self.loop.call(self._snapshot)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Back to what the logs held at the snapshot. Connections and ports stay."""
+        self.loop.call(lambda: self._replace(snapshot))
+
+    # --- where it is ------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """HOST:PORT of the first listener of each node, with commas between them, as clients take it."""
+        if self._ports is None:
+            raise NotRunning("the broker has not been started")
+        firsts = [listeners[0] for listeners in self._ports.listeners.values()]
+        return ",".join(f"{first.host or 'localhost'}:{first.port}" for first in firsts)
+
+    @property
+    def directory(self) -> Path:
+        """Where its logs are: Apache Kafka's own files."""
+        if self._data.current is None:
+            raise NotRunning("the broker has not been started")
+        return self._data.current
+
+    @property
+    def loop(self) -> Loop:
+        """What brings work to the broker's event loop."""
+        if self._loop is None:
+            raise NotRunning("the broker is not running")
+        return self._loop
+
+    @property
+    def running(self) -> Running:
+        """The parts of its present life, which belong to its loop. Raises NotRunning."""
+        if self._running is None:
+            raise NotRunning("the broker is not running")
+        return self._running
+
+    # --- on the loop ------------------------------------------------------------------------------
+
+    def _begin(self, loop: Loop) -> None:
+        if self._loop is not None:
+            loop.close()
+            raise RuntimeError("the broker has been started already")
+        self._loop = loop
+        self._data.open()
+
+    async def _serve(self) -> None:
+        settings = self._settings()
+        if self._ports is None:
+            self._ports = Ports(settings, self.nodes)
+        if self._clock is None:
+            self._clock = SystemClock(asyncio.get_running_loop())
+        bound = self._ports.listen()
+        try:
+            self._running = Running(settings, bound, self._seams())
+            await self._running.serve()
+        except BaseException:
+            close_all(bound)
+            raise
+
+    def _settings(self) -> Settings:
+        return Settings(self._texts | {"log.dirs": str(self.directory)})
+
+    def _seams(self) -> Seams:
+        """What the next life is given; the timers of the last one end."""
+        assert self._clock is not None
+        if self._life is not None:
+            self._life.end()
+        self._life = LifeClock(self._clock)
+        return Seams(self._life, self._clock, random=self._random, interceptors=self.interceptors)
+
+    def _replace(self, snapshot: Snapshot | None) -> None:
+        running = self.running
+        cluster_id = running.cluster.cluster_id
+        running.let_go()
+        try:
+            if snapshot is None:
+                self._data.begin_anew()
+            else:
+                self._data.restore(snapshot)
+            running.replace(self._settings(), self._seams(), cluster_id=cluster_id)
+            for told in self.when_reset:
+                told()
+        except BaseException:
+            self._kill()
+            raise
+
+    def _snapshot(self) -> Snapshot:
+        _ = self.running  # one that is down has none
+        return self._data.snapshot()
+
+    async def _close(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            await running.close()
+
+    async def _restart(self) -> None:
+        await self._close()
+        await self._serve()
+
+    def _kill(self) -> None:
+        running, self._running = self.running, None
+        running.crash()
+
+    def _end(self) -> None:
+        if self._ports is not None:
+            self._ports.close()
+            self._ports = None
+        loop, self._loop = self._loop, None
+        self._clock = self._life = None
+        if loop is not None:
+            loop.close()
+        self._data.close()
+
+
+def _text(value: object) -> str:
+    """A setting's value as it stands in a file."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(_text(each) for each in value)
+    return str(value)
