@@ -27,8 +27,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka")
 REMEDY: Final = "the pipeline needs Spark: python3 -m pip install 'minibroker[spark]'"
-ALL_BUT_INTERNAL: Final = "(?!__).*"
-ALL: Final = ".*"
+ALL_TOPICS: Final = ".*"
 # The last line of a traceback: the exception's qualified name, and what it says.
 RAISED: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*): (?P<message>.+)$")
 OURS: Final = "minibroker."
@@ -51,11 +50,10 @@ class Source:
     topics: tuple[str, ...]
     client: tuple[tuple[str, str], ...]
 
-    def options(self, *, internal: bool = False) -> dict[str, str]:
-        """The options for `spark.read`; where no topic is named, all are read, Kafka's own only if `internal`."""
+    def options(self) -> dict[str, str]:
+        """The options for `spark.read`; where no topic is named, all are read but Kafka's own."""
         where = {"path": self.path} if self.path else {"kafka.bootstrap.servers": self.servers or ""}
-        everything = ALL if internal else ALL_BUT_INTERNAL
-        which = {"subscribe": ",".join(self.topics)} if self.topics else {"subscribePattern": everything}
+        which = {"subscribe": ",".join(self.topics)} if self.topics else {"subscribePattern": ALL_TOPICS}
         return where | which | {f"kafka.{name}": value for name, value in self.client}
 
 

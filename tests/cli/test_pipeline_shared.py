@@ -37,7 +37,7 @@ def command(source: Source) -> None:
 
 def test_a_directory_is_read_but_for_kafkas_own_topics(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, ["--path", str(tmp_path)])
-    assert result.stdout.splitlines() == [f"path={tmp_path.resolve()}", "subscribePattern=(?!__).*"]
+    assert result.stdout.splitlines() == [f"path={tmp_path.resolve()}", "subscribePattern=.*"]
 
 
 def test_a_broker_is_read_with_what_its_client_needs() -> None:
@@ -45,10 +45,6 @@ def test_a_broker_is_read_with_what_its_client_needs() -> None:
     result = CliRunner().invoke(command, arguments)
     expected = ["kafka.bootstrap.servers=h:1", "subscribe=a,b", "kafka.security.protocol=SSL"]
     assert result.stdout.splitlines() == expected
-
-
-def test_kafkas_own_topics_are_read_on_demand() -> None:
-    assert Source("/d", None, (), ()).options(internal=True)["subscribePattern"] == ".*"
 
 
 @pytest.mark.parametrize(

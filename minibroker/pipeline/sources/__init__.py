@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import pyarrow  # noqa: F401 - Spark's Python data sources need it, and say so late
 from pyspark.sql.datasource import DataSource
 
-SOURCES: Final[tuple[type[DataSource], ...]] = ()
+from minibroker.pipeline.sources.tables import BatchesSource, RecordsSource
+
+SOURCES: Final[tuple[type[DataSource], ...]] = (RecordsSource, BatchesSource)

@@ -1,0 +1,109 @@
+"""The values of options as text, and what they mean: numbers, switches, times, JSON by partition.
+
+Which options there are is in `options`. Everything here raises `OptionError`, in one line that begins with the option.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from minibroker.pipeline.log_source import OptionError, TopicPartition
+
+Value = TypeVar("Value", bound=str)
+
+INT64_MAX: Final = 2**63 - 1
+INT32_MAX: Final = 2**31 - 1
+DURATION: Final = re.compile(r"(?P<count>[0-9]{1,12}) *(?P<unit>[a-z]*)")
+MILLISECONDS: Final = {
+    **dict.fromkeys(("", "ms"), 1),
+    "s": 1000,
+    **dict.fromkeys(("m", "min"), 60_000),
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+def number(option: str, text: str, least: int = 0) -> int:
+    """A whole number from `least` on, that fits in 64 bits."""
+    stripped = text.strip()
+    if re.fullmatch(r"-?[0-9]{1,19}", stripped) and least <= int(stripped) <= INT64_MAX:
+        return int(stripped)
+    raise OptionError(f"{option}: {text!r} is not a whole number from {least} on")
+
+
+def switch(option: str, text: str) -> bool:
+    """true or false, in either case."""
+    return one_of(option, text, ("true", "false")) == "true"
+
+
+def one_of(option: str, text: str, allowed: Sequence[Value]) -> Value:
+    """One of some words, in any case."""
+    for word in allowed:
+        if text.strip().lower() == word.lower():
+            return word
+    raise OptionError(f"{option}: {text!r} is none of {', '.join(allowed)}")
+
+
+def duration_ms(option: str, text: str) -> int:
+    """A time as Spark writes it: `500ms`, `30s`, `15m`, `2h`, `1d`; milliseconds without a unit."""
+    match = DURATION.fullmatch(text.strip().lower())
+    if match is None or match["unit"] not in MILLISECONDS:
+        raise OptionError(f"{option}: {text!r} is not a time like 500ms, 30s, 15m, 2h or 1d")
+    return int(match["count"]) * MILLISECONDS[match["unit"]]
+
+
+def names(option: str, text: str) -> tuple[str, ...]:
+    """Names with commas between them, at least one."""
+    given = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not given:
+        raise OptionError(f"{option}: it names no topic")
+    return given
+
+
+def partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
+    """Partitions by topic, as `{"orders": [0, 1]}`."""
+    example = '{"orders": [0, 1]}'
+    found = []
+    for topic, numbers in _by_topic(option, text, example).items():
+        if not isinstance(numbers, list) or not all(_is_partition(each) for each in numbers):
+            raise OptionError(f"{option}: {text!r} is not like {example}")
+        found += [TopicPartition(topic, each) for each in numbers]
+    if not found:
+        raise OptionError(f"{option}: it names no partition")
+    return tuple(sorted(set(found)))
+
+
+def by_partition(option: str, text: str, least: int, example: str) -> dict[TopicPartition, int]:
+    """A number from `least` on for each partition, as `{"orders": {"0": 23}}`."""
+    found: dict[TopicPartition, int] = {}
+    for topic, numbers in _by_topic(option, text, example).items():
+        if not isinstance(numbers, dict):
+            raise OptionError(f"{option}: {text!r} is not like {example}")
+        for partition, value in numbers.items():
+            if not partition.isascii() or not partition.isdigit() or not _is_partition(int(partition[:11])):
+                raise OptionError(f"{option}: {partition!r} is not the number of a partition")
+            if not _is_whole(value) or not least <= value <= INT64_MAX:
+                raise OptionError(f"{option}: {topic}-{partition} has {value!r}, not a whole number from {least} on")
+            found[TopicPartition(topic, int(partition))] = value
+    return dict(sorted(found.items()))
+
+
+def _by_topic(option: str, text: str, example: str) -> Mapping[str, Any]:
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, dict):
+        raise OptionError(f"{option}: {text!r} is not like {example}")
+    return parsed
+
+
+def _is_partition(value: object) -> bool:
+    return _is_whole(value) and 0 <= value <= INT32_MAX  # type: ignore[operator]
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,278 @@
+"""The options of `spark.read` and `spark.readStream`: those of Spark's own Kafka source, and what a directory adds.
+
+They mean what they mean there, with its defaults and its refusals; an option that is not known, or that has no effect
+where it stands, is refused by name. What partitions and offsets there are is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from minibroker.pipeline import option_values as values
+from minibroker.pipeline.log_source import Mode, OptionError, Table, TopicPartition
+from minibroker.pipeline.selection import TopicSelection
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+EDGES: Final = {"latest": LATEST, "earliest": EARLIEST}
+KAFKA: Final = "kafka."
+SERVERS: Final = "kafka.bootstrap.servers"
+KAFKA_ISOLATION: Final = "kafka.isolation.level"
+DEFAULT_MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
+MODES: Final[tuple[Mode, ...]] = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
+OFFSETS_EXAMPLE: Final = '{"orders": {"0": 23, "1": -2}}, with -2 for earliest and -1 for latest'
+TIMES_EXAMPLE: Final = '{"orders": {"0": 1700000000000}}, in milliseconds'
+
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+Strategy = Literal["error", "latest"]
+Query = Literal["batch", "stream"]
+ISOLATION_LEVELS: Final[tuple[IsolationLevel, ...]] = ("read_uncommitted", "read_committed")
+STRATEGIES: Final[tuple[Strategy, ...]] = ("error", "latest")
+
+WHERE: Final = ("path", SERVERS)
+WHICH: Final = ("subscribe", "subscribePattern", "assign")
+STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+RECORDS_ONLY: Final = ("includeHeaders",)
+EVERYWHERE: Final = (
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "isolation.level",
+    "mode",
+    "verify",
+)
+NAMES: Final = (*WHERE, *WHICH, *STARTING, *ENDING, *EVERYWHERE, *STREAM_ONLY, *RECORDS_ONLY)
+# What Spark's own source refuses as well, and why.
+REFUSED: Final = {
+    "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.key.deserializer": "keys are bytes; cast the column",
+    "kafka.value.deserializer": "values are bytes; cast the column",
+    "kafka.enable.auto.commit": "Spark's checkpoint holds the offsets",
+    "kafka.interceptor.classes": "there is nothing that would run them",
+    "kafka.group.id": "no consumer group is used",
+}
+
+
+class Position(NamedTuple):
+    """Where reading begins or ends: an offset (-1 latest, -2 earliest) or a time in ms; for all partitions, or each."""
+
+    unit: Literal["offset", "timestamp"]
+    everywhere: int | None = None
+    each: Mapping[TopicPartition, int] | None = None
+    option: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a reader was told. `starting` and `ending` are None where nothing was said."""
+
+    table: Table
+    selection: TopicSelection
+    path: str | None = None
+    bootstrap_servers: str | None = None
+    client_settings: Mapping[str, str] = field(default_factory=dict)
+    starting: Position | None = None
+    ending: Position | None = None
+    no_match: Strategy = "error"
+    isolation_level: IsolationLevel = "read_uncommitted"
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = DEFAULT_MAX_TRIGGER_DELAY_MS
+    mode: Mode = "FAILFAST"
+    verify_crc: bool = False
+
+
+class Given:
+    """Options as Spark hands them over, with the names in lower case, asked for by the names that users write."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+
+    def __getitem__(self, name: str) -> str:
+        return self._options[name.lower()]
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._options
+
+    def get(self, name: str, default: str) -> str:
+        """The value of an option, or of its default."""
+        return self._options.get(name.lower(), default)
+
+    def those_of(self, options: tuple[str, ...]) -> list[str]:
+        """Which of these options are given."""
+        return [name for name in options if name in self]
+
+    def only(self, options: tuple[str, ...]) -> str:
+        """The one of these options that is given. Raises `OptionError` if none is, or several."""
+        given = self.those_of(options)
+        if len(given) != 1:
+            what = f"{' and '.join(given)} cannot both be given" if given else "none is given"
+            raise OptionError(f"exactly one of {', '.join(options)} is needed: {what}")
+        return given[0]
+
+    def unknown(self, allowed: tuple[str, ...]) -> list[str]:
+        """The options that are not among these, other than those for Kafka's client."""
+        known = {name.lower() for name in allowed}
+        return [name for name in self._options if name not in known and not name.startswith(KAFKA)]
+
+    def client_settings(self) -> dict[str, str]:
+        """What is to be told to Kafka's client, without `kafka.`."""
+        ours = (SERVERS, KAFKA_ISOLATION)
+        kafka = {name: value for name, value in self._options.items() if name.startswith(KAFKA) and name not in ours}
+        return {name.removeprefix(KAFKA): value for name, value in kafka.items()}
+
+
+def allowed_options(table: Table, query: Query | None = None) -> tuple[str, ...]:
+    """The names of the options for a table, in a batch query or in a stream (None: in either)."""
+    of_others = {"batch": STREAM_ONLY, "stream": ENDING, None: ()}[query]
+    return tuple(name for name in NAMES if name not in of_others and (table == "records" or name not in RECORDS_ONLY))
+
+
+def parse_options(options: Mapping[str, str], table: Table, query: Query | None = None) -> ReadOptions:
+    """The options of a reader, for a batch query or a stream (None: which of them is not known yet).
+
+    Raises `OptionError`, in one line, for what cannot be.
+    """
+    given = Given(options)
+    _refuse_unknown(given, table, query)
+    path, servers = _where(given)
+    starting, ending = _position(given, STARTING), _position(given, ENDING)
+    if query == "batch":
+        _check_batch_edges(starting, ending)
+    parsed = ReadOptions(
+        table=table,
+        selection=_selection(given),
+        path=path,
+        bootstrap_servers=servers,
+        client_settings=given.client_settings(),
+        starting=starting,
+        ending=ending,
+        no_match=values.one_of(
+            "startingOffsetsByTimestampStrategy",
+            given.get("startingOffsetsByTimestampStrategy", "error"),
+            STRATEGIES,
+        ),
+        isolation_level=_isolation_level(given),
+        include_headers=values.switch("includeHeaders", given.get("includeHeaders", "false")),
+        fail_on_data_loss=values.switch("failOnDataLoss", given.get("failOnDataLoss", "true")),
+        min_partitions=_optional_number(given, "minPartitions"),
+        max_records_per_partition=_optional_number(given, "maxRecordsPerPartition"),
+        max_offsets_per_trigger=_optional_number(given, "maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=_optional_number(given, "minOffsetsPerTrigger"),
+        max_trigger_delay_ms=values.duration_ms("maxTriggerDelay", given.get("maxTriggerDelay", "15m")),
+        mode=values.one_of("mode", given.get("mode", "FAILFAST"), MODES),
+        verify_crc=values.one_of("verify", given.get("verify", "none"), ("none", "crc")) == "crc",
+    )
+    _check_trigger(parsed)
+    return parsed
+
+
+def _refuse_unknown(given: Given, table: Table, query: Query | None) -> None:
+    allowed = allowed_options(table, query)
+    for name, remedy in REFUSED.items():
+        if name in given:
+            raise OptionError(f"{name} cannot be given: {remedy}")
+    unknown = given.unknown(allowed)
+    if unknown:
+        names = {name.lower(): name for name in NAMES}
+        elsewhere = [names[name] for name in unknown if name in names]
+        if elsewhere:
+            where = {"batch": "a batch query of ", "stream": "a stream of ", None: ""}[query]
+            raise OptionError(f"{', '.join(elsewhere)}: not an option of {where}{table}")
+        raise OptionError(f"unknown option {', '.join(unknown)}; there are {', '.join(allowed)}, and kafka.*")
+
+
+def _where(given: Given) -> tuple[str | None, str | None]:
+    where = given.only(WHERE)
+    text = given[where].strip()
+    if not text:
+        raise OptionError(f"{where}: it is empty")
+    if where == "path":
+        settings = given.client_settings()
+        if settings:
+            raise OptionError(f"{', '.join(f'{KAFKA}{name}' for name in settings)}: only with {SERVERS}")
+        return text, None
+    return None, text
+
+
+def _selection(given: Given) -> TopicSelection:
+    which = given.only(WHICH)
+    if which == "assign":
+        return TopicSelection(assigned=values.partitions(which, given[which]))
+    if which == "subscribe":
+        return TopicSelection(topics=values.names(which, given[which]))
+    pattern = given[which].strip()
+    if not pattern:
+        raise OptionError(f"{which}: it is empty")
+    return TopicSelection(pattern=pattern)
+
+
+def _position(given: Given, options: tuple[str, ...]) -> Position | None:
+    """The first of the options that is given: a time for all comes before times for each, and these before offsets."""
+    name = next((option for option in options if option in given), None)
+    if name is None:
+        return None
+    text = given[name].strip()
+    if name.endswith("ByTimestamp"):
+        return Position("timestamp", each=values.by_partition(name, text, 0, TIMES_EXAMPLE), option=name)
+    if name.endswith("Timestamp"):
+        return Position("timestamp", values.number(name, text), option=name)
+    if text.lower() in EDGES:
+        return Position("offset", EDGES[text.lower()], option=name)
+    return Position("offset", each=values.by_partition(name, text, EARLIEST, OFFSETS_EXAMPLE), option=name)
+
+
+def _isolation_level(given: Given) -> IsolationLevel:
+    names = given.those_of(("isolation.level", KAFKA_ISOLATION))
+    levels = {values.one_of(name, given[name], ISOLATION_LEVELS) for name in names}
+    if len(levels) > 1:
+        raise OptionError(f"{' and '.join(names)} differ")
+    return levels.pop() if levels else "read_uncommitted"
+
+
+def _optional_number(given: Given, name: str) -> int | None:
+    return values.number(name, given[name], 1) if name in given else None
+
+
+def _check_batch_edges(starting: Position | None, ending: Position | None) -> None:
+    """Refuse what reads nothing by its wording, as Spark's own source does."""
+    for position, edge, word in ((starting, LATEST, "latest"), (ending, EARLIEST, "earliest")):
+        if position is not None and position.unit == "offset":
+            _refuse_edge(position, edge, word)
+    if starting is None or ending is None or starting.unit != ending.unit:
+        return
+    if starting.each is not None and ending.each is not None:
+        if starting.each.keys() != ending.each.keys():
+            raise OptionError(f"{starting.option} and {ending.option} name different partitions")
+        for partition, start in starting.each.items():
+            if 0 <= ending.each[partition] < start:
+                name = f"{partition.topic}-{partition.partition}"
+                raise OptionError(
+                    f"{name}: {starting.option} {start} is after {ending.option} {ending.each[partition]}"
+                )
+    elif (first := starting.everywhere) is not None and (last := ending.everywhere) is not None and 0 <= last < first:
+        raise OptionError(f"{starting.option} {first} is after {ending.option} {last}")
+
+
+def _refuse_edge(position: Position, edge: int, word: str) -> None:
+    if position.everywhere == edge:
+        raise OptionError(f"{position.option}: it cannot be {word} in a batch query")
+    for partition, offset in (position.each or {}).items():
+        if offset == edge:
+            name = f"{partition.topic}-{partition.partition}"
+            raise OptionError(f"{position.option}: {name} cannot be {word} ({edge}) in a batch query")
+
+
+def _check_trigger(options: ReadOptions) -> None:
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger {least} is more than maxOffsetsPerTrigger {most}")

@@ -1,0 +1,165 @@
+"""Which offsets a batch query reads, out of its options and of what there is; and how a range is divided among tasks.
+
+Pure: what there is, a `LogSource` says. Streams, which go on from the offsets they had, are in `stream_planning`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from minibroker.pipeline.log_source import Bounds, DataLoss, LogSource, OffsetRange, OptionError, Split, TopicPartition
+from minibroker.pipeline.options import EARLIEST, LATEST, Position, ReadOptions
+
+log: Final = logging.getLogger(__name__)
+
+FROM_THE_START: Final = Position("offset", EARLIEST)
+TO_THE_END: Final = Position("offset", LATEST)
+REMEDY: Final = "failOnDataLoss=false reads what is left"
+
+Offsets = dict[TopicPartition, int]
+
+
+def name_of(partition: TopicPartition) -> str:
+    """As Kafka names a partition's directory, `orders-0`."""
+    return f"{partition.topic}-{partition.partition}"
+
+
+def batch_ranges(options: ReadOptions, source: LogSource) -> list[OffsetRange]:
+    """What a batch query reads: from the earliest offset to the latest where the options say nothing. None is empty.
+
+    Raises `OptionError`, and `DataLoss` for offsets that were asked for and are not there.
+    """
+    partitions = source.partitions()
+    bounds = source.bounds(partitions)
+    starts = resolved(options.starting or FROM_THE_START, partitions, bounds, source, options.no_match == "error")
+    ends = resolved(options.ending or TO_THE_END, partitions, bounds, source, False)
+    found = []
+    for partition in partitions:
+        wanted = OffsetRange(partition, starts[partition], ends[partition])
+        there = within(wanted, bounds[partition], options.fail_on_data_loss)
+        if there.start > there.end and there == wanted:
+            raise OptionError(f"{name_of(partition)}: starting offset {there.start} is after ending offset {there.end}")
+        found.append(there)
+    return [each for each in found if each.start < each.end]
+
+
+def resolved(
+    position: Position,
+    partitions: Sequence[TopicPartition],
+    bounds: Mapping[TopicPartition, Bounds],
+    source: LogSource,
+    must_match: bool,
+) -> Offsets:
+    """The offset at a position, for each partition. Raises `OptionError` if it does not name just these partitions.
+
+    Where no record is as late as a time, that is the latest offset, or an `OptionError` if one `must_match`.
+    """
+    if position.each is not None:
+        _require_same(position, partitions)
+    each = position.each or dict.fromkeys(partitions, position.everywhere or 0)
+    if position.unit == "timestamp":
+        return _at_times(position, each, bounds, source, must_match)
+    edges = {partition: {EARLIEST: bounds[partition].earliest, LATEST: bounds[partition].latest} for partition in each}
+    return {partition: edges[partition].get(offset, offset) for partition, offset in each.items()}
+
+
+def _at_times(
+    position: Position,
+    times_ms: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, Bounds],
+    source: LogSource,
+    must_match: bool,
+) -> Offsets:
+    found = source.offsets_at(times_ms)
+    offsets = {}
+    for partition, time_ms in times_ms.items():
+        earliest, latest = bounds[partition]
+        offset = found[partition]
+        if offset is None or offset >= latest:
+            if must_match:
+                raise OptionError(
+                    f"{position.option}: {name_of(partition)} has no record at {time_ms} ms or later;"
+                    " startingOffsetsByTimestampStrategy=latest starts at its end"
+                )
+            offset = latest
+        offsets[partition] = max(offset, earliest)
+    return offsets
+
+
+def _require_same(position: Position, partitions: Iterable[TopicPartition]) -> None:
+    """Refuse offsets or times for some partitions only, and for others than those that are read."""
+    named, read = set(position.each or ()), set(partitions)
+    missing, foreign = sorted(read - named), sorted(named - read)
+    if missing:
+        edges = " (-2 is earliest, -1 latest)" if position.unit == "offset" else ""
+        what = ", ".join(map(name_of, missing))
+        raise OptionError(f"{position.option}: {what} is missing; every partition that is read has to be given{edges}")
+    if foreign:
+        raise OptionError(f"{position.option}: {', '.join(map(name_of, foreign))} is not among what is read")
+
+
+def within(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> OffsetRange:
+    """The part of a range that is still there. Raises `DataLoss` if that is not all of it, and it has to be."""
+    partition, start, end = wanted
+    if start < bounds.earliest:
+        lost(f"{name_of(partition)}: offsets {start} to {bounds.earliest - 1} are gone", fail_on_data_loss)
+        start = bounds.earliest
+    last = max(start, end)
+    if last > bounds.latest:
+        what = f"{name_of(partition)} ends at offset {bounds.latest} now, and was to be read up to {last}"
+        lost(what, fail_on_data_loss)
+        start, end = min(start, bounds.latest), min(end, bounds.latest)
+    return OffsetRange(partition, start, end)
+
+
+def lost(what: str, fail_on_data_loss: bool) -> None:
+    """Say that offsets are gone: raises `DataLoss`, or is a warning if that need not fail the query."""
+    if fail_on_data_loss:
+        raise DataLoss(f"{what}; {REMEDY}")
+    log.warning("%s", what)
+
+
+def splits(options: ReadOptions, source: LogSource, ranges: Sequence[OffsetRange]) -> list[Split]:
+    """What each task reads of the ranges. Raises `DataLoss`."""
+    most = options.max_records_per_partition
+    pieces = [piece for each in ranges for piece in pieces_of(each, most)] if most else list(ranges)
+    return source.splits(pieces, options.min_partitions or 0) if pieces else []
+
+
+def pieces_of(whole: OffsetRange, most: int) -> list[OffsetRange]:
+    """A range in as few equal pieces as possible of `most` offsets or less."""
+    return divided(whole, -(-(whole.end - whole.start) // most))
+
+
+def divided(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    """A range in `count` pieces that differ by one offset at most; fewer if it has fewer offsets."""
+    partition, start, end = whole
+    size = end - start
+    count = max(1, min(count, size))
+    edges = [start + size * piece // count for piece in range(count + 1)]
+    return [OffsetRange(partition, *pair) for pair in zip(edges, edges[1:], strict=False)]
+
+
+def proportional(ranges: Sequence[OffsetRange], least: int) -> list[OffsetRange]:
+    """Ranges divided so that there are about `least`, the large ones more often, as Spark's own source does it.
+
+    Small ranges stay whole and do not count in the proportion of the others; rounding may give a few more or less.
+    """
+    ranges = [each for each in ranges if each.start < each.end]
+    if len(ranges) >= least:
+        return ranges
+    total = sum(each.end - each.start for each in ranges)
+    small = {each for each in ranges if _share(each, total, least) == 1}
+    total -= sum(each.end - each.start for each in small)
+    for_large = max(least - len(small), 1)
+    return [
+        piece
+        for each in ranges
+        for piece in ([each] if each in small else divided(each, _share(each, total, for_large)))
+    ]
+
+
+def _share(each: OffsetRange, total: int, pieces: int) -> int:
+    return max(1, int((each.end - each.start) / total * pieces + 0.5))

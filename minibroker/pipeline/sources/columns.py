@@ -1,0 +1,47 @@
+"""The columns that a query gets: all that its options offer, or those of its own schema, by which it asks for fewer.
+
+Spark prunes no columns of a Python data source: `.schema("offset long, timestamp timestamp")` does it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from minibroker.pipeline.log_source import OptionError, Table
+from minibroker.pipeline.options import ReadOptions
+from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, chosen
+
+TABLES: Final[dict[Table, pa.Schema]] = {"records": RECORDS, "batches": BATCHES}
+
+
+def offered(options: ReadOptions) -> StructType:
+    """The schema of a query that has none of its own."""
+    left_out = set() if options.include_headers else {"headers"}
+    if options.mode != "PERMISSIVE":
+        left_out.add(CORRUPT)
+    table = TABLES[options.table]
+    return from_arrow_schema(chosen(table, [name for name in table.names if name not in left_out]))
+
+
+def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
+    """The names of a query's columns. Raises `OptionError` for one that the table has not, or has of another type."""
+    table = from_arrow_schema(TABLES[options.table])
+    types = {column.name: column.dataType for column in table.fields}
+    for column in schema.fields:
+        if column.name not in types:
+            raise OptionError(f"schema: {options.table} has no column {column.name}; there are {', '.join(types)}")
+        expected = types[column.name]
+        if column.dataType.simpleString() != expected.simpleString():
+            given = column.dataType.simpleString()
+            raise OptionError(f"schema: column {column.name} is {expected.simpleString()}, not {given}")
+        if not column.nullable or column.dataType != expected:
+            raise OptionError(f"schema: column {column.name} may be null, also within")
+    if CORRUPT in schema.names and options.mode != "PERMISSIVE":
+        raise OptionError(f"schema: column {CORRUPT} is there with mode=PERMISSIVE only")
+    if len(set(schema.names)) != len(schema.names) or not schema.names:
+        raise OptionError("schema: each column has to be named once, and there has to be one")
+    return tuple(schema.names)

@@ -1,0 +1,139 @@
+"""What Spark calls to read: a batch reader and a stream reader, around planning and a `LogSource`.
+
+Filters are not pushed down: Spark 4.3 gives wrong results for a DataFrame that is used twice if they are (its scans
+share what the last one was narrowed to), and fails every query of such a reader if the setting for it is off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from minibroker.pipeline import planning, stream_planning
+from minibroker.pipeline.log_source import LogSource, ReadRequest, Split
+from minibroker.pipeline.options import ReadOptions
+from minibroker.pipeline.planning import Offsets
+from minibroker.pipeline.stream_planning import JsonOffsets, from_json, to_json
+
+
+class SplitPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split)
+
+
+def rows(source: LogSource, partition: InputPartition, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    """The rows of one task. Where there was nothing to read, Spark makes up a partition of its own, which has none."""
+    if not isinstance(partition, SplitPartition):
+        return
+    try:
+        yield from source.read(partition.value, request)
+    finally:
+        source.close()
+
+
+class BatchReader(DataSourceReader):
+    """`spark.read`: it is planned once, when the DataFrame is first used, and read as it was planned ever after."""
+
+    def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:
+        self._options = options
+        self._request = request
+        self._source = source
+
+    def partitions(self) -> list[InputPartition]:
+        """What the tasks read. Raises `OptionError` and `DataLoss`."""
+        try:
+            ranges = planning.batch_ranges(self._options, self._source)
+            return [SplitPartition(split) for split in planning.splits(self._options, self._source, ranges)]
+        finally:
+            self._source.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: its rows. Raises `DataLoss` and `CorruptData`."""
+        return rows(self._source, partition, self._request)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream`: one process of Spark's driver keeps it while the query runs; tasks read with copies."""
+
+    def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:
+        self._options = options
+        self._request = request
+        self._source = source
+        self._initial: JsonOffsets | None = None
+        self._latest: Offsets | None = None
+        self._until: Offsets | None = None  # where a query with the trigger `availableNow` ends
+        self._last_batch_s: float | None = None
+
+    def initialOffset(self) -> JsonOffsets:
+        """Where a query without a checkpoint begins; the same whenever it is asked. Raises `OptionError`."""
+        if self._initial is None:
+            self._initial = to_json(stream_planning.initial_offsets(self._options, self._source))
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """How much a batch takes at most. Spark's Python limits cannot say "at least" and "at most" at once."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
+        """Where the next batch ends; at `start` if there is none yet."""
+        self._latest = self._until or stream_planning.latest_offsets(self._source)
+        begin = from_json(start)
+        if not isinstance(limit, ReadAllAvailable) and self._has_to_wait(begin, self._latest):
+            return to_json(begin)
+        end = self._latest
+        if isinstance(limit, ReadMaxRows):
+            end = stream_planning.limited(begin, end, limit.max_rows, self._source)
+        return to_json(end)
+
+    def _has_to_wait(self, start: Offsets, end: Offsets) -> bool:
+        """Whether there are fewer offsets than `minOffsetsPerTrigger` wants, and not long enough ago the last batch."""
+        least, now_s = self._options.min_offsets_per_trigger, time.monotonic()
+        if least is None or self._until is not None:
+            return False
+        last_s, delay_s = self._last_batch_s, self._options.max_trigger_delay_ms / 1000
+        if last_s is not None and now_s - last_s < delay_s:
+            there = stream_planning.sizes(start, end, self._source)
+            if sum(there.values()) < least:
+                return True
+        self._last_batch_s = now_s
+        return False
+
+    def reportLatestOffset(self) -> JsonOffsets | None:
+        """The end of the log when it was last looked at, for the query's progress."""
+        return None if self._latest is None else to_json(self._latest)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Note where the log ends: the query reads up to there, and then is over."""
+        self._until = stream_planning.latest_offsets(self._source)
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
+        """What the tasks of a batch read; the same offsets after a restart, too. Raises `DataLoss`."""
+        ranges = stream_planning.stream_ranges(self._options, self._source, from_json(start), from_json(end))
+        return [SplitPartition(split) for split in planning.splits(self._options, self._source, ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: its rows. Raises `DataLoss` and `CorruptData`."""
+        return rows(self._source, partition, self._request)
+
+    def commit(self, end: JsonOffsets) -> None:
+        """Nothing: the offsets are in the checkpoint, and the log stays as it is."""
+
+    def stop(self) -> None:
+        """Give back connections and files."""
+        self._source.close()

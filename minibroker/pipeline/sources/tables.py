@@ -1,0 +1,64 @@
+"""The two data sources by their names, `minibroker` and `minibroker-batches`: from Spark's options to readers.
+
+What is read is `readers`', where it lies `opening`'s.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from minibroker.pipeline.log_source import ReadRequest, Table
+from minibroker.pipeline.options import Query, ReadOptions, parse_options
+from minibroker.pipeline.sources.columns import columns_of, offered
+from minibroker.pipeline.sources.opening import open_source
+from minibroker.pipeline.sources.readers import BatchReader, StreamReader
+
+
+class LogDataSource(DataSource):
+    """A table of a log. Each method raises `OptionError` for options that cannot be."""
+
+    table: ClassVar[Table]
+
+    def schema(self) -> StructType:
+        """The columns of a query that does not say which it wants."""
+        return offered(parse_options(self.options, self.table))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """The reader of `spark.read`."""
+        options, request = self._parsed(schema, "batch")
+        return BatchReader(options, request, open_source(options))
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """The reader of `spark.readStream`."""
+        options, request = self._parsed(schema, "stream")
+        return StreamReader(options, request, open_source(options))
+
+    def _parsed(self, schema: StructType, query: Query) -> tuple[ReadOptions, ReadRequest]:
+        options = parse_options(self.options, self.table, query)
+        columns = columns_of(schema, options)
+        return options, ReadRequest(self.table, columns, options.mode, options.fail_on_data_loss, options.verify_crc)
+
+
+class RecordsSource(LogDataSource):
+    """`spark.read.format("minibroker")`: one row a record, with the columns of Spark's own Kafka source."""
+
+    table = "records"
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return "minibroker"
+
+
+class BatchesSource(LogDataSource):
+    """`spark.read.format("minibroker-batches")`: one row a batch, from its header alone."""
+
+    table = "batches"
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return "minibroker-batches"

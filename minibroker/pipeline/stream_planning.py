@@ -1,0 +1,96 @@
+"""How far each batch of a stream reads: offsets as JSON, at most so many of them fairly shared, what is new or gone.
+
+Pure, as `planning`: a `LogSource` says what there is, and the caller what time it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from minibroker.pipeline.log_source import LogSource, OffsetRange, TopicPartition
+from minibroker.pipeline.options import LATEST, Position, ReadOptions
+from minibroker.pipeline.planning import Offsets, lost, name_of, resolved, within
+
+JsonOffsets = dict[str, dict[str, int]]
+FROM_NOW = Position("offset", LATEST)
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
+    """Offsets as Spark's Kafka source writes them, `{"orders": {"0": 23}}`: the same are always the same text."""
+    found: JsonOffsets = {}
+    for partition, offset in sorted(offsets.items()):
+        found.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return found
+
+
+def from_json(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
+    """Offsets out of a checkpoint."""
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def initial_offsets(options: ReadOptions, source: LogSource) -> Offsets:
+    """Where a new stream begins: at the end, unless the options say otherwise. Raises `OptionError`."""
+    partitions = source.partitions()
+    bounds = source.bounds(partitions)
+    return resolved(options.starting or FROM_NOW, partitions, bounds, source, options.no_match == "error")
+
+
+def latest_offsets(source: LogSource) -> Offsets:
+    """The end of every partition there is now."""
+    return {partition: bounds.latest for partition, bounds in source.bounds(source.partitions()).items()}
+
+
+def sizes(start: Offsets, end: Offsets, source: LogSource) -> Offsets:
+    """How many offsets there are to read of each partition; a new one is read from its beginning."""
+    begins = start | beginnings(end.keys() - start.keys(), source)
+    return {partition: end[partition] - begins[partition] for partition in end if end[partition] > begins[partition]}
+
+
+def beginnings(partitions: set[TopicPartition], source: LogSource) -> Offsets:
+    """The earliest offset of each partition."""
+    found = source.bounds(sorted(partitions)) if partitions else {}
+    return {partition: bounds.earliest for partition, bounds in found.items()}
+
+
+def limited(start: Offsets, end: Offsets, most: int, source: LogSource) -> Offsets:
+    """How far to read so that it is about `most` offsets, each partition in proportion to what it has.
+
+    One that has anything gets at least one offset, so that it may be a few more.
+    """
+    there = sizes(start, end, source)
+    total = sum(there.values())
+    if total <= most:
+        return end
+    shares = {partition: most * size / total for partition, size in there.items()}
+    taken = {partition: math.ceil(share) if share < 1 else math.floor(share) for partition, share in shares.items()}
+    return {
+        partition: offset if partition not in there else offset - there[partition] + taken[partition]
+        for partition, offset in end.items()
+    }
+
+
+def stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: Offsets) -> list[OffsetRange]:
+    """What one batch of a stream reads, none of it empty. Raises `DataLoss` for what is gone since."""
+    fail = options.fail_on_data_loss
+    for partition in sorted(start.keys() - end.keys()):
+        lost(f"{name_of(partition)} is gone", fail)
+    there = set(source.partitions())
+    for partition in sorted(end.keys() - there):
+        lost(f"{name_of(partition)} is gone", fail)
+    read = sorted(end.keys() & there)
+    bounds = source.bounds(read)
+    found = []
+    for partition in read:
+        # A partition that is new begins at 0: if it does not, its first records went before they were seen.
+        wanted = OffsetRange(partition, start.get(partition, 0), end[partition])
+        if wanted.end < wanted.start:
+            lost(f"{name_of(partition)} went back from offset {wanted.start} to {wanted.end}", fail)
+            continue
+        found.append(within(wanted, bounds[partition], fail))
+    return [each for each in found if each.start < each.end]

@@ -1,0 +1,148 @@
+"""The readers as Spark calls them, without Spark: planned in one process, pickled, read in another."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from minibroker.pipeline.log_source import DataLoss, OptionError, ReadRequest
+from minibroker.pipeline.options import parse_options
+from minibroker.pipeline.sources import readers
+from minibroker.pipeline.sources.readers import BatchReader, StreamReader
+from tests.pipeline.stand_in import StandIn
+
+REQUEST = ReadRequest("records", ("offset", "topic"))
+
+
+def batch_reader(log: StandIn, **options: str) -> BatchReader:
+    return BatchReader(
+        parse_options({"path": "/", "subscribepattern": "."} | options, "records", "batch"), REQUEST, log
+    )
+
+
+def stream_reader(log: StandIn, **options: str) -> StreamReader:
+    options = {"path": "/", "subscribepattern": ".", "startingoffsets": "earliest"} | options
+    return StreamReader(parse_options(options, "records", "stream"), REQUEST, log)
+
+
+def read(reader: BatchReader | StreamReader, partitions: Sequence[InputPartition]) -> list[tuple[str, int]]:
+    """The rows as tasks read them: each with copies of its own."""
+    copies = [pickle.loads(pickle.dumps((reader, partition))) for partition in partitions]
+    batches = [batch for copy, partition in copies for batch in copy.read(partition)]
+    assert all(batch.schema.names == ["offset", "topic"] for batch in batches)
+    return sorted((row["topic"], row["offset"]) for batch in batches for row in batch.to_pylist())
+
+
+def rows(topic: str, *offsets: int) -> list[tuple[str, int]]:
+    return [(topic, offset) for offset in offsets]
+
+
+def test_a_batch_reader_reads_what_it_planned() -> None:
+    log = StandIn({"a-0": (2, 5), "b-0": (0, 1), "c-0": (3, 3)})
+    reader = batch_reader(log)
+    partitions = reader.partitions()
+    assert log.closed == 1  # Spark keeps the reader, but not the process that planned
+    log.logs.clear()
+    assert read(reader, partitions) == [*rows("a", 2, 3, 4), *rows("b", 0)]
+
+
+def test_where_there_is_nothing_sparks_own_partition_is_empty() -> None:
+    reader = batch_reader(StandIn({"a-0": (3, 3)}))
+    assert reader.partitions() == []
+    assert read(reader, [InputPartition(None)]) == []
+
+
+def test_a_task_gives_back_what_it_opened_also_if_it_is_not_read_to_its_end() -> None:
+    log = StandIn({"a-0": (0, 9)})
+    reader = batch_reader(log)
+    (partition,) = reader.partitions()
+    batches = reader.read(partition)
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert log.closed == 2
+
+
+def test_nothing_is_pushed_down() -> None:
+    assert "pushFilters" not in vars(BatchReader)
+
+
+def test_what_cannot_be_planned_fails_the_query() -> None:
+    with pytest.raises(DataLoss):
+        batch_reader(StandIn({"a-0": (5, 9)}), startingoffsets='{"a": {"0": 1}}').partitions()
+
+
+def test_a_stream_reads_on_from_batch_to_batch() -> None:
+    log = StandIn({"a-0": (0, 3)})
+    reader = stream_reader(log)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert (start, end) == ({"a": {"0": 0}}, {"a": {"0": 3}})
+    assert read(reader, reader.partitions(start, end)) == rows("a", 0, 1, 2)
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    log.logs.update(StandIn({"a-0": (0, 5), "b-0": (0, 1)}).logs)
+    later = reader.latestOffset(end, ReadAllAvailable())
+    assert read(reader, reader.partitions(end, later)) == [*rows("a", 3, 4), *rows("b", 0)]
+    assert reader.reportLatestOffset() == later
+
+
+def test_the_beginning_stays_where_it_was_first_found() -> None:
+    log = StandIn({"a-0": (0, 3)})
+    reader = stream_reader(log, startingoffsets="latest")
+    first = reader.initialOffset()
+    log.logs.update(StandIn({"a-0": (0, 9)}).logs)
+    assert reader.initialOffset() == first == {"a": {"0": 3}}
+
+
+def test_a_stream_that_starts_nowhere_fails() -> None:
+    with pytest.raises(OptionError):
+        stream_reader(StandIn({"a-0": (0, 3)}), startingtimestamp="5000").initialOffset()
+
+
+def test_a_batch_of_a_stream_is_limited() -> None:
+    reader = stream_reader(StandIn({"a-0": (0, 30), "b-0": (0, 10)}), maxoffsetspertrigger="8")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(8)
+    assert reader.latestOffset(reader.initialOffset(), limit) == {"a": {"0": 6}, "b": {"0": 2}}
+    assert reader.reportLatestOffset() == {"a": {"0": 30}, "b": {"0": 10}}
+
+
+def test_the_trigger_once_takes_all_there_is_limit_or_not() -> None:
+    reader = stream_reader(StandIn({"a-0": (0, 30)}), maxoffsetspertrigger="8")
+    assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {"a": {"0": 30}}
+
+
+def test_what_is_available_now_has_an_end() -> None:
+    log = StandIn({"a-0": (0, 5)})
+    reader = stream_reader(log, maxoffsetspertrigger="3", minoffsetspertrigger="3")
+    reader.prepareForTriggerAvailableNow()
+    log.logs.update(StandIn({"a-0": (0, 50), "b-0": (0, 7)}).logs)
+    ends = [reader.latestOffset({"a": {"0": start}}, reader.getDefaultReadLimit()) for start in (0, 3, 5)]
+    assert ends == [{"a": {"0": 3}}, {"a": {"0": 5}}, {"a": {"0": 5}}]
+
+
+def test_a_batch_waits_until_there_is_enough_or_it_has_waited_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 1000.0
+    monkeypatch.setattr(readers.time, "monotonic", lambda: now_s)
+    log = StandIn({"a-0": (0, 2)})
+    reader = stream_reader(log, minoffsetspertrigger="5", maxtriggerdelay="60s")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(5)
+    first = reader.latestOffset(reader.initialOffset(), limit)
+    assert first == {"a": {"0": 2}}  # the first batch does not wait
+    log.logs.update(StandIn({"a-0": (0, 6)}).logs)
+    assert reader.latestOffset(first, limit) == first
+    now_s += 60
+    second = reader.latestOffset(first, limit)
+    assert second == {"a": {"0": 6}}
+    log.logs.update(StandIn({"a-0": (0, 11)}).logs)
+    assert reader.latestOffset(second, limit) == {"a": {"0": 11}}
+
+
+def test_a_stream_gives_back_what_it_opened_when_it_stops() -> None:
+    log = StandIn({"a-0": (0, 5)})
+    stream_reader(log).stop()
+    assert log.closed == 1

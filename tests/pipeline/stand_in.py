@@ -1,0 +1,65 @@
+"""A log in memory, as planning and Spark's classes see logs: its records are offsets and times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from minibroker.pipeline.log_source import Bounds, OffsetRange, ReadRequest, Split, TopicPartition
+from minibroker.pipeline.planning import proportional
+from minibroker.pipeline.schemas import RECORDS, chosen
+
+
+class StandIn:
+    """Partitions with an earliest and a latest offset; a record's time in ms is its offset times 10."""
+
+    def __init__(self, logs: Mapping[str, tuple[int, int]]) -> None:
+        self.logs = {partition(name): Bounds(*bounds) for name, bounds in logs.items()}
+        self.closed = 0
+
+    def partitions(self) -> list[TopicPartition]:
+        return sorted(self.logs)
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        return {each: self.logs[each] for each in partitions}
+
+    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        found = {}
+        for each, time_ms in timestamps_ms.items():
+            earliest, latest = self.logs[each]
+            offset = max(earliest, -(-time_ms // 10))
+            found[each] = offset if offset < latest else None
+        return found
+
+    def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
+        return [Split(each) for each in proportional(ranges, min_splits)]
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+        (topic, number), start, end = split.offsets
+        offsets = range(start, end)
+        columns = {
+            "topic": [topic] * len(offsets),
+            "partition": [number] * len(offsets),
+            "offset": offsets,
+            "timestamp": [offset * 10_000 for offset in offsets],
+        }
+        schema = chosen(RECORDS, request.columns)
+        empty = [None] * len(offsets)
+        yield pa.record_batch(
+            [pa.array(columns.get(name, empty), schema.field(name).type) for name in schema.names], schema
+        )
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def partition(name: str) -> TopicPartition:
+    """`orders-0` as a partition."""
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def span(name: str, start: int, end: int) -> OffsetRange:
+    """A range of offsets of `orders-0`."""
+    return OffsetRange(partition(name), start, end)
