@@ -1,0 +1,85 @@
+"""The hash by which Kafka's Java client chooses a record's partition from its key, for a whole column at once.
+
+Which rows are hashed, and what becomes of those without a key, is the partitioner's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+# Keys beyond this many bytes are hashed one by one: the columns' way takes a step for each four bytes of the longest.
+_COLUMN_KEY_BYTES_MAX: Final = 256
+
+UInt32s = npt.NDArray[np.uint32]
+Int64s = npt.NDArray[np.int64]
+
+
+def murmur2(key: bytes) -> int:
+    """The hash of one key, unsigned, 32 bits."""
+    value = (_SEED ^ len(key)) & _MASK
+    whole = len(key) & ~3
+    for position in range(0, whole, 4):
+        word = int.from_bytes(key[position : position + 4], "little") * _M & _MASK
+        word = (word ^ word >> 24) * _M & _MASK
+        value = (value * _M & _MASK) ^ word
+    if whole < len(key):
+        value = (value ^ int.from_bytes(key[whole:], "little")) * _M & _MASK
+    value = (value ^ value >> 13) * _M & _MASK
+    return value ^ value >> 15
+
+
+def murmur2_of(keys: pa.BinaryArray) -> UInt32s:
+    """The hashes of a column of keys, unsigned, 32 bits; that of a null is the one of no bytes."""
+    offsets, data = _buffers(keys)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    hashes = np.empty(len(keys), np.uint32)
+    short = np.flatnonzero(lengths <= _COLUMN_KEY_BYTES_MAX)
+    hashes[short] = _murmur2_of_short(data, starts[short], lengths[short])
+    for row in np.flatnonzero(lengths > _COLUMN_KEY_BYTES_MAX):
+        hashes[row] = murmur2(data[starts[row] : starts[row] + lengths[row]].tobytes())
+    return hashes
+
+
+def _murmur2_of_short(data: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s) -> UInt32s:
+    words = lengths >> 2
+    order = np.argsort(-words, kind="stable")  # so that the keys that have a word i are always the first ones
+    starts, lengths, words = starts[order], lengths[order], words[order]
+    values = (_SEED ^ lengths).astype(np.uint32)
+    little_endian: Any = np.ndarray((max(len(data) - 3, 0),), "<u4", data, strides=(1,))  # a word from any byte on
+    for index in range(int(words[0]) if len(words) else 0):
+        active = int(np.searchsorted(-words, -index, side="left"))  # how many have more words than `index`
+        word = little_endian[starts[:active] + 4 * index] * np.uint32(_M)
+        word = (word ^ word >> np.uint32(24)) * np.uint32(_M)
+        values[:active] = values[:active] * np.uint32(_M) ^ word
+    _mix_tails(values, data, starts + 4 * words, lengths & 3)
+    values = (values ^ values >> np.uint32(13)) * np.uint32(_M)
+    values ^= values >> np.uint32(15)
+    hashes = np.empty_like(values)
+    hashes[order] = values
+    return hashes
+
+
+def _mix_tails(values: UInt32s, data: npt.NDArray[np.uint8], starts: Int64s, lengths: Int64s) -> None:
+    """Mix in the one to three bytes after the last whole word."""
+    for byte in (2, 1, 0):
+        has = np.flatnonzero(lengths > byte)
+        values[has] ^= data[starts[has] + byte].astype(np.uint32) << np.uint32(8 * byte)
+    has = np.flatnonzero(lengths)
+    values[has] *= np.uint32(_M)
+
+
+def _buffers(keys: pa.BinaryArray) -> tuple[Int64s, npt.NDArray[np.uint8]]:
+    """The offsets of the keys, one more than there are, and the bytes that they lie in."""
+    _, offsets, data = keys.buffers()
+    if offsets is None:
+        return np.zeros(len(keys) + 1, np.int64), np.empty(0, np.uint8)
+    width = np.int64 if pa.types.is_large_binary(keys.type) else np.int32
+    positions = np.frombuffer(offsets, width)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
+    return positions, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)

@@ -1,0 +1,95 @@
+"""Which partition each row goes to: the one it names, else by its key as Kafka's Java client does it, else in turns.
+
+How many partitions a topic has is asked of `topics`; the hash is in `murmur2`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.sink.murmur2 import murmur2_of
+
+Int64s = npt.NDArray[np.int64]
+# How many partitions a topic has, once it has at least so many.
+PartitionCount = Callable[[str, int], int]
+
+_RECORD_OVERHEAD_BYTES = 10  # about what a record takes beside its value
+
+
+class Partitioner:
+    """Keeps, from batch to batch of rows, whose turn it is for rows without a key.
+
+    These stay with a partition for `sticky_bytes`, so that batches fill up, and then go on to the next one, as those
+    of the Java client do (KIP-480, KIP-794). The first is `first` modulo the topic's partitions: tasks that have
+    different ones begin at different partitions. With `ignore_keys` all rows are taken for ones without a key.
+    """
+
+    def __init__(self, count: PartitionCount, sticky_bytes: int, first: int = 0, ignore_keys: bool = False) -> None:
+        self._count = count
+        self._sticky_bytes = sticky_bytes
+        self._first = first
+        self._ignore_keys = ignore_keys
+        self._sent_bytes: dict[str, int] = {}  # by topic, of rows without a key
+
+    def split(self, rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+        """The rows of each partition, in their order. Raises `WriteFailed` for a partition that there is not."""
+        topics = rows.column("topic").dictionary_encode()
+        codes = topics.indices.to_numpy(zero_copy_only=False)
+        partitions = np.empty(rows.num_rows, np.int64)
+        for code, topic in enumerate(topics.dictionary.to_pylist()):
+            places = np.flatnonzero(codes == code) if len(topics.dictionary) > 1 else slice(None)
+            chosen = rows.take(pa.array(places)) if isinstance(places, np.ndarray) else rows
+            partitions[places] = self._of_topic(topic, chosen)
+        for code, partition, some in _grouped(rows, codes, partitions):
+            yield TopicPartition(topics.dictionary[code].as_py(), partition), some
+
+    def _of_topic(self, topic: str, rows: pa.RecordBatch) -> Int64s:
+        given = rows.column("partition")
+        highest = pc.max(given).as_py()
+        count = self._count(topic, 1 if highest is None else highest + 1)
+        partitions: Int64s = given.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        if not given.null_count:
+            return partitions
+        free = partitions < 0
+        keys = rows.column("key")
+        keyed = np.zeros_like(free) if self._ignore_keys else free & keys.is_valid().to_numpy(zero_copy_only=False)
+        if keyed.any():
+            hashes = (murmur2_of(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64)
+            partitions[keyed] = hashes[keyed] % count
+        turns = free & ~keyed
+        if turns.any():
+            partitions[turns] = self._in_turns(topic, rows.column("value").filter(pa.array(turns)), count)
+        return partitions
+
+    def _in_turns(self, topic: str, values: pa.BinaryArray, count: int) -> Int64s:
+        sizes = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False) + _RECORD_OVERHEAD_BYTES
+        before = self._sent_bytes.get(topic, 0)
+        ends = before + np.cumsum(sizes, dtype=np.int64)
+        self._sent_bytes[topic] = int(ends[-1])
+        partitions: Int64s = (self._first + (ends - sizes) // self._sticky_bytes) % count
+        return partitions
+
+
+def _grouped(
+    rows: pa.RecordBatch, codes: npt.NDArray[np.int32], partitions: Int64s
+) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """The rows by (topic's code, partition); rows that all have the same are not copied."""
+    places = codes.astype(np.int64) << 32 | partitions
+    if not len(places):
+        return
+    if (places == places[0]).all():
+        yield int(codes[0]), int(partitions[0]), rows
+        return
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    sorted_rows = rows.take(pa.array(order))
+    for start, end in zip(starts, [*starts[1:], len(ordered)], strict=True):
+        place = int(ordered[start])
+        yield place >> 32, place & 0xFFFFFFFF, sorted_rows.slice(int(start), int(end - start))

@@ -1,0 +1,247 @@
+"""Sends rows as batches by Produce requests until brokers have them: retries, splits, and what each error means.
+
+There is at most one batch of a partition on its way, so order needs no more care, and a retry keeps its sequence: the
+broker then takes it once. Who the producer is comes from outside (`identity`), as does what must be done before a
+partition is written to first (`transaction`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from kafka.protocol.producer import ProduceRequest
+
+from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.pipeline.encode.encoder import EncodeError, encode
+from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.sink.errors import (
+    FENCED,
+    RETRIABLE,
+    SEQUENCE_LOST,
+    Fenced,
+    RecordRefused,
+    WriteFailed,
+    error_name,
+)
+from minibroker.pipeline.sink.identity import Identity
+from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.records.compression import Compression
+
+_TOPIC_DATA: Final = ProduceRequest.TopicProduceData
+_PARTITION_DATA: Final = ProduceRequest.TopicProduceData.PartitionProduceData
+_FORMAT_2_VERSION: Final = 3
+_ZSTD_VERSION: Final = 7
+_KEY_BYTES_SHOWN: Final = 40
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A batch on its way: its rows are kept, to be named in an error or put into smaller batches."""
+
+    partition: TopicPartition
+    rows: pa.RecordBatch
+    data: bytes
+    deadline: float = 0.0  # monotonic seconds; from the first attempt on
+    attempts: int = 0
+
+
+class Sender:
+    """Produces rows to brokers under an identity.
+
+    `version` is the newest Produce version to use. `before` is called with the partitions of a request before it goes.
+    `renew` gives the identity a fresh producer id when a partition has lost its sequences; without it that is an error.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: SinkSettings,
+        identity: Identity,
+        version: int,
+        before: Callable[[Iterable[TopicPartition]], None] | None = None,
+        renew: Callable[[], None] | None = None,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._identity = identity
+        self._version = version
+        self._before = before
+        self._renew = renew
+
+    def send(self, rows: Mapping[TopicPartition, pa.RecordBatch]) -> None:
+        """Write the rows of each partition, in order. When it returns, brokers have them all.
+
+        Raises `RecordRefused` for a row that no broker takes, `Fenced`, and `WriteFailed`, also when a batch has not
+        been taken `delivery_timeout_ms` after it was first sent.
+        """
+        queues = {partition: self._encoded(partition, some) for partition, some in rows.items()}
+        waiting: dict[TopicPartition, list[Outgoing]] = {}  # each partition's next batch, and what it was split into
+        while True:
+            for partition in list(queues):
+                if partition not in waiting:
+                    following = next(queues[partition], None)
+                    if following is None:
+                        del queues[partition]
+                    else:
+                        waiting[partition] = [following]
+            if not waiting:
+                return
+            self._round(waiting)
+
+    # From rows to batches
+
+    def _encoded(self, partition: TopicPartition, rows: pa.RecordBatch, most: int | None = None) -> Iterator[Outgoing]:
+        settings = self._settings.batches if most is None else replace(self._settings.batches, batch_records=most)
+        position = 0
+        try:
+            for batch in encode(rows, settings, self._identity.producer(partition)):
+                some = rows.slice(position, batch.record_count)
+                position += batch.record_count
+                if batch.record_count == 1 and len(batch.data) > self._settings.max_request_bytes:
+                    limit = f"kafka.max.request.size={self._settings.max_request_bytes}"
+                    raise self._refused(partition, some, f"{len(batch.data)} bytes exceed {limit}")
+                yield Outgoing(partition, some, batch.data)
+        except EncodeError as error:
+            raise RecordRefused(f"{partition.topic}-{partition.partition}: {error}") from None
+
+    def _split(self, batch: Outgoing) -> list[Outgoing]:
+        """The batch's rows in batches of half as many records."""
+        return list(self._encoded(batch.partition, batch.rows, (batch.rows.num_rows + 1) // 2))
+
+    # Requests
+
+    def _round(self, waiting: dict[TopicPartition, list[Outgoing]]) -> None:
+        """Send each partition's next batch, and take off those that are written; wait if some must be sent again."""
+        answered: list[tuple[Outgoing, int, Any]] = []
+        for sent in self._sent(waiting):
+            answered += self._answers(*sent)
+        again = 0
+        renew = False
+        for batch, code, detail in answered:
+            queue = waiting[batch.partition]
+            if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._identity.acknowledged(batch.partition, batch.rows.num_rows)
+                queue.pop(0)
+            elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.rows.num_rows > 1:
+                queue[:1] = self._split(batch)
+            else:
+                self._fail_unless_it_may_pass(batch, code, detail)
+                renew |= code in SEQUENCE_LOST
+                again = max(again, batch.attempts)
+            if not queue:
+                del waiting[batch.partition]
+        if renew and self._renew is not None:
+            self._renew()
+        if again:
+            self._wait(again)
+
+    def _sent(self, waiting: Mapping[TopicPartition, list[Outgoing]]) -> list[tuple[int, list[Outgoing], Any]]:
+        """Send requests to all leaders, each with one batch of a partition: (node, batches, future answer)."""
+        if self._before is not None:
+            self._before(waiting)
+        by_node: dict[int, list[Outgoing]] = defaultdict(list)
+        for partition, queue in waiting.items():
+            by_node[self._leader(partition)].append(queue[0])
+        sent = []
+        for node_id, batches in by_node.items():
+            for some in _requests(batches, self._settings.max_request_bytes):
+                sent.append((node_id, some, self._client.send(self._request(some), node_id)))
+        return sent
+
+    def _leader(self, partition: TopicPartition) -> int:
+        try:
+            return self._client.leader(partition).node_id
+        except ClientError as error:
+            raise WriteFailed(str(error)) from None
+
+    def _request(self, batches: list[Outgoing]) -> ProduceRequest:
+        deadline = time.monotonic() + self._settings.delivery_timeout_ms / 1000
+        topics: dict[str, list[Any]] = defaultdict(list)
+        for batch in batches:
+            batch.attempts += 1
+            batch.deadline = batch.deadline or deadline
+            records = self._identity.stamp(batch.data, batch.partition)
+            topics[batch.partition.topic].append(_PARTITION_DATA(index=batch.partition.partition, records=records))
+        return ProduceRequest(
+            transactional_id=self._identity.transactional_id,
+            acks=self._settings.acks,
+            timeout_ms=self._settings.request_timeout_ms,
+            topic_data=[_TOPIC_DATA(name=name, partition_data=data) for name, data in topics.items()],
+            min_version=_ZSTD_VERSION if self._settings.batches.codec is Compression.ZSTD else _FORMAT_2_VERSION,
+            max_version=self._version,
+        )
+
+    def _answers(self, node_id: int, batches: list[Outgoing], future: Any) -> list[tuple[Outgoing, int, Any]]:
+        """Each batch's error code, with the partition's answer or else the reason."""
+        try:
+            answer = self._client.wait(future, node_id)
+        except ClientError as error:
+            if not error.retriable:
+                raise WriteFailed(str(error)) from None
+            return [(batch, ErrorCode.NETWORK_EXCEPTION, error) for batch in batches]
+        answers = {
+            (topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses
+        }
+        found = [answers.get(batch.partition) for batch in batches]
+        return [
+            (batch, ErrorCode.UNKNOWN_SERVER_ERROR if each is None else each.error_code, each)
+            for batch, each in zip(batches, found, strict=True)
+        ]
+
+    # Errors
+
+    def _fail_unless_it_may_pass(self, batch: Outgoing, code: int, detail: Any) -> None:
+        place = f"{batch.partition.topic}-{batch.partition.partition}"
+        if code in FENCED:
+            raise Fenced(f"{place}: {error_name(code)}: another producer has the transactional id by now")
+        if code == ErrorCode.MESSAGE_TOO_LARGE:
+            raise self._refused(batch.partition, batch.rows, f"{error_name(code)}, {len(batch.data)} bytes")
+        may_pass = code in RETRIABLE or (code in SEQUENCE_LOST and self._renew is not None)
+        if not may_pass:
+            raise self._failure(batch, code, detail)
+        if batch.attempts > self._settings.retries or time.monotonic() > batch.deadline:
+            why = str(detail) if isinstance(detail, ClientError) else error_name(code)
+            limit = f"{batch.attempts} attempts within kafka.delivery.timeout.ms={self._settings.delivery_timeout_ms}"
+            raise WriteFailed(f"{place}: not written in {limit}: {why}")
+
+    def _failure(self, batch: Outgoing, code: int, answer: Any) -> WriteFailed:
+        place = f"{batch.partition.topic}-{batch.partition.partition}"
+        said = getattr(answer, "error_message", None)
+        records = getattr(answer, "record_errors", None) or []
+        if records:
+            first = records[0]
+            reason = first.batch_index_error_message or said or ""
+            return self._refused(batch.partition, batch.rows.slice(first.batch_index), f"{error_name(code)} {reason}")
+        return WriteFailed(f"{place}: {error_name(code)}" + (f" ({said})" if said else ""))
+
+    def _refused(self, partition: TopicPartition, rows: pa.RecordBatch, why: str) -> RecordRefused:
+        """An error that names the first of the rows."""
+        row = rows.slice(0, 1).to_pylist()[0]
+        key = None if row["key"] is None else row["key"][:_KEY_BYTES_SHOWN]
+        place = f"{partition.topic}-{partition.partition}"
+        return RecordRefused(f"row {row['row']} to {place}, key {key!r}: {why.rstrip()}")
+
+    def _wait(self, attempts: int) -> None:
+        self._client.refresh()
+        backoff_ms = self._settings.retry_backoff_ms << min(attempts - 1, 20)
+        time.sleep(min(backoff_ms, self._settings.retry_backoff_max_ms) / 1000)
+
+
+def _requests(batches: list[Outgoing], size_bytes: int) -> Iterator[list[Outgoing]]:
+    """The batches of a node by requests of at most about so many bytes, but always one batch."""
+    some: list[Outgoing] = []
+    held = 0
+    for batch in batches:
+        if some and held + len(batch.data) > size_bytes:
+            yield some
+            some, held = [], 0
+        some.append(batch)
+        held += len(batch.data)
+    if some:
+        yield some

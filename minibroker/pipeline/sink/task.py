@@ -1,0 +1,80 @@
+"""What one task does with its rows: columns checked, partitions chosen, gathered, sent, and counted.
+
+Under which identity they are sent, and what else a delivery asks for, is in `delivery`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.sink.buffer import Buffer
+from minibroker.pipeline.sink.columns import Rows
+from minibroker.pipeline.sink.partitioner import Partitioner
+from minibroker.pipeline.sink.sender import Sender
+from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.pipeline.sink.topics import Topics
+
+
+class Counted(NamedTuple):
+    """How many rows there were, and the bytes of their keys and values."""
+
+    rows: int
+    size_bytes: int
+
+
+class Count:
+    """Counts rows as they pass: what two attempts must agree on if they are given the same rows."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count the rows of a batch, whatever type their key and value have."""
+        self._rows += batch.num_rows
+        for name in ("key", "value"):
+            if batch.schema.get_field_index(name) >= 0:
+                self._bytes += pc.sum(pc.binary_length(batch.column(name))).as_py() or 0
+
+    @property
+    def total(self) -> Counted:
+        """What has been counted by now."""
+        return Counted(self._rows, self._bytes)
+
+
+class TaskWriter:
+    """Writes batches of rows as Spark hands them over; all are in the brokers after `flush`.
+
+    `task` is the task's number: it says where rows without a key begin. Raises `WriteFailed`.
+    """
+
+    def __init__(
+        self, client: Client, settings: SinkSettings, sender: Sender, task: int = 0, keep_none: bool = False
+    ) -> None:
+        topics = Topics(client, settings.max_block_ms)
+        self._sender = sender
+        self._rows = Rows(settings.topic, settings.keep_timestamps, keep_none)
+        self._partitioner = Partitioner(topics.count, settings.batches.batch_bytes, task, settings.ignore_keys)
+        self._buffer = Buffer(settings.buffer_bytes, settings.linger_ms)
+        self._count = Count()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows; those of earlier calls, and these, are sent once there are enough."""
+        self._count.add(batch)
+        for partition, rows in self._partitioner.split(self._rows.of(batch)):
+            self._buffer.add(partition, rows)
+        if self._buffer.is_due():
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what has been taken."""
+        self._sender.send(self._buffer.take())
+
+    @property
+    def counted(self) -> Counted:
+        """What has been taken by now."""
+        return self._count.total

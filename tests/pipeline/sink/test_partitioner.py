@@ -1,0 +1,92 @@
+"""A row goes to the partition that it names, else where its key goes in every Kafka client, else in turns."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.partitioner.default import murmur2
+
+from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.sink.columns import Rows
+from minibroker.pipeline.sink.partitioner import Partitioner
+
+COUNTS = {"t": 3, "u": 5}
+
+fields = st.tuples(st.sampled_from("tu"), st.none() | st.integers(0, 2), st.none() | st.binary(max_size=9))
+
+
+def count(topic: str, at_least: int) -> int:
+    return COUNTS[topic]
+
+
+def rows_of(all_fields: list[tuple[str, int | None, bytes | None]], value: bytes = b"v") -> pa.RecordBatch:
+    columns = {
+        "topic": pa.array([topic for topic, _, _ in all_fields], pa.string()),
+        "partition": pa.array([partition for _, partition, _ in all_fields], pa.int32()),
+        "key": pa.array([key for _, _, key in all_fields], pa.binary()),
+        "value": pa.array([value] * len(all_fields), pa.binary()),
+    }
+    return Rows(None).of(pa.record_batch(columns))
+
+
+def placed(partitioner: Partitioner, rows: pa.RecordBatch) -> dict[int, TopicPartition]:
+    """Each row's place, by its number."""
+    split = list(partitioner.split(rows))
+    assert len({partition for partition, _ in split}) == len(split), "a partition comes once"
+    for _, some in split:
+        numbers = some.column("row").to_pylist()
+        assert numbers == sorted(numbers), "the rows of a partition keep their order"
+    return {number: partition for partition, some in split for number in some.column("row").to_pylist()}
+
+
+@given(all_fields=st.lists(fields, max_size=30))
+def test_each_row_goes_once_where_it_says_or_where_its_key_goes(
+    all_fields: list[tuple[str, int | None, bytes | None]],
+) -> None:
+    places = placed(Partitioner(count, 100), rows_of(all_fields))
+    assert sorted(places) == list(range(len(all_fields)))
+    for number, (topic, partition, key) in enumerate(all_fields):
+        assert places[number].topic == topic
+        if partition is not None:
+            assert places[number].partition == partition
+        elif key is not None:
+            assert places[number].partition == (murmur2(key) & 0x7FFFFFFF) % COUNTS[topic]
+        assert 0 <= places[number].partition < COUNTS[topic]
+
+
+def test_rows_without_a_key_stay_until_a_batch_is_full_and_then_go_to_the_next_partition() -> None:
+    partitioner = Partitioner(count, sticky_bytes=100, first=1)
+    rows = rows_of([("t", None, None)] * 10, value=bytes(40))  # 50 with what a record needs: two are a batch
+    places = placed(partitioner, rows)
+    assert [places[number].partition for number in range(10)] == [1, 1, 2, 2, 0, 0, 1, 1, 2, 2]
+    (again,) = partitioner.split(rows.slice(0, 2))
+    assert again[0].partition == 0
+
+
+def test_keys_can_be_ignored() -> None:
+    rows = rows_of([("u", None, b"%d" % number) for number in range(20)])
+    assert {partition.partition for partition, _ in Partitioner(count, 1 << 20, 4, True).split(rows)} == {4}
+
+
+def test_no_rows_are_no_partitions() -> None:
+    assert list(Partitioner(count, 100).split(rows_of([]))) == []
+
+
+def test_a_partition_beyond_the_topic_is_asked_for() -> None:
+    asked = []
+
+    def counting(topic: str, at_least: int) -> int:
+        asked.append((topic, at_least))
+        return 9
+
+    list(Partitioner(counting, 100).split(rows_of([("t", 7, None), ("t", None, b"k")])))
+    assert asked == [("t", 8)]
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_rows_that_all_go_to_one_partition_are_the_rows_themselves(size: int) -> None:
+    rows = rows_of([("t", 1, None)] * size)
+    ((partition, some),) = Partitioner(count, 100).split(rows)
+    assert (partition, some) == (TopicPartition("t", 1), rows)
