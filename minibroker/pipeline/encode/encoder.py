@@ -21,13 +21,18 @@ _NOBODY = Producer()
 
 
 def encode(
-    rows: pa.RecordBatch, settings: BatchSettings, producer: Producer = _NOBODY, base_offset: int | None = 0
+    rows: pa.RecordBatch,
+    settings: BatchSettings,
+    producer: Producer = _NOBODY,
+    base_offset: int | None = 0,
+    last_offset: int | None = None,
 ) -> Iterator[EncodedBatch]:
     """The batches of rows, in their order; none for no rows.
 
     Columns: `value`, and if they are there `key`, `timestamp` (null: -1), `headers` and `offset`; others are not looked
     at. Records get the offsets from `base_offset` on; if that is None they keep those of the column `offset`, which
-    must rise and may have gaps. Raises `EncodeError`, of which some only when the batches are taken.
+    must rise and may have gaps. With `last_offset` the last batch of format 2 reaches as far as that, beyond its last
+    record, as after compaction. Raises `EncodeError`, of which some only when the batches are taken.
     """
     if settings.magic < MAGIC and producer != _NOBODY:
         raise EncodeError(f"message format {settings.magic} has no producer ids and no transactions")
@@ -36,4 +41,4 @@ def encode(
     columns = columns_of(rows, base_offset)
     if settings.magic < MAGIC:
         return encode_messages(columns, settings)
-    return encode_batches(columns, settings, producer)
+    return encode_batches(columns, settings, producer, last_offset)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.encode.columns import Columns, header_counts, lengths_of
-from minibroker.pipeline.encode.cutting import chunks
+from minibroker.pipeline.encode.cutting import MAX_OFFSET_DELTA, chunks
 from minibroker.pipeline.encode.joining import join, offsets_of
 from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError, Producer
 from minibroker.pipeline.encode.varints import Int64s, rows_of_varints, size_of, sizes_of, zigzag
@@ -45,16 +45,20 @@ _CRC_START = 21
 _CRC = Struct(">I")
 
 
-def encode_batches(columns: Columns, settings: BatchSettings, producer: Producer) -> Iterator[EncodedBatch]:
-    """The batches of at least one row. Raises `EncodeError`."""
+def encode_batches(
+    columns: Columns, settings: BatchSettings, producer: Producer, last_offset: int | None = None
+) -> Iterator[EncodedBatch]:
+    """The batches of at least one row, the last of which reaches to `last_offset`. Raises `EncodeError`."""
     blocks = None if columns.headers is None else header_blocks(columns.headers)
     sizes = largest_sizes(columns, blocks, settings.elide_attributes)
     writer = _Writer(settings, producer, int(columns.offsets[0]))
+    if last_offset is not None and last_offset < columns.offsets[-1]:
+        raise EncodeError(f"a batch whose last record has offset {columns.offsets[-1]} cannot end at {last_offset}")
     for start, end, starts in chunks(columns, sizes, settings, HEADER_BYTES):
         part = columns.slice(start, end)
         some = None if blocks is None else blocks.slice(start, end)
         payload = encode_records(part, some, starts, settings.elide_attributes)
-        yield from writer.batches(part, starts, payload)
+        yield from writer.batches(part, starts, payload, last_offset if end == len(columns) else None)
 
 
 class _Writer:
@@ -71,13 +75,18 @@ class _Writer:
             | (ELIDED_BIT if settings.elide_attributes else 0)
         )
 
-    def batches(self, columns: Columns, starts: Int64s, payload: Payload) -> Iterator[EncodedBatch]:
-        """The batches that begin at the rows `starts` of the columns."""
+    def batches(
+        self, columns: Columns, starts: Int64s, payload: Payload, last_offset: int | None
+    ) -> Iterator[EncodedBatch]:
+        """The batches that begin at the rows `starts` of the columns; the last one reaches to `last_offset`."""
         last = np.append(starts[1:], len(columns)) - 1
+        last_offsets = columns.offsets[last]
+        if last_offset is not None:
+            last_offsets[-1] = min(last_offset, int(columns.offsets[starts[-1]]) + MAX_OFFSET_DELTA)
         facts = zip(
             (last - starts + 1).tolist(),
             columns.offsets[starts].tolist(),
-            columns.offsets[last].tolist(),
+            last_offsets.tolist(),
             columns.timestamps_ms[starts].tolist(),
             np.maximum.reduceat(columns.timestamps_ms, starts).tolist(),
             strict=True,

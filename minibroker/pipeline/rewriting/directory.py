@@ -1,0 +1,157 @@
+"""A whole directory rewritten, but for who works on its segments: one process here, many by Spark in `jobs/rewrite.py`.
+
+What is said of a segment and of a log is in the files of these names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+
+from minibroker.pipeline.rewriting.plan import Plan, plan_of
+from minibroker.pipeline.rewriting.report import Report, space_of
+from minibroker.pipeline.rewriting.segments import NewSegment, SegmentRewriter, SegmentTask
+from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
+from minibroker.pipeline.rewriting.topic_configs import Metadata
+from minibroker.pipeline.rewriting.transactions import Survey, open_transactions, survey, uncommitted
+from minibroker.pipeline.rewriting.workspace import Workspace
+from minibroker.storage.files import Disk
+from minibroker.storage.log_directory import LOCK
+from minibroker.storage.names import LOG_SUFFIX, offsets_with
+
+OpenTransactions = Mapping[int, int]
+
+
+class Rewriting:
+    """From `source`, which no broker may be writing to, to `target`, which is made; to be used in a `with` block.
+
+    `resumed` says whether a run before this one has done a part. Methods raise `RewriteError` and `OSError`.
+    """
+
+    def __init__(self, source: str, target: str, settings: RewriteSettings, topics: Collection[str] = ()) -> None:
+        self.source, self.target = os.path.realpath(source), os.path.realpath(target)
+        if os.path.commonpath((self.source, self.target)) in (self.source, self.target):
+            raise RewriteError("the directory to write must not lie in the one to read, nor that one in it")
+        self.settings = settings
+        self.resumed = False
+        self._topics = topics
+        self._workspace = Workspace(self.target)
+        self._locks = ExitStack()
+        self._plan: Plan | None = None
+
+    def __enter__(self) -> Rewriting:
+        """Lock both directories."""
+        try:
+            self._lock_source()
+            self._locks.callback(self._workspace.lock().close)
+            self._plan = plan_of(self.source, self._topics)
+            self.resumed = self._workspace.begin(self._plan, self.settings)
+        except BaseException:
+            self._locks.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._locks.close()
+
+    @property
+    def plan(self) -> Plan:
+        """What there is to do."""
+        assert self._plan is not None
+        return self._plan
+
+    def left(self) -> list[SegmentTask]:
+        """The segments that nobody has done yet, the largest first."""
+        finished = {log for log in self.plan.logs if os.path.exists(f"{self.target}/{log}")}
+        tasks = [task for task in self.plan.tasks if task.log not in finished and self._workspace.done(task) is None]
+        return sorted(tasks, key=lambda task: -task.size_bytes)
+
+    def open_transactions(self, surveys: Sequence[tuple[str, Survey]]) -> dict[str, dict[int, int]]:
+        """The transactions that do not end, by log; `surveys` are of all segments of all logs.
+
+        Raises `RewriteError` if there are transactions, for which there is no place, and nobody has said what to do.
+        """
+        by_log: dict[str, list[Survey]] = {}
+        for log, each in surveys:
+            if each.has_transactions and not self.settings.committed_only:
+                raise RewriteError(
+                    f"{log} holds transactions, which formats 0 and 1 do not have: keep only what is committed"
+                )
+            by_log.setdefault(log, []).append(each)
+        return {log: open_transactions(found) for log, found in by_log.items()}
+
+    def finish(self) -> Report:
+        """Make the directory whole, once all segments are done."""
+        plan, workspace = self.plan, self._workspace
+        segments = [(task, workspace.done(task) or []) for task in plan.tasks]
+        missing = next((task for task, written in segments if not written), None)
+        if missing is not None:
+            raise RewriteError(f"{missing.log}: the segment of offset {missing.base_offset} is not done")
+        for log in plan.logs:
+            workspace.finish_log(plan, log, is_old=self.settings.is_old)
+        for log in plan.copied:
+            workspace.copy_log(plan, log)
+        workspace.copy_files(plan)
+        configs, told = Metadata(self.target, is_clean=plan.is_clean).tell(plan.topics, self.settings)
+        workspace.end(plan)
+        return Report(self.target, space_of(segments), plan.copied, configs, told)
+
+    def _lock_source(self) -> None:
+        """Keep brokers off, if the directory is a broker's, and ours to lock."""
+        path = f"{self.source}/{LOCK}"
+        if not os.access(path, os.W_OK):
+            return
+        lock = Disk().lock(path)
+        if lock is None:
+            raise RewriteError(f"{self.source} is in use by another process: stop the broker first")
+        self._locks.callback(lock.close)
+
+
+def survey_segment(task: SegmentTask, source: str) -> tuple[str, Survey]:
+    """What a segment says of transactions, and of which log it is. Raises `CorruptBatch`, `OSError`."""
+    return task.log, survey(Disk(), f"{source}/{task.log}", task.base_offset)
+
+
+def rewrite_segment(
+    task: SegmentTask, source: str, target: str, settings: RewriteSettings, open: OpenTransactions | None = None
+) -> list[NewSegment]:
+    """Rewrite a segment, unless that is done; what it has become. In whichever process, and several at a time.
+
+    `open` are the transactions of the log that do not end, if only what is committed is to be kept. Raises
+    `RewriteError`, `CorruptData`, `OSError`.
+    """
+    workspace = Workspace(target)
+    done = workspace.done(task)
+    if done is not None:
+        return done
+    work = workspace.attempt()
+    try:
+        hidden = None
+        if open is not None:
+            disk, directory = Disk(), f"{source}/{task.log}"
+            hidden = uncommitted(disk, directory, offsets_with(disk.names(directory), LOG_SUFFIX), open)
+        written = SegmentRewriter(task, source, work, settings, hidden).run()
+        workspace.take(task, work, written)
+    except BaseException:
+        workspace.discard(work)
+        raise
+    return written
+
+
+def rewrite_directory(source: str, target: str, settings: RewriteSettings, topics: Collection[str] = ()) -> Report:
+    """Rewrite a log directory in this process, a segment after the other, without Spark.
+
+    Raises `RewriteError`, `CorruptData`, `CorruptBatch`, `OSError`; called again, it goes on where that came.
+    """
+    with Rewriting(source, target, settings, topics) as rewriting:
+        open: dict[str, dict[int, int]] = {}
+        if settings.is_old:
+            surveys = [survey_segment(task, rewriting.source) for task in rewriting.plan.tasks]
+            open = rewriting.open_transactions(surveys)
+        for task in rewriting.left():
+            rewrite_segment(task, rewriting.source, rewriting.target, settings, open.get(task.log))
+        return rewriting.finish()

@@ -1,0 +1,131 @@
+"""What is in a directory that is to be rewritten: logs that are, logs that stay as they are, and files beside them.
+
+Nothing is written here; what becomes of it all is in `workspace.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import groupby
+
+from minibroker.pipeline.rewriting.segments import SegmentTask
+from minibroker.pipeline.rewriting.settings import RewriteError
+from minibroker.protocol.records.internal import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.storage.failed_sync import FAILED_SYNC
+from minibroker.storage.files import Disk
+from minibroker.storage.log_directory import CLEAN_SHUTDOWN, LOCK
+from minibroker.storage.names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    offsets_with,
+    segment_name,
+    topic_partition_of,
+)
+
+METADATA_TOPIC = "__cluster_metadata"
+INTERNAL = frozenset({METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The segments to rewrite, the logs to copy, the files beside them; `is_clean`: whether the last stop was."""
+
+    source: str
+    tasks: tuple[SegmentTask, ...]
+    copied: tuple[str, ...]
+    files: tuple[str, ...]
+    is_clean: bool
+    digest: str
+
+    @property
+    def logs(self) -> dict[str, list[SegmentTask]]:
+        """The segments of each log that is rewritten, by the name of its directory."""
+        return {log: list(tasks) for log, tasks in groupby(self.tasks, key=lambda task: task.log)}
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that are rewritten, sorted."""
+        return sorted({task.topic for task in self.tasks})
+
+
+def plan_of(source: str, topics: Collection[str] = ()) -> Plan:
+    """What there is in the log directory `source`; only these topics are rewritten, or all but the internal ones.
+
+    Raises `RewriteError` for a topic that is not there, or an internal one, and for what only a broker can settle.
+    """
+    disk = Disk()
+    logs = _logs(disk, source)
+    _check_topics(topics, {topic for _, topic, _ in logs})
+    is_clean = disk.exists(f"{source}/{CLEAN_SHUTDOWN}")
+    tasks: list[SegmentTask] = []
+    copied: list[str] = []
+    for name, topic, partition in logs:
+        chosen = topic in topics if topics else topic not in INTERNAL
+        segments = _segments(disk, source, name) if chosen else []
+        if segments:
+            tasks += _tasks(disk, f"{source}/{name}", topic, partition, segments, is_clean)
+        else:
+            copied.append(name)
+    return Plan(source, tuple(tasks), tuple(copied), _files(disk, source), is_clean, _digest(source, tasks))
+
+
+def _logs(disk: Disk, source: str) -> list[tuple[str, str, int]]:
+    found = ((name, topic_partition_of(name)) for name in disk.names(source))
+    logs = [(name, *key) for name, key in found if key and disk.is_directory(f"{source}/{name}")]
+    if not logs:
+        raise RewriteError(f"{source} holds no logs")
+    return sorted(logs, key=lambda log: log[1:])
+
+
+def _check_topics(topics: Iterable[str], known: set[str]) -> None:
+    for topic in topics:
+        if topic not in known:
+            raise RewriteError(f"there is no topic {topic} in the directory")
+        if topic in INTERNAL:
+            raise RewriteError(f"{topic} is Kafka's own, which is copied as it is")
+
+
+def _segments(disk: Disk, source: str, name: str) -> list[int]:
+    """The base offsets of a log's segments, which must not be in the middle of anything."""
+    names = disk.names(f"{source}/{name}")
+    for each in names:
+        if each.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) or each == FAILED_SYNC:
+            raise RewriteError(
+                f"{source}/{name}/{each}: a crash came in between: start a broker on the directory, and stop it, first"
+            )
+    return offsets_with(names, LOG_SUFFIX)
+
+
+def _tasks(
+    disk: Disk, directory: str, topic: str, partition: int, segments: list[int], is_clean: bool
+) -> list[SegmentTask]:
+    tasks = []
+    for base_offset in segments:
+        size_bytes = disk.size_bytes(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}")
+        is_last = base_offset == segments[-1]
+        tasks.append(SegmentTask(topic, partition, base_offset, size_bytes, is_last, is_last and not is_clean))
+    return tasks
+
+
+def _files(disk: Disk, source: str) -> tuple[str, ...]:
+    """The files beside the logs that go with them; the mark of a clean stop comes last, when all else is there."""
+    left = (LOCK, CLEAN_SHUTDOWN)
+    return tuple(
+        name
+        for name in disk.names(source)
+        if name not in left and not name.endswith(TEMPORARY_SUFFIX) and os.path.isfile(f"{source}/{name}")
+    )
+
+
+def _digest(source: str, tasks: Iterable[SegmentTask]) -> str:
+    """What changes as soon as a segment does."""
+    lines = []
+    for task in tasks:
+        path = f"{source}/{task.log}/{segment_name(task.base_offset)}{LOG_SUFFIX}"
+        lines.append(f"{path} {task.size_bytes} {os.stat(path).st_mtime_ns}")
+    return sha256("\n".join(lines).encode()).hexdigest()

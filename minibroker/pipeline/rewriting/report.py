@@ -1,0 +1,98 @@
+"""What a rewriting has come to: the space of each topic before and after, and what was dropped, lost and reconfigured.
+
+How it is shown is the command's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minibroker.pipeline.rewriting.segments import NewSegment, SegmentTask
+from minibroker.pipeline.rewriting.topic_configs import Change
+
+
+@dataclass
+class TopicSpace:
+    """One topic. Bytes are those of its `.log` files; `records` is None where wrappers were copied unread.
+
+    `dropped_batches` had no place in the format: markers, and what is not committed. `lost_bytes` were torn by a crash.
+    """
+
+    topic: str
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int | None = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    dropped_batches: int = 0
+    lost_bytes: int = 0
+
+    @property
+    def ratio(self) -> float | None:
+        """What is left of the space; None of none."""
+        return self.bytes_after / self.bytes_before if self.bytes_before else None
+
+    def add(self, segment: NewSegment) -> None:
+        """Count in a segment."""
+        self.segments += 1
+        self.batches += segment.batch_count
+        unknown = self.records is None or segment.record_count < 0
+        self.records = None if unknown else (self.records or 0) + segment.record_count
+        self.bytes_before += segment.source_bytes
+        self.bytes_after += segment.size_bytes
+        self.dropped_batches += segment.dropped_batches
+        self.lost_bytes += segment.lost_bytes
+
+
+@dataclass(frozen=True)
+class Report:
+    """The topics that were rewritten, the logs that were copied, and the changes of configs.
+
+    `configs_told` says whether these were made; if not, somebody else has the metadata and must be told.
+    """
+
+    target: str
+    topics: Sequence[TopicSpace]
+    copied: Sequence[str]
+    configs: Sequence[Change] = field(default_factory=tuple)
+    configs_told: bool = True
+
+    @property
+    def total(self) -> TopicSpace:
+        """All topics together."""
+        whole = TopicSpace("(all)")
+        for each in self.topics:
+            whole.partitions += each.partitions
+            whole.segments += each.segments
+            whole.batches += each.batches
+            unknown = whole.records is None or each.records is None
+            whole.records = None if unknown else (whole.records or 0) + (each.records or 0)
+            whole.bytes_before += each.bytes_before
+            whole.bytes_after += each.bytes_after
+            whole.dropped_batches += each.dropped_batches
+            whole.lost_bytes += each.lost_bytes
+        return whole
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as JSON knows it."""
+        return {
+            "target": self.target,
+            "topics": [vars(each) | {"ratio": each.ratio} for each in self.topics],
+            "copied": list(self.copied),
+            "configs": [change._asdict() for change in self.configs],
+            "configs_told": self.configs_told,
+        }
+
+
+def space_of(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> list[TopicSpace]:
+    """The space of each topic, sorted, by what its segments have become."""
+    found: dict[str, TopicSpace] = {}
+    for task, written in segments:
+        space = found.setdefault(task.topic, TopicSpace(task.topic))
+        space.partitions += task.is_last
+        for segment in written:
+            space.add(segment)
+    return [found[topic] for topic in sorted(found)]

@@ -1,0 +1,170 @@
+"""The directory that is being made: what is done of it, so that a run that was killed goes on, and how it ends.
+
+    <target>/.lock                            held as long as somebody works on it, so that no broker starts on it
+    <target>/.rewrite/plan.json               of what, and how: that the directory is ours
+                      work/<unique>/          segments in the making, one attempt each
+                      logs/<log>/             segments that are whole
+                      done/<log>.<offset>     what is told of such a segment
+    <target>/<log>/                           a log that is whole
+
+All but the logs is gone in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from uuid import uuid4
+
+from minibroker.pipeline.rewriting.plan import Plan
+from minibroker.pipeline.rewriting.segments import NewSegment, SegmentTask
+from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
+from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from minibroker.storage.files import Disk, File
+from minibroker.storage.log_directory import CLEAN_SHUTDOWN, LOCK
+from minibroker.storage.names import SNAPSHOT_SUFFIX, segment_name
+
+STATE = ".rewrite"
+VERSION = 1
+
+
+class Workspace:
+    """The directory `target`, which a plan is carried out in. It pickles; methods raise `OSError`."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self._state = f"{target}/{STATE}"
+        self._disk = Disk()
+
+    # --- the beginning ----------------------------------------------------------------------------
+
+    def lock(self) -> File:
+        """Make the directory, or find that it is ours or empty, and keep brokers and others off it.
+
+        Raises `RewriteError` for a directory with something in it that no rewriting has begun.
+        """
+        disk = self._disk
+        if disk.exists(self.target) and not disk.exists(f"{self._state}/plan.json"):
+            others = [name for name in disk.names(self.target) if name not in (LOCK, STATE)]
+            if others:
+                raise RewriteError(f"{self.target} is not empty, and not a rewriting that was interrupted")
+        disk.make_directory(self.target)
+        lock = disk.lock(f"{self.target}/{LOCK}")
+        if lock is None:
+            raise RewriteError(f"{self.target} is in use by another process")
+        return lock
+
+    def begin(self, plan: Plan, settings: RewriteSettings) -> bool:
+        """Write down what is to be done; whether a part of it is done already.
+
+        Raises `RewriteError` if something else was begun here.
+        """
+        path = f"{self._state}/plan.json"
+        said = {
+            "version": VERSION,
+            "source": plan.source,
+            "digest": plan.digest,
+            "topics": plan.topics,
+            "settings": settings.as_json(),
+        }
+        if self._disk.exists(path):
+            found = json.loads(self._disk.read_whole(path))
+            for name, value in json.loads(json.dumps(said)).items():
+                if found.get(name) != value:
+                    raise RewriteError(
+                        f"{self.target} holds a rewriting with another {name}: finish or remove that one"
+                    )
+            self._disk.remove_tree(f"{self._state}/work")
+            return True
+        for name in ("logs", "done"):
+            self._disk.make_directory(f"{self._state}/{name}")
+        self._disk.write_whole(path, json.dumps(said, indent=1).encode(), sync=True)
+        return False
+
+    # --- segments, by whichever process -----------------------------------------------------------
+
+    def done(self, task: SegmentTask) -> list[NewSegment] | None:
+        """What the segment has become, if it has."""
+        path = self._done_path(task)
+        if not self._disk.exists(path):
+            return None
+        return [NewSegment(*fields) for fields in json.loads(self._disk.read_whole(path))]
+
+    def attempt(self) -> str:
+        """A new directory for the files of one attempt at a segment."""
+        path = f"{self._state}/work/{uuid4().hex}"
+        self._disk.make_directory(path)
+        return path
+
+    def take(self, task: SegmentTask, work: str, segments: list[NewSegment]) -> None:
+        """Have the files of an attempt, which are whole, be those of the log; then say so."""
+        directory = self._log_path(task.log)
+        self._disk.make_directory(directory)
+        for name in self._disk.names(work):
+            self._disk.rename(f"{work}/{name}", f"{directory}/{name}")
+        self._disk.sync_directory(directory)
+        said = f"{work}/done"
+        self._disk.write_whole(said, json.dumps(segments).encode(), sync=True)
+        self._disk.rename(said, self._done_path(task))
+        self._disk.remove_tree(work)
+
+    def discard(self, work: str) -> None:
+        """Remove what a failed attempt has left."""
+        self._disk.remove_tree(work)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def finish_log(self, plan: Plan, log: str, *, is_old: bool) -> None:
+        """Give a log, all of whose segments are done, its other files and its name. One that has it is left alone.
+
+        An old format has neither producers nor leader epochs: the files about these stay behind, as in Kafka.
+        """
+        if self._disk.exists(f"{self.target}/{log}"):
+            return
+        path = self._log_path(log)
+        for name in self._disk.names(f"{plan.source}/{log}"):
+            of_format_2 = name == LEADER_EPOCH_CHECKPOINT or name.endswith(SNAPSHOT_SUFFIX)
+            if name == PARTITION_METADATA or (of_format_2 and not is_old):
+                self._copy(f"{plan.source}/{log}/{name}", f"{path}/{name}")
+        self._name_log(path, log)
+
+    def copy_log(self, plan: Plan, log: str) -> None:
+        """Have a log here as it is there. One that is here already is left alone."""
+        if self._disk.exists(f"{self.target}/{log}"):
+            return
+        path = self._log_path(log)
+        self._disk.remove_tree(path)
+        shutil.copytree(f"{plan.source}/{log}", path)
+        self._name_log(path, log)
+
+    def copy_files(self, plan: Plan) -> None:
+        """Have the files beside the logs here: identity and checkpoints, which are true here, too."""
+        for name in plan.files:
+            self._copy(f"{plan.source}/{name}", f"{self.target}/{name}")
+
+    def end(self, plan: Plan) -> None:
+        """Attest the clean stop that the source attests, and remove what is not part of a log directory.
+
+        The plan goes first: with it, a later run would take the directory for unfinished, whatever a broker did to it.
+        """
+        self._disk.sync_directory(self.target)
+        self._disk.remove(f"{self._state}/plan.json")
+        if plan.is_clean:
+            self._copy(f"{plan.source}/{CLEAN_SHUTDOWN}", f"{self.target}/{CLEAN_SHUTDOWN}")
+        self._disk.remove_tree(self._state)
+        self._disk.sync_directory(self.target)
+
+    def _name_log(self, path: str, log: str) -> None:
+        self._disk.sync_directory(path)
+        self._disk.rename(path, f"{self.target}/{log}")
+
+    def _copy(self, source: str, target: str) -> None:
+        """A small file, which is on the disk itself then, and as old as the original."""
+        self._disk.write_whole(target, self._disk.read_whole(source), sync=True)
+        self._disk.set_modified_ms(target, self._disk.modified_ms(source))
+
+    def _log_path(self, log: str) -> str:
+        return f"{self._state}/logs/{log}"
+
+    def _done_path(self, task: SegmentTask) -> str:
+        return f"{self._state}/done/{task.log}.{segment_name(task.base_offset)}"

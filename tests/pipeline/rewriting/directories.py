@@ -1,0 +1,221 @@
+"""Log directories with everything in them that a log can hold, written by the storage engine, and what readers see.
+
+Nothing here tests anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, LOG_APPEND_TIME, BatchHeader, check_batch, read_header
+from minibroker.protocol.records.building import assemble, build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.elision import without_attributes
+from minibroker.protocol.records.formats import check_any, header_at, records_in
+from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.record import Record
+from minibroker.storage.files import Disk
+from minibroker.storage.inspected_files import Options, contents, inspected_file
+from minibroker.storage.inspection import Damage
+from minibroker.storage.log import Log
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.transaction_markers import Marker, marker_batch
+from tests.storage.support import NOW_MS, open_at
+
+SMALL = LogSettings(segment_bytes=2500, index_interval_bytes=200)
+
+
+class Seen(NamedTuple):
+    """A record as its readers know it."""
+
+    record: Record
+    timestamp_type: int
+
+
+class Produced(NamedTuple):
+    """What format 2 remembers of where a record came from."""
+
+    offset: int
+    producer_id: int
+    epoch: int
+    sequence: int
+    is_transactional: bool
+    leader_epoch: int
+
+
+def plain(count: int, number: int = 0, size: int = 40, headers: bool = False) -> list[Record]:
+    """Records that can be told from each other, some without key or value."""
+    return [
+        Record(
+            index,
+            NOW_MS + number * 100 + index,
+            None if index % 4 == 3 else b"key-%d" % (index % 5),
+            None if index % 7 == 6 else b"%d-%d-" % (number, index) + b"v" * size,
+            (("h", b"%d" % index), ("null", None)) if headers and index % 3 == 0 else (),
+        )
+        for index in range(count)
+    ]
+
+
+def add(log: Log, data: bytes | bytearray, leader_epoch: int = 0) -> None:
+    """Append a batch of format 2, unchanged but for its offset and epoch."""
+    log.append(bytearray(data), [read_header(data)], leader_epoch)
+
+
+def add_old(log: Log, records: list[Record], magic: int, codec: int = 0, timestamp_type: int = 0) -> None:
+    """Append messages of an old format."""
+    start = log.log_end_offset
+    moved = [record._replace(offset=start + index, headers=()) for index, record in enumerate(records)]
+    data = build_message_set(moved, magic, compression=codec, timestamp_type=timestamp_type)
+    headers = []
+    position = 0
+    while position < len(data):
+        header = header_at(data, position)
+        headers.append(header._replace(last_offset_delta=len(records) - 1) if codec else header)
+        position += header.size_bytes
+    log.append(data, headers, -1)
+
+
+def reaching(batch: bytearray, further: int, attributes: int = 0) -> bytearray:
+    """A batch as compaction leaves it: it once reached further than its last record."""
+    header = check_batch(batch)
+    changed = header._replace(
+        last_offset_delta=header.last_offset_delta + further, attributes=header.attributes | attributes
+    )
+    return assemble(changed, bytes(batch[61:]))
+
+
+def emptied(producer_id: int, sequence: int, count: int) -> bytearray:
+    """What compaction keeps of a batch whose records are all gone, so that its producer's sequence is not lost."""
+    header = check_batch(build_batch(plain(count), producer_id=producer_id, producer_epoch=0, base_sequence=sequence))
+    return assemble(header._replace(record_count=0), b"")
+
+
+def idempotent(log: Log, headers: bool = False) -> None:
+    """Two producers that take turns, and one alone, in two leader epochs."""
+    for number in range(6):
+        for producer in (5, 6):
+            records = plain(3, number, headers=headers)
+            add(log, build_batch(records, producer_id=producer, producer_epoch=1, base_sequence=3 * number), 0)
+    for number in range(10):
+        records = plain(4, number, headers=headers)
+        add(log, build_batch(records, producer_id=7, producer_epoch=0, base_sequence=4 * number), number // 4)
+
+
+def transactions(log: Log) -> None:
+    """One that is committed, one aborted, one after the other of one producer, and one that stays open."""
+    for number, (producer, committed) in enumerate([(8, True), (9, False), (8, False), (9, True)]):
+        for half in range(2):
+            batch = build_batch(
+                plain(3, number),
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=6 * (number // 2) + 3 * half,
+                transactional=True,
+            )
+            add(log, batch, 3)
+            add(log, build_batch(plain(2, number)), 3)
+        add(log, marker_batch(producer, 0, Marker(committed, 4), NOW_MS), 3)
+    add(log, build_batch(plain(2), producer_id=10, producer_epoch=0, base_sequence=0, transactional=True), 3)
+    add(log, build_batch(plain(2, 5)), 3)
+
+
+def compacted(log: Log) -> None:
+    """Batches with gaps in them, behind them and between them, without records, and one with a delete horizon."""
+    for number in range(6):
+        some = [record for record in plain(10, number) if (record.offset + number) % 3]
+        batch = build_batch(
+            some, base_offset=0, keep_offsets=True, producer_id=12, base_sequence=10 * number, producer_epoch=0
+        )
+        add(log, reaching(batch, 9 - some[-1].offset), 4)
+    add(log, emptied(12, 60, 5), 4)
+    add(
+        log,
+        reaching(build_batch(plain(4), producer_id=12, producer_epoch=0, base_sequence=65), 0, DELETE_HORIZON_BIT),
+        4,
+    )
+    add(log, emptied(12, 69, 1), 4)
+
+
+def every_codec(log: Log, headers: bool = False) -> None:
+    """Batches of each codec, elided and not, of both kinds of timestamps."""
+    for codec in Compression:
+        for number in range(3):
+            batch = build_batch(
+                plain(6, number, 60, headers), compression=codec, timestamp_type=number % 2 * LOG_APPEND_TIME
+            )
+            add(log, batch, 5)
+            shorter = without_attributes(batch, check_batch(batch))
+            assert shorter is not None
+            add(log, shorter, 5)
+
+
+def old_formats(log: Log) -> None:
+    """Messages of formats 0 and 1, and wrappers of each codec that they have."""
+    for magic in (0, 1):
+        add_old(log, plain(8, 1), magic)
+        for codec in (Compression.GZIP, Compression.SNAPPY, Compression.LZ4):
+            add_old(log, plain(5, 2), magic, codec)
+    add_old(log, [record._replace(timestamp=NOW_MS) for record in plain(4)], 1, Compression.GZIP, LOG_APPEND_TIME)
+
+
+def make_log(directory: Path, *parts: object, settings: LogSettings = SMALL) -> Log:
+    """A log of these parts, closed as a broker closes it."""
+    log = open_at(directory, settings)
+    for part in parts:
+        part(log)  # type: ignore[operator]
+    log.close()
+    (directory.parent / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":3}')
+    return log
+
+
+def batches_of(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
+    """The batches of a log, from all its segments; each is sound."""
+    for path in sorted(directory.glob("*.log")):
+        data, position = path.read_bytes(), 0
+        while position < len(data):
+            header = check_any(data, position)
+            yield header, data[position : position + header.size_bytes]
+            position += header.size_bytes
+
+
+def seen(directory: Path) -> list[Seen]:
+    """All records but control records."""
+    return [
+        Seen(record, header.timestamp_type if header.magic else 0)
+        for header, data in batches_of(directory)
+        if not header.is_control
+        for record in records_in(data)
+    ]
+
+
+def produced(directory: Path) -> list[Produced]:
+    """The origin of all records of format 2 but control records."""
+    return [
+        Produced(
+            record.offset,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence
+            if header.base_sequence < 0
+            else header.base_sequence + record.offset - header.base_offset,
+            header.is_transactional,
+            header.partition_leader_epoch,
+        )
+        for header, data in batches_of(directory)
+        if not header.is_control and header.magic == 2
+        for record in records_in(data)
+    ]
+
+
+def damages(directory: Path) -> list[str]:
+    """What `minibroker dump --verify` finds wrong in a log's files."""
+    found = []
+    for path in sorted(directory.iterdir()):
+        inspected = inspected_file(str(path))
+        if inspected is not None:
+            items = contents(Disk(), inspected, Options(records=True, verify=True, told=frozenset()))
+            found += [f"{path.name}: {item}" for item in items if isinstance(item, Damage)]
+    return found
