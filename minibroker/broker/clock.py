@@ -80,6 +80,11 @@ class SystemClock:
         self._aside[future] = done
         future.add_done_callback(self._ended)
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is being done aside, or was and is still to be told of."""
+        return bool(self._aside)
+
     def _ended(self, future: Future[None]) -> None:
         """Called in the thread that did the work."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: `wait_for_aside` has seen to it

@@ -66,6 +66,8 @@ class Running:
         self._bound = bound
         self._nodes = {node_id: Node(node_id, FetchSessions(0, seams.random)) for node_id in bound}
         self._cleaning: contextlib.ExitStack | None = None
+        # Threads of its own: a cleaning takes minutes, and the others are for syncs, which a producer waits for.
+        self._cleaner_threads = SystemClock(asyncio.get_running_loop(), aside_threads=MAX_CLEANER_THREADS)
         self._cleaner_statistics = CleanerStatistics()
         self._open(settings, seams, cluster_id=None)
         handlers.load()
@@ -107,7 +109,7 @@ class Running:
     def _begin_chores(self) -> None:
         Housekeeping(self.cluster).start()
         self._cleaning = contextlib.ExitStack()
-        self._cleaning.enter_context(_compacting(self.cluster, self._cleaner_statistics))
+        self._cleaning.enter_context(_compacting(self.cluster, self._cleaner_threads, self._cleaner_statistics))
 
     def let_go(self) -> None:
         """Leave the directories as a crash would: nothing more is written. `replace` or `crash` must follow at once."""
@@ -124,6 +126,11 @@ class Running:
         self._open(settings, seams, cluster_id)
         self.server.go_on_with(self.cluster)
         self._begin_chores()
+
+    @property
+    def cleaning(self) -> bool:
+        """Whether a log is being compacted now."""
+        return self._cleaner_threads.busy
 
     async def close(self) -> None:
         """Let the answers that are queued go out, and stop cleanly. Raises UncleanStop if the disk does not let us."""
@@ -197,10 +204,8 @@ def _understood() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _compacting(cluster: Cluster, statistics: CleanerStatistics) -> Iterator[None]:
+def _compacting(cluster: Cluster, threads: SystemClock, statistics: CleanerStatistics) -> Iterator[None]:
     """Have logs compacted inside the block, but not at once. At its end no thread is at it any more."""
-    # Threads of its own: a cleaning takes minutes, and the others are for syncs, which a producer waits for.
-    threads = SystemClock(asyncio.get_running_loop(), aside_threads=MAX_CLEANER_THREADS)
     stopped = threading.Event()
     with contextlib.ExitStack() as running:
         running.callback(threads.wait_for_aside)

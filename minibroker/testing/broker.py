@@ -5,8 +5,16 @@ Each duty has a file and a class of its own; here they are put together, and not
 
 from __future__ import annotations
 
+from functools import cached_property
+
+from minibroker.testing.clock import TestClock
 from minibroker.testing.embedded import Embedded
 
 
 class Broker(Embedded):
     """A broker on a real socket for `with` (a thread of its own) or `async with` (the caller's event loop)."""
+
+    @cached_property
+    def clock(self) -> TestClock:
+        """The time that it goes by."""
+        return TestClock(self)

@@ -18,6 +18,7 @@ from minibroker.broker.running import Running, Seams
 from minibroker.broker.settings import Settings
 from minibroker.testing.data import Data, Snapshot
 from minibroker.testing.loops import CallersLoop, Loop, LoopThread
+from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.ports import Ports, close_all
 
 # What a test wants otherwise than Kafka has it. All of it can be set back.
@@ -60,7 +61,7 @@ class Embedded:
         self._loop: Loop | None = None
         self._ports: Ports | None = None
         self._running: Running | None = None
-        self._clock: SystemClock | None = None
+        self._clock: MovingClock | None = None
         self._life: LifeClock | None = None
 
     # --- life -------------------------------------------------------------------------------------
@@ -172,6 +173,13 @@ class Embedded:
             raise NotRunning("the broker is not running")
         return self._running
 
+    @property
+    def moving_clock(self) -> MovingClock:
+        """The time it goes by, which belongs to its loop. Raises NotRunning."""
+        if self._clock is None:
+            raise NotRunning("the broker is not running")
+        return self._clock
+
     # --- on the loop ------------------------------------------------------------------------------
 
     def _begin(self, loop: Loop) -> None:
@@ -186,7 +194,7 @@ class Embedded:
         if self._ports is None:
             self._ports = Ports(settings, self.nodes)
         if self._clock is None:
-            self._clock = SystemClock(asyncio.get_running_loop())
+            self._clock = MovingClock(SystemClock(asyncio.get_running_loop()))
         bound = self._ports.listen()
         try:
             self._running = Running(settings, bound, self._seams())
@@ -200,11 +208,11 @@ class Embedded:
 
     def _seams(self) -> Seams:
         """What the next life is given; the timers of the last one end."""
-        assert self._clock is not None
+        clock = self.moving_clock
         if self._life is not None:
             self._life.end()
-        self._life = LifeClock(self._clock)
-        return Seams(self._life, self._clock, random=self._random, interceptors=self.interceptors)
+        self._life = LifeClock(clock)
+        return Seams(self._life, clock, random=self._random, interceptors=self.interceptors)
 
     def _replace(self, snapshot: Snapshot | None) -> None:
         running = self.running

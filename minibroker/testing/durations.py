@@ -1,0 +1,40 @@
+"""Spans of time as tests write them: "7 days", "1.5 s", a number of milliseconds, or a timedelta."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+Duration = str | float | timedelta
+
+_TEXT = re.compile(r"\s*(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>[a-z]+)\s*")
+_UNITS_MS = {
+    ("ms", "millisecond", "milliseconds"): 1.0,
+    ("s", "second", "seconds"): 1_000.0,
+    ("min", "minute", "minutes"): 60_000.0,
+    ("h", "hour", "hours"): 3_600_000.0,
+    ("d", "day", "days"): 86_400_000.0,
+    ("w", "week", "weeks"): 604_800_000.0,
+}
+_MS_OF = {name: ms for names, ms in _UNITS_MS.items() for name in names}
+
+
+def milliseconds(duration: Duration) -> float:
+    """The span in ms; a bare number is one of ms. Raises ValueError for a negative span, or one that is none."""
+    if isinstance(duration, timedelta):
+        span_ms = duration.total_seconds() * 1000
+    elif isinstance(duration, str):
+        span_ms = _parsed(duration)
+    else:
+        span_ms = float(duration)
+    if not 0 <= span_ms < float("inf"):
+        raise ValueError(f"{duration!r} is no span of time that could pass")
+    return span_ms
+
+
+def _parsed(text: str) -> float:
+    found = _TEXT.fullmatch(text)
+    unit_ms = _MS_OF.get(found["unit"]) if found else None
+    if found is None or unit_ms is None:
+        raise ValueError(f"{text!r} is no duration: write a number and ms, s, min, hours, days or weeks")
+    return float(found["number"]) * unit_ms
