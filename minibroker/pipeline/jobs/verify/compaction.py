@@ -1,0 +1,56 @@
+"""What the cleaner promises of the part of a log that it has cleaned: each key once, no record without a key.
+
+Up to where that is, `cleaner-offset-checkpoint` says. Keys are compared over all segments, which is the job's business:
+here they are only given out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from minibroker.pipeline.jobs.verify.kinds import Problem
+from minibroker.pipeline.jobs.verify.records import Records
+from minibroker.pipeline.jobs.verify.scanning import CONTROL, DELETE_HORIZON, Block, Flags, Ints
+
+KEYS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("key", pa.binary()),
+        ("offset", pa.int64()),
+        ("file", pa.string()),
+        ("position", pa.int64()),
+    ]
+)
+
+
+def wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Iterator[Problem]:
+    """Records without a key, and tombstones that no cleaning has given a time to go, one a batch."""
+    cleaned = _cleaned(block, records, start_offset, clean_offset)
+    for row in np.flatnonzero(cleaned & (records.key_size < 0)).tolist():
+        batch = int(records.batch[row])
+        yield Problem("keyless-record", int(block.positions[batch]), int(records.offset[row]), "the record has no key")
+    is_old = (block.attributes & DELETE_HORIZON == 0) & (block.magic == 2) & (block.last_offset < clean_offset)
+    tombstones = cleaned & (records.key_size >= 0) & ~records.has_value & is_old[records.batch]
+    for batch in np.unique(records.batch[tombstones]).tolist():
+        position, offset = int(block.positions[batch]), int(block.base_offset[batch])
+        yield Problem("tombstone-horizon", position, offset, f"cleaned up to {clean_offset}, no delete horizon")
+
+
+def keys_in_cleaned(
+    block: Block, records: Records, start_offset: int, clean_offset: int
+) -> tuple[list[bytes], Ints, Ints]:
+    """(keys, offsets, positions of their batches) of what was cleaned."""
+    rows = np.flatnonzero(_cleaned(block, records, start_offset, clean_offset) & (records.key_size >= 0))
+    starts, sizes = records.key_start[rows].tolist(), records.key_size[rows].tolist()
+    keys = [records.data[start : start + size] for start, size in zip(starts, sizes, strict=True)]
+    return keys, records.offset[rows], block.positions[records.batch[rows]]
+
+
+def _cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Flags:
+    in_range = (records.offset >= start_offset) & (records.offset < clean_offset)
+    cleaned: Flags = in_range & (block.attributes[records.batch] & CONTROL == 0)
+    return cleaned

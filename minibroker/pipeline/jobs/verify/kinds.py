@@ -1,0 +1,160 @@
+"""The kinds of findings that `verify` knows: a code, which check looks for it, how bad it is, and what it means.
+
+How each is found is told in the files beside this one; the table in docs/pipeline.md is made from this one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, NamedTuple
+
+Severity = Literal["error", "warning", "note"]
+
+MAX_OF_A_KIND = 1000  # in one file: more would say no more, and a file of garbage has millions
+
+
+class Kind(NamedTuple):
+    """What can be found. A note is nothing that needs repair; an error or a warning is."""
+
+    code: str
+    check: str
+    severity: Severity
+    meaning: str
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong. `file` is relative to the log directory, `position` a byte in it; -1: none."""
+
+    topic: str
+    partition: int
+    file: str
+    offset: int
+    position: int
+    kind: str
+    severity: str
+    detail: str
+
+
+# Each check can be chosen or left out. The last three cost the most: they read, decompress and compare all records.
+CHECKS: Final = {
+    "layout": "whether batches follow one another without rest: sizes, magic bytes, the end of the file",
+    "offsets": "the order of offsets, within segments and between them",
+    "epochs": "leader epochs of batches, and leader-epoch-checkpoint",
+    "index": ".index files against the log",
+    "timeindex": ".timeindex files against the log",
+    "producers": "epochs and sequence numbers of each producer id",
+    "transactions": "markers, open transactions, .txnindex files",
+    "snapshots": ".snapshot files, by themselves and against the log",
+    "checkpoints": "the checkpoint files of the directory",
+    "crc": "the checksum of each batch",
+    "records": "the records in each batch against its header",
+    "compaction": "what the cleaner promises of what it has cleaned",
+}
+
+KINDS: Final = (
+    Kind("length", "layout", "error", "a batch's length cannot be, or leads to where no batch begins"),
+    Kind("magic", "layout", "error", "a batch's magic byte is not 0, 1 or 2, or not that of its checksum"),
+    Kind("torn-tail", "layout", "error", "a file ends within a batch; in the last segment, recovery cuts it off"),
+    Kind("crc", "crc", "error", "the checksum of a batch, or of a message in a wrapper, is wrong"),
+    Kind("header", "records", "error", "fields of a batch's header contradict each other under a right checksum"),
+    Kind("codec", "records", "error", "the records cannot be decompressed, or their codec is not known"),
+    Kind("record", "records", "error", "a record cannot be read, or bytes are left after the last"),
+    Kind("record-count", "records", "error", "there are not as many records as the header says, or offsets ask for"),
+    Kind("record-offset", "records", "error", "the offset of a record does not rise, or is outside of its batch"),
+    Kind("max-timestamp", "records", "error", "the largest timestamp in the header is not that of the records"),
+    Kind("below-segment", "offsets", "error", "a batch begins below the offset that its file is named by"),
+    Kind("offset-order", "offsets", "error", "a batch begins before the one that lies before it"),
+    Kind("overlap", "offsets", "error", "a batch begins with offsets that the one before it has, too"),
+    Kind("segment-overlap", "offsets", "error", "a segment begins with offsets that the one before it has, too"),
+    Kind("gap", "offsets", "error", "offsets are missing in a log that is not compacted"),
+    Kind("leader-epoch-regression", "epochs", "error", "a batch was written under an older leader than one before it"),
+    Kind("leader-epoch-checkpoint", "epochs", "error", "leader-epoch-checkpoint says otherwise than the batches"),
+    Kind("index-missing", "index", "warning", "a closed segment has no .index file; a start makes it anew"),
+    Kind("index-order", "index", "error", "the entries of an .index file do not rise, or it ends within one"),
+    Kind("index-position", "index", "error", "an .index entry points to where no batch begins"),
+    Kind("index-offset", "index", "error", "an .index entry has another offset than the batch that it points to"),
+    Kind("index-beyond-log", "index", "error", "an .index entry points beyond the end of the log file"),
+    Kind("timeindex-missing", "timeindex", "warning", "a closed segment has no .timeindex file; a start makes it anew"),
+    Kind(
+        "timeindex-order", "timeindex", "error", "the entries of a .timeindex file do not rise, or it ends within one"
+    ),
+    Kind("timeindex-offset", "timeindex", "error", "a .timeindex entry has an offset that the segment does not have"),
+    Kind("timeindex-timestamp", "timeindex", "error", "a .timeindex entry has another time than its batch"),
+    Kind("timeindex-late", "timeindex", "error", "the log has larger timestamps before a .timeindex entry's offset"),
+    Kind("timeindex-incomplete", "timeindex", "error", "a closed segment has a larger timestamp than its .timeindex"),
+    Kind("epoch-regression", "producers", "error", "a producer writes under an older epoch than before"),
+    Kind("sequence-gap", "producers", "error", "a producer's sequence numbers leave some out"),
+    Kind("sequence-duplicate", "producers", "error", "a producer's sequence numbers come again"),
+    Kind("control-batch", "transactions", "error", "a control batch is malformed, or lacks what its kind must have"),
+    Kind("marker-without-transaction", "transactions", "note", "a marker ends a transaction that has no records here"),
+    Kind("coordinator-epoch", "transactions", "error", "a marker of an older coordinator than the one before it"),
+    Kind(
+        "outside-transaction", "transactions", "error", "a producer writes outside of the transaction that it has open"
+    ),
+    Kind("open-transaction", "transactions", "note", "a transaction is open at the end of the log"),
+    Kind("hanging-transaction", "transactions", "warning", "one is open for longer than any transaction may be"),
+    Kind("txnindex-entry", "transactions", "error", "a .txnindex entry cannot be, or is not where it belongs"),
+    Kind("txnindex-missing", "transactions", "error", "an aborted transaction is not in the .txnindex file"),
+    Kind("txnindex-extra", "transactions", "error", "a .txnindex entry is of no aborted transaction"),
+    Kind("txnindex-first-offset", "transactions", "error", "a .txnindex entry has another first offset than the log"),
+    Kind("txnindex-stable-offset", "transactions", "error", "a .txnindex entry has another last stable offset"),
+    Kind("snapshot", "snapshots", "error", "a .snapshot file has a wrong checksum, version or size"),
+    Kind("snapshot-state", "snapshots", "error", "a .snapshot file says of a producer otherwise than the log"),
+    Kind("snapshot-beyond-log", "snapshots", "error", "a .snapshot file is named by an offset beyond the log's end"),
+    Kind("checkpoint", "checkpoints", "error", "a checkpoint file is malformed"),
+    Kind("checkpoint-beyond-log", "checkpoints", "error", "a checkpoint has an offset beyond the log's end"),
+    Kind("duplicate-key", "compaction", "error", "a key is there twice in what the cleaner has cleaned"),
+    Kind("keyless-record", "compaction", "error", "a record without a key is in what the cleaner has cleaned"),
+    Kind(
+        "tombstone-horizon", "compaction", "note", "a tombstone was cleaned and bears no time to go (Kafka before 3.1)"
+    ),
+)
+BY_CODE: Final = {kind.code: kind for kind in KINDS}
+EXPENSIVE: Final = ("crc", "records", "compaction")
+
+
+class Problem(NamedTuple):
+    """What a judging function has found in one file, before it is known to which partition that belongs."""
+
+    kind: str
+    position: int
+    offset: int
+    detail: str
+
+
+class Findings:
+    """The findings about the files of one partition, of the chosen checks, at most `MAX_OF_A_KIND` of a kind in a file.
+
+    `directory` is the partition's, relative to the log directory.
+    """
+
+    def __init__(self, topic: str, partition: int, directory: str, checks: frozenset[str]) -> None:
+        self._topic, self._partition, self._directory = topic, partition, directory
+        self.checks = checks
+        self._found: list[Finding] = []
+        self._seen: set[tuple[str, str, int, int]] = set()
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self._found)
+
+    def add(self, file: str, kind: str, detail: str, *, offset: int = -1, position: int = -1) -> None:
+        """Note one, unless its check was not asked for, or it has been noted before."""
+        known = BY_CODE[kind]
+        key = (file, kind, offset, position)
+        if known.check not in self.checks or key in self._seen:
+            return
+        self._counts[file, kind] += 1
+        if self._counts[file, kind] > MAX_OF_A_KIND:
+            return
+        if self._counts[file, kind] == MAX_OF_A_KIND:
+            detail += "; further ones of this kind are not listed"
+        self._seen.add(key)
+        path = f"{self._directory}/{file}" if self._directory else file
+        self._found.append(Finding(self._topic, self._partition, path, offset, position, kind, known.severity, detail))
+
+    def extend(self, file: str, problems: Iterable[Problem]) -> None:
+        """Note what a judging function has found in a file."""
+        for problem in problems:
+            self.add(file, problem.kind, problem.detail, offset=problem.offset, position=problem.position)

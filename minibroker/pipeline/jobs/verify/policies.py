@@ -1,0 +1,70 @@
+"""Which topics of a log directory are compacted, as its metadata log says: the configs `cleanup.policy` in it.
+
+value of a metadata record   varint frame version   varint api key (2: topic, 4: config)   varint version   fields
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from minibroker.pipeline.jobs.verify.record_reader import Unreadable, read_records
+from minibroker.pipeline.jobs.verify.records import payload_of
+from minibroker.pipeline.jobs.verify.scanning import CONTROL, LogFile
+from minibroker.protocol.messages.metadata_records import ConfigRecord, TopicRecord
+from minibroker.protocol.primitives import MalformedMessage
+
+METADATA = "__cluster_metadata-0"
+ALWAYS = ("__consumer_offsets", "__transaction_state")
+TOPIC_RESOURCE = 2
+_TOPIC_KEY, _CONFIG_KEY = 2, 4
+
+
+def compacted_topics(root: Path) -> set[str]:
+    """The names of the topics with `cleanup.policy=compact`, or with that and `delete`. Raises `OSError`.
+
+    What of the metadata log cannot be read is passed over: the findings will tell of it.
+    """
+    found = set(ALWAYS)
+    for key, value in _metadata_values(root / METADATA):
+        try:
+            if key == _TOPIC_KEY:
+                found.discard(TopicRecord.decode(value, 0).name)
+                continue
+            config = ConfigRecord.decode(value, 0)
+        except MalformedMessage:
+            continue
+        if (config.resource_type, config.name) == (TOPIC_RESOURCE, "cleanup.policy"):
+            if "compact" in (config.value or ""):
+                found.add(config.resource_name)
+            else:
+                found.discard(config.resource_name)
+    return found | set(ALWAYS)
+
+
+def _metadata_values(directory: Path) -> Iterator[tuple[int, bytes]]:
+    """(api key, fields) of the topics and configs, oldest first: the newest snapshot, and all of the log."""
+    if not directory.is_dir():
+        return
+    snapshots = sorted(directory.glob("*.checkpoint"))[-1:]
+    for path in (*snapshots, *sorted(directory.glob("*.log"))):
+        for value in _values(path):
+            if len(value) > 3 and value[1] in (_TOPIC_KEY, _CONFIG_KEY) and value[2] == 0:
+                yield value[1], value[3:]
+
+
+def _values(path: Path) -> Iterator[bytes]:
+    file = LogFile(str(path))
+    try:
+        for block in file.blocks():
+            is_data = block.sound & (block.magic == 2) & (block.attributes & CONTROL == 0)
+            for index in np.flatnonzero(is_data).tolist():
+                try:
+                    records = list(read_records(payload_of(block, index), int(block.record_count[index])))
+                except Unreadable:
+                    continue
+                yield from (record.value for record in records if record.value)
+    finally:
+        file.close()

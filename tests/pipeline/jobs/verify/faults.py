@@ -1,0 +1,637 @@
+"""Three faults of each kind that `verify` knows, planted at different places of a log that was clean.
+
+Each function writes a directory, damages it, and tells where the findings of its kind must point to: (file, position).
+Nothing here tests anything.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from struct import Struct
+
+from minibroker.protocol.records.crc import crc32c
+from minibroker.protocol.records.record import Record
+from minibroker.storage.checkpoints import epochs_text, offsets_text
+from tests.pipeline.jobs.verify.support import (
+    INT16,
+    INT32,
+    INT64,
+    Place,
+    Writer,
+    change,
+    places,
+    put_bytes,
+    remove_batches,
+    spread,
+    written,
+)
+
+Expected = set[tuple[str, int]]
+Fault = Callable[[Path], Expected]
+FAULTS: dict[str, Fault] = {}
+
+LENGTH, LEADER_EPOCH, MAGIC, ATTRIBUTES, LAST_DELTA, MAX_TIMESTAMP = 8, 12, 16, 22, 23, 35
+PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE, COUNT, RECORDS = 43, 51, 53, 57, 61
+INDEX_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY = 8, 12, 34
+SNAPSHOT_HEAD, SNAPSHOT_ENTRY = 10, 46
+
+
+def fault(kind: str) -> Callable[[Fault], Fault]:
+    """Registers a function as the one that plants this kind."""
+
+    def register(function: Fault) -> Fault:
+        FAULTS[kind] = function
+        return function
+
+    return register
+
+
+def where(found: list[Place]) -> Expected:
+    """Name and position of each batch."""
+    return {(place.file.name, place.position) for place in found}
+
+
+def plain(directory: Path) -> list[Place]:
+    """The batches of three records without a producer id, in a log with everything."""
+    return [place for place in places(written(directory)) if place.header.record_count == 3]
+
+
+def not_first(found: list[Place]) -> list[Place]:
+    """Those that do not begin a file."""
+    return [place for place in found if place.position > 0]
+
+
+def three(directory: Path) -> list[Place]:
+    """Three of them, none of which begins a file."""
+    return spread(not_first(plain(directory)))
+
+
+def files(path: Path, suffix: str, minimum_bytes: int = 1) -> list[Path]:
+    """Three closed segments' files with this suffix and as much in them."""
+    bases = sorted(file.stem for file in path.glob("*.log"))[:-1]
+    found = [path / (base + suffix) for base in bases]
+    return [file for file in found if file.exists() and file.stat().st_size >= minimum_bytes][1:4]
+
+
+# --- layout and records -----------------------------------------------------------------------------------
+
+
+@fault("length")
+def lengths(directory: Path) -> Expected:
+    found = three(directory)
+    lengths = 7, found[1].header.batch_length + 13, 0x7FFFFFFF
+    for place, length in zip(found, lengths, strict=True):
+        put_bytes(place.file, place.position + LENGTH, INT32.pack(length))
+    return where(found)
+
+
+@fault("magic")
+def magics(directory: Path) -> Expected:
+    found = three(directory)
+    for place, magic in zip(found, (3, 200, 1), strict=True):
+        put_bytes(place.file, place.position + MAGIC, bytes((magic,)))
+    return where(found)
+
+
+@fault("torn-tail")
+def torn_tails(directory: Path) -> Expected:
+    by_file = {place.file: place for place in plain(directory)}
+    last = {place.file: place for place in places(directory / "orders-0")}
+    chosen = [last[file] for file in sorted(by_file)]
+    found = [chosen[2], chosen[5], chosen[-1]]
+    for place, left in zip(found, (3, 40, place_size(found[2]) - 1), strict=True):
+        with place.file.open("r+b") as file:
+            file.truncate(place.position + left)
+    return where(found)
+
+
+def place_size(place: Place) -> int:
+    return place.header.size_bytes
+
+
+@fault("crc")
+def checksums(directory: Path) -> Expected:
+    found = three(directory)
+    for place, at in zip(found, (RECORDS + 5, PRODUCER_ID, place_size(found[2]) - 1), strict=True):
+        byte = place.file.read_bytes()[place.position + at]
+        put_bytes(place.file, place.position + at, bytes((byte ^ 0x10,)))
+    return where(found)
+
+
+@fault("header")
+def headers(directory: Path) -> Expected:
+    found = three(directory)
+    change(found[0], COUNT, INT32.pack(4))
+    change(found[1], PRODUCER_ID, INT64.pack(-5))
+    change(found[2], PRODUCER_EPOCH, INT16.pack(3))
+    return where(found)
+
+
+@fault("codec")
+def codecs(directory: Path) -> Expected:
+    found = three(directory)
+    for place, codec in zip(found, (7, 1, 4), strict=True):
+        change(place, ATTRIBUTES, bytes((codec,)))
+    return where(found)
+
+
+@fault("record")
+def records(directory: Path) -> Expected:
+    found = three(directory)
+    for place, at, byte in zip(found, (0, 4, 1 + record_length(found[2]) - 1), (0x7E, 0x70, 0x08), strict=True):
+        change(place, RECORDS + at, bytes((byte,)))
+    return where(found)
+
+
+def record_length(place: Place) -> int:
+    return place.file.read_bytes()[place.position + RECORDS] >> 1
+
+
+@fault("record-count")
+def record_counts(directory: Path) -> Expected:
+    found = three(directory)
+    for place, count in zip(found, (2, 1, 0), strict=True):
+        change(place, COUNT, INT32.pack(count))
+    return where(found)
+
+
+@fault("record-offset")
+def record_offsets(directory: Path) -> Expected:
+    found = three(directory)
+    for place, delta in zip(found, (0, 2, 50), strict=True):
+        second = RECORDS + 1 + record_length(place)
+        change(place, second + 3, bytes((delta << 1,)))
+    return where(found)
+
+
+@fault("max-timestamp")
+def largest_timestamps(directory: Path) -> Expected:
+    found = three(directory)
+    for place, by in zip(found, (1, -1, 1 << 40), strict=True):
+        change(place, MAX_TIMESTAMP, INT64.pack(place.header.max_timestamp + by))
+    return where(found)
+
+
+# --- offsets and leader epochs -----------------------------------------------------------------------------------
+
+
+@fault("below-segment")
+def below_segments(directory: Path) -> Expected:
+    first = [place for place in places(written(directory)) if place.position == 0][2:7:2]
+    for place in first:
+        put_bytes(place.file, 0, INT64.pack(place.header.base_offset - 1))
+    return where(first)
+
+
+@fault("segment-overlap")
+def segment_overlaps(directory: Path) -> Expected:
+    return below_segments(directory)
+
+
+@fault("offset-order")
+def orders(directory: Path) -> Expected:
+    found = spread([place for place in plain(directory) if place.position > 600])
+    for place, by in zip(found, (4, 5, 6), strict=True):
+        put_bytes(place.file, place.position, INT64.pack(place.header.base_offset - by))
+    return where(found)
+
+
+@fault("overlap")
+def overlaps(directory: Path) -> Expected:
+    everything = places(written(directory))
+    behind = [b for a, b in zip(everything, everything[1:], strict=False) if a.header.record_count > 1 and b.position]
+    found = spread(behind)
+    for place in found:
+        put_bytes(place.file, place.position, INT64.pack(place.header.base_offset - 1))
+    return where(found)
+
+
+@fault("gap")
+def gaps(directory: Path) -> Expected:
+    everything = places(written(directory))
+    by_file = sorted({place.file for place in everything})
+    inner = [a for a, b in zip(everything, everything[1:], strict=False) if a.position and a.file == b.file]
+    gone = [next(place for place in inner if place.file == by_file[number]) for number in (1, 3)]
+    expected = where(gone)  # where the batch behind it comes to lie
+    remove_batches(gone)
+    for file in by_file[6].parent.glob(f"{by_file[6].stem}.*"):
+        file.unlink()
+    return expected | {(by_file[7].name, 0)}
+
+
+@fault("leader-epoch-regression")
+def leader_epochs(directory: Path) -> Expected:
+    writer = Writer(directory)
+    for _ in range(60):
+        writer.write(3, leader_epoch=5)  # type: ignore[arg-type]
+    found = spread(not_first(places(writer.close())))
+    for place, epoch in zip(found, (0, 3, 4), strict=True):
+        put_bytes(place.file, place.position + LEADER_EPOCH, INT32.pack(epoch))
+    return where(found)
+
+
+@fault("leader-epoch-checkpoint")
+def leader_epoch_checkpoint(directory: Path) -> Expected:
+    """The file has three epochs that begin elsewhere in the log."""
+    writer = Writer(directory)
+    for epoch in range(5):
+        for _ in range(5):
+            writer.write(2, leader_epoch=epoch)  # type: ignore[arg-type]
+    path = writer.close()
+    text = epochs_text([(0, 0), (1, 8), (2, 20), (3, 33), (4, 45)])
+    (path / "leader-epoch-checkpoint").write_bytes(text)
+    return {("leader-epoch-checkpoint", -1)}
+
+
+# --- indexes -----------------------------------------------------------------------------------
+
+
+@fault("index-missing")
+def missing_indexes(directory: Path) -> Expected:
+    return removed(files(written(directory), ".index"))
+
+
+@fault("timeindex-missing")
+def missing_time_indexes(directory: Path) -> Expected:
+    return removed(files(written(directory), ".timeindex"))
+
+
+def removed(found: list[Path]) -> Expected:
+    for file in found:
+        file.unlink()
+    return {(file.name, -1) for file in found}
+
+
+def changed_entries(directory: Path, suffix: str, entry: Struct, change: Callable[..., tuple[int, ...]]) -> Expected:
+    """One entry of three files each is what `change` makes of its fields; which one differs."""
+    expected = set()
+    for number, file in enumerate(files(written(directory), suffix, 4 * entry.size)):
+        at = (number + 1) * entry.size
+        fields = entry.unpack_from(file.read_bytes(), at)
+        put_bytes(file, at, entry.pack(*change(*fields)))
+        expected.add((file.name, at))
+    return expected
+
+
+OFFSET_ENTRY, TIMESTAMP_ENTRY = Struct(">ii"), Struct(">qi")
+
+
+@fault("index-position")
+def index_positions(directory: Path) -> Expected:
+    return changed_entries(directory, ".index", OFFSET_ENTRY, lambda offset, position: (offset, position + 1))
+
+
+@fault("index-offset")
+def index_offsets(directory: Path) -> Expected:
+    """The offset of the batch before."""
+    return changed_entries(directory, ".index", OFFSET_ENTRY, lambda offset, position: (offset - 1, position))
+
+
+@fault("index-beyond-log")
+def beyond_logs(directory: Path) -> Expected:
+    expected = set()
+    for file in files(written(directory), ".index"):
+        at = file.stat().st_size - INDEX_ENTRY
+        offset, position = OFFSET_ENTRY.unpack_from(file.read_bytes(), at)
+        put_bytes(file, at, OFFSET_ENTRY.pack(offset, position + 5000))
+        expected.add((file.name, at))
+    return expected
+
+
+@fault("index-order")
+def index_orders(directory: Path) -> Expected:
+    return unordered(directory, ".index", INDEX_ENTRY)
+
+
+@fault("timeindex-order")
+def time_index_orders(directory: Path) -> Expected:
+    return unordered(directory, ".timeindex", TIME_ENTRY)
+
+
+def unordered(directory: Path, suffix: str, size: int) -> Expected:
+    """Two entries changed about, one twice, and one that is not whole."""
+    one, two, three = files(written(directory), suffix, 3 * size)
+    data = one.read_bytes()
+    one.write_bytes(data[size : 2 * size] + data[:size] + data[2 * size :])
+    data = two.read_bytes()
+    two.write_bytes(data[:size] + data)
+    data = three.read_bytes()
+    three.write_bytes(data + b"\x01\x02\x03")
+    return {(one.name, size), (two.name, size), (three.name, len(data))}
+
+
+@fault("timeindex-offset")
+def time_index_offsets(directory: Path) -> Expected:
+    expected = set()
+    for number, file in enumerate(files(written(directory), ".timeindex")):
+        at = file.stat().st_size - TIME_ENTRY
+        timestamp, offset = TIMESTAMP_ENTRY.unpack_from(file.read_bytes(), at)
+        put_bytes(file, at, TIMESTAMP_ENTRY.pack(timestamp, offset + 100 * (number + 1)))
+        expected.add((file.name, at))
+    return expected
+
+
+@fault("timeindex-timestamp")
+def time_index_timestamps(directory: Path) -> Expected:
+    return changed_entries(directory, ".timeindex", TIMESTAMP_ENTRY, lambda time, offset: (time - 1, offset))
+
+
+@fault("timeindex-late")
+def time_index_late(directory: Path) -> Expected:
+    """An entry of a batch that is not the one with the largest timestamp so far."""
+    writer = Writer(directory)
+    for number in range(120):
+        later = 1000 if number % 8 == 5 else 0
+        writer.put([Record(timestamp=writer.now_ms - number + later, key=b"k", value=b"x" * 20)])
+    path = writer.close()
+    expected = set()
+    for file in files(path, ".timeindex"):
+        log = [place for place in places(path) if place.file.stem == file.stem]
+        largest = max(range(len(log)), key=lambda place: log[place].header.max_timestamp)
+        header = log[largest + 1].header
+        wrong = TIMESTAMP_ENTRY.pack(header.max_timestamp, header.last_offset - int(file.stem))
+        put_bytes(file, 0, wrong)
+        with file.open("r+b") as opened:
+            opened.truncate(TIME_ENTRY)
+        expected.add((file.name, 0))
+    return expected
+
+
+@fault("timeindex-incomplete")
+def time_index_incomplete(directory: Path) -> Expected:
+    expected = set()
+    for file in files(written(directory), ".timeindex", 2 * TIME_ENTRY):
+        left = file.stat().st_size - TIME_ENTRY
+        with file.open("r+b") as opened:
+            opened.truncate(left)
+        expected.add((file.name, left - TIME_ENTRY))
+    return expected
+
+
+# --- producers and transactions -----------------------------------------------------------------------------------
+
+
+def of_producer(directory: Path, producer_id: int = 1) -> list[Place]:
+    """Three batches of one producer."""
+    writer = Writer(directory)
+    for _ in range(40):
+        writer.write(3)
+        writer.write(2, producer=1, epoch=4)
+        writer.write(2, producer=2)
+    found = places(writer.close())
+    return spread([place for place in found if place.header.producer_id == producer_id])
+
+
+@fault("epoch-regression")
+def epoch_regressions(directory: Path) -> Expected:
+    found = of_producer(directory)
+    for place, epoch in zip(found, (3, 0, 1), strict=True):
+        change(place, PRODUCER_EPOCH, INT16.pack(epoch))
+    return where(found)
+
+
+@fault("sequence-gap")
+def sequence_gaps(directory: Path) -> Expected:
+    found = of_producer(directory)
+    for place, by in zip(found, (1, 10, 1 << 20), strict=True):
+        change(place, SEQUENCE, INT32.pack(place.header.base_sequence + by))
+    return where(found)
+
+
+@fault("sequence-duplicate")
+def sequence_duplicates(directory: Path) -> Expected:
+    found = of_producer(directory)
+    for place, by in zip(found, (1, 2, place_sequence(found[2])), strict=True):
+        change(place, SEQUENCE, INT32.pack(place.header.base_sequence - by))
+    return where(found)
+
+
+def place_sequence(place: Place) -> int:
+    return place.header.base_sequence
+
+
+def markers(path: Path) -> list[Place]:
+    """The control batches of a log."""
+    return [place for place in places(path) if place.header.is_control]
+
+
+@fault("control-batch")
+def control_batches(directory: Path) -> Expected:
+    """A key of an impossible version, a marker outside of a transaction, and a value that is too short."""
+    found = spread(markers(written(directory)))
+    key = RECORDS + 5
+    change(found[0], key, INT16.pack(-1))
+    change(found[1], ATTRIBUTES, bytes((0x20,)))
+    change(found[2], key + 2, INT16.pack(-7))
+    return where(found)
+
+
+def appended(directory: Path, act: Callable[[Writer, int], object]) -> Expected:
+    """Where the last batch lies that each of three acts has written, with other batches between them."""
+    writer = Writer(directory)
+    offsets = []
+    for number in range(30):
+        writer.write(3)
+        writer.write(2, producer=1, transactional=True)
+        writer.end(1, commit=True, coordinator_epoch=5)
+        if number in (7, 14, 21):
+            act(writer, number)
+            offsets.append(writer.log.log_end_offset - 1)
+    return where([place for place in places(writer.close()) if place.header.last_offset in offsets])
+
+
+@fault("marker-without-transaction")
+def lone_markers(directory: Path) -> Expected:
+    return appended(directory, lambda writer, number: writer.end(1, commit=number == 7, coordinator_epoch=5))
+
+
+@fault("coordinator-epoch")
+def coordinator_epochs(directory: Path) -> Expected:
+    def act(writer: Writer, number: int) -> None:
+        writer.write(2, producer=1, transactional=True)
+        writer.end(1, commit=True, coordinator_epoch=number % 5)
+
+    return appended(directory, act)
+
+
+@fault("outside-transaction")
+def outside_transactions(directory: Path) -> Expected:
+    def act(writer: Writer, number: int) -> None:
+        writer.write(2, producer=number, transactional=True)
+        writer.write(1)
+        writer.write(2, producer=number)
+
+    return appended(directory, act)
+
+
+@fault("open-transaction")
+def open_transactions(directory: Path) -> Expected:
+    return appended(directory, lambda writer, number: writer.write(2, producer=number, transactional=True))
+
+
+@fault("hanging-transaction")
+def hanging_transactions(directory: Path) -> Expected:
+    def act(writer: Writer, number: int) -> None:
+        writer.write(2, producer=number, transactional=True)
+        writer.now_ms += 20 * 60 * 1000
+
+    return appended(directory, act)
+
+
+def transaction_indexes(directory: Path) -> list[Path]:
+    found = files(written(directory), ".txnindex", TRANSACTION_ENTRY)
+    assert len(found) == 3
+    return found
+
+
+def in_transaction_indexes(directory: Path, change: Callable[[list[int], int], list[int]]) -> Expected:
+    """The first entry of three files is what `change` makes of its fields."""
+    entry = Struct(">hqqqq")
+    expected = set()
+    for number, file in enumerate(transaction_indexes(directory)):
+        fields = list(entry.unpack_from(file.read_bytes(), 0))
+        put_bytes(file, 0, entry.pack(*change(fields, number)))
+        expected.add((file.name, 0))
+    return expected
+
+
+@fault("txnindex-entry")
+def impossible_transactions(directory: Path) -> Expected:
+    """A version, a first offset behind the last, and a marker of another segment."""
+
+    def change(fields: list[int], number: int) -> list[int]:
+        wrong = {0: (0, 9), 1: (2, fields[3] + 1), 2: (3, fields[3] + 5000)}[number]
+        return [*fields[: wrong[0]], wrong[1], *fields[wrong[0] + 1 :]]
+
+    return in_transaction_indexes(directory, change)
+
+
+@fault("txnindex-missing")
+def missing_transactions(directory: Path) -> Expected:
+    """One file lacks its first entry, one its last, one is gone."""
+    path = written(directory)
+    found = [file for file in sorted(path.glob("*.txnindex")) if file.stat().st_size >= 2 * TRANSACTION_ENTRY]
+    assert len(found) >= 3
+    expected_offsets = []
+    for number, file in enumerate(found[:3]):
+        data = file.read_bytes()
+        entries = [data[at : at + TRANSACTION_ENTRY] for at in range(0, len(data), TRANSACTION_ENTRY)]
+        lost = entries[:1] if number == 0 else entries[-1:] if number == 1 else entries
+        expected_offsets += [INT64.unpack_from(each, 18)[0] for each in lost]
+        file.write_bytes(b"".join(each for each in entries if each not in lost))
+        if number == 2:
+            file.unlink()
+    return where([place for place in places(path) if place.header.base_offset in expected_offsets])
+
+
+@fault("txnindex-extra")
+def extra_transactions(directory: Path) -> Expected:
+    return in_transaction_indexes(directory, lambda fields, number: [fields[0], 77 + number, *fields[2:]])
+
+
+@fault("txnindex-first-offset")
+def first_offsets(directory: Path) -> Expected:
+    return in_transaction_indexes(
+        directory, lambda fields, number: [*fields[:2], fields[2] - 1 if number else fields[2] + 1, *fields[3:]]
+    )
+
+
+@fault("txnindex-stable-offset")
+def stable_offsets(directory: Path) -> Expected:
+    return in_transaction_indexes(directory, lambda fields, number: [*fields[:4], fields[4] + (number or -1)])
+
+
+# --- snapshots and checkpoints -----------------------------------------------------------------------------------
+
+
+@fault("snapshot")
+def snapshots(directory: Path) -> Expected:
+    """A checksum, a version, and a file that is cut off."""
+    one, two, three = files(written(directory), ".snapshot", SNAPSHOT_HEAD + SNAPSHOT_ENTRY)
+    put_bytes(one, SNAPSHOT_HEAD + 3, b"\xff")
+    put_bytes(two, 0, INT16.pack(9))
+    three.write_bytes(three.read_bytes()[:-5])
+    return {(file.name, 0) for file in (one, two, three)}
+
+
+@fault("snapshot-state")
+def snapshot_states(directory: Path) -> Expected:
+    """Another epoch, another sequence, another open transaction, under right checksums."""
+    found = files(written(directory), ".snapshot", SNAPSHOT_HEAD + SNAPSHOT_ENTRY)
+    for file, (at, data) in zip(found, ((8, INT16.pack(8)), (10, INT32.pack(3)), (38, INT64.pack(5))), strict=True):
+        body = bytearray(file.read_bytes())
+        body[SNAPSHOT_HEAD + at : SNAPSHOT_HEAD + at + len(data)] = data
+        body[2:6] = crc32c(bytes(body[6:])).to_bytes(4, "big")
+        file.write_bytes(body)
+    return {(file.name, SNAPSHOT_HEAD) for file in found}
+
+
+@fault("snapshot-beyond-log")
+def snapshots_beyond(directory: Path) -> Expected:
+    path = written(directory)
+    newest = sorted(path.glob("*.snapshot"))[-1]
+    found = [path / f"{int(newest.stem) + by:020d}.snapshot" for by in (1, 50, 10**9)]
+    for file in found:
+        shutil.copy(newest, file)
+    return {(file.name, -1) for file in found}
+
+
+@fault("checkpoint")
+def checkpoints(directory: Path) -> Expected:
+    written(directory)
+    texts = {
+        "recovery-point-offset-checkpoint": b"7\n1\norders 0 3\n",
+        "replication-offset-checkpoint": b"0\n5\norders 0 3\n",
+        "log-start-offset-checkpoint": b"0\n1\norders 0 many\n",
+    }
+    for name, text in texts.items():
+        (directory / name).write_bytes(text)
+    return {(name, -1) for name in texts}
+
+
+@fault("checkpoint-beyond-log")
+def checkpoints_beyond(directory: Path) -> Expected:
+    written(directory)
+    names = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint")
+    for number, name in enumerate(names):
+        (directory / name).write_bytes(offsets_text({("orders", 0): 100_000 + number}))
+    return {(name, -1) for name in names}
+
+
+# --- compaction -----------------------------------------------------------------------------------
+
+
+def cleaned(directory: Path, wrong: Callable[[int], list[Record]]) -> Expected:
+    """Where in a log of many keys, which counts as cleaned, three batches lie that must not be there."""
+    writer = Writer(directory)
+    offsets = []
+    for number in range(60):
+        writer.put([Record(timestamp=writer.now_ms, key=b"key %d" % number, value=b"value")])
+        if number in (20, 30, 40):
+            offsets.append(writer.put(wrong(number)))
+    path = writer.close()
+    (directory / "cleaner-offset-checkpoint").write_bytes(offsets_text({("orders", 0): writer.log.log_end_offset}))
+    return where([place for place in places(path) if place.header.base_offset in offsets])
+
+
+@fault("duplicate-key")
+def duplicate_keys(directory: Path) -> Expected:
+    """Keys of long before come again: the finding is at their first place."""
+    cleaned(directory, lambda number: [Record(timestamp=1, key=b"key %d" % (number - 10), value=b"newer")])
+    keys = (10, 20, 30)
+    found = [place for place in places(directory / "orders-0") if place.header.record_count == 1]
+    data = {place: place.file.read_bytes()[place.position :][: place.header.size_bytes] for place in found}
+    first = [next(place for place in found if b"key %d" % key + b"\nvalue" in data[place]) for key in keys]
+    return where(first)
+
+
+@fault("keyless-record")
+def keyless_records(directory: Path) -> Expected:
+    return cleaned(directory, lambda number: [Record(timestamp=1, value=b"no key")])
+
+
+@fault("tombstone-horizon")
+def tombstones(directory: Path) -> Expected:
+    return cleaned(directory, lambda number: [Record(timestamp=1, key=b"gone %d" % number)])

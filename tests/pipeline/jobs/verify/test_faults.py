@@ -1,0 +1,36 @@
+"""Each kind that `verify` knows: three faults of it are planted, at different places, and all of them are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.pipeline.jobs.verify.kinds import BY_CODE, KINDS
+from tests.pipeline.jobs.verify.faults import FAULTS
+from tests.pipeline.jobs.verify.support import judge
+
+PLANTED = 3
+OF_ONE_FILE = {"leader-epoch-checkpoint"}  # which has no positions: its findings differ in the offset
+
+
+def test_there_are_faults_of_each_kind() -> None:
+    assert sorted(FAULTS) == sorted(kind.code for kind in KINDS)
+
+
+@pytest.mark.parametrize("kind", sorted(FAULTS))
+def test_three_faults_are_all_found(kind: str, tmp_path: Path) -> None:
+    expected = FAULTS[kind](tmp_path)
+    findings = [each for each in judge(tmp_path) if each.kind == kind]
+    assert len(expected) >= PLANTED or kind in OF_ONE_FILE
+    assert expected <= {(Path(each.file).name, each.position) for each in findings}
+    assert len({(each.file, each.position, each.offset) for each in findings}) >= PLANTED
+
+
+@pytest.mark.parametrize("kind", sorted(FAULTS))
+def test_a_finding_says_where_it_is_and_only_its_check_finds_it(kind: str, tmp_path: Path) -> None:
+    FAULTS[kind](tmp_path)
+    check = BY_CODE[kind].check
+    findings = judge(tmp_path, checks=[check])
+    assert {BY_CODE[each.kind].check for each in findings} == {check}
+    assert all(each.detail and each.file and each.severity == BY_CODE[each.kind].severity for each in findings)
