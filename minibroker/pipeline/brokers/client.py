@@ -21,6 +21,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from minibroker.pipeline.brokers.client_settings import ClientSettings
+from minibroker.pipeline.brokers.tokens import TokenError
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.protocol.errors import ErrorCode
 
@@ -30,6 +31,8 @@ logging.getLogger("kafka").addHandler(logging.NullHandler())
 DEFAULT_CLIENT_ID: Final = "minibroker-pipeline"
 COORDINATOR_TYPES: Final = {"group": 0, "transaction": 1}
 UNREACHABLE: Final = (errors.KafkaConnectionError, errors.NodeNotReadyError, errors.RequestTimedOutError)
+# What may come out of a connection: kafka-python's errors, no token, an answer in SASL that is none.
+FAILURES: Final = (errors.KafkaError, TokenError, OSError, ValueError)
 
 Answer = TypeVar("Answer")
 
@@ -94,8 +97,8 @@ class Client:
         for backoff in self._backoffs():
             node = self._node(node_id)
             try:
-                return self._net.run(self._sent, message, node, timeout_ms)
-            except errors.KafkaError as error:
+                return self._awaited(self._begun(message, node, timeout_ms), node, timeout_ms)
+            except FAILURES as error:
                 failure = self._failure(error, message, node)
                 if not failure.retriable or _was_sent(message) or time.monotonic() + backoff > deadline:
                     raise failure from None
@@ -104,16 +107,16 @@ class Client:
 
     def send(self, message: Any, node_id: int) -> Future:
         """Send a request and do not wait: its answer travels while the caller does something else. See `wait`."""
-        future = self._net.call_soon_with_future(self._sent, message, node_id, self.settings.request_timeout_ms)
+        future = self._begun(message, node_id, self.settings.request_timeout_ms)
         self._net.drain()
         return future
 
     def wait(self, future: Future, node_id: int) -> Any:
         """The answer to a request of `send`. Raises `ClientError`."""
-        self._net.poll(future=future)
-        if future.exception is not None:
-            raise self._failure(future.exception, None, node_id)
-        return future.value
+        try:
+            return self._awaited(future, node_id, self.settings.request_timeout_ms)
+        except FAILURES as error:
+            raise self._failure(error, None, node_id) from None
 
     def retry(self, action: Callable[[], Answer], timeout_ms: int | None = None) -> Answer:
         """Call `action` until it raises no retriable `ClientError`, for `default.api.timeout.ms` at most.
@@ -188,10 +191,25 @@ class Client:
         servers = [broker.node_id for broker in self._manager.cluster.bootstrap_brokers()]
         return min(servers, key=self._manager.connection_delay)  # type: ignore[no-any-return]
 
-    def _sent(self, message: Any, node: int | str, timeout_ms: int) -> Future:
-        """Write a request. A broken connection starts no refresh of metadata: that is `retry`'s business."""
-        connection = self._manager.get_connection(node, refresh_metadata_on_err=False)
-        return connection.send_request(message, request_timeout_ms=timeout_ms)
+    def _begun(self, message: Any, node: int | str, timeout_ms: int) -> Future:
+        """Have a request written as soon as there is a connection."""
+
+        def send() -> Future:
+            # A broken connection starts no refresh of metadata: that is the business of `retry`.
+            connection = self._manager.get_connection(node, refresh_metadata_on_err=False)
+            return connection.send_request(message, request_timeout_ms=timeout_ms)
+
+        return self._net.call_soon_with_future(send)
+
+    def _awaited(self, future: Future, node: int | str, timeout_ms: int) -> Any:
+        """The answer, or the error that came instead. kafka-python itself waits for a TLS handshake without end."""
+        self._net.poll(timeout_ms=timeout_ms, future=future)
+        if not future.is_done:
+            self._manager.close(node)
+            raise errors.RequestTimedOutError(f"no answer in {timeout_ms} ms")
+        if future.exception is not None:
+            raise future.exception
+        return future.value
 
     def _failure(self, error: Exception, message: Any, node: int | str | None) -> ClientError:
         """What kafka-python says, as one line, and whether it may pass."""

@@ -30,7 +30,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def client(broker: RunningBroker) -> Iterator[Client]:
-    with Client(broker.bootstrap_servers, IMPATIENT) as client:
+    with Client(broker.bootstrap_servers) as client:
         yield client
 
 

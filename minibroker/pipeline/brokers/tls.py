@@ -1,0 +1,173 @@
+"""Certificates and keys as Kafka's clients name them, in an `ssl.SSLContext`.
+
+PEM is read here; Java's stores of trusted certificates by Java's own `keytool`. A store with a private key cannot be.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from minibroker.pipeline.java import JavaError, find_java
+from minibroker.pipeline.log_source import OptionError
+
+PEM: Final = b"-----BEGIN"
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+KEYTOOL_TIMEOUT_S: Final = 60
+
+# Java's name first, then librdkafka's.
+NAMES: Final = (
+    ("ssl.truststore.location", "ssl.ca.location"),
+    ("ssl.truststore.certificates", "ssl.ca.pem"),
+    ("ssl.truststore.type",),
+    ("ssl.truststore.password",),
+    ("ssl.keystore.location",),
+    ("ssl.keystore.type",),
+    ("ssl.keystore.password",),
+    ("ssl.certificate.location",),
+    ("ssl.key.location",),
+    ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
+    ("ssl.keystore.key", "ssl.key.pem"),
+    ("ssl.key.password",),
+    ("ssl.crl.location",),
+    ("ssl.endpoint.identification.algorithm",),
+    ("enable.ssl.certificate.verification",),
+    ("ssl.enabled.protocols",),
+    ("ssl.protocol",),
+)
+
+
+def tls_context(settings: dict[str, str], wanted: bool) -> ssl.SSLContext | None:
+    """Take the settings of TLS out, and make a context of them if it is `wanted`. Raises `OptionError`."""
+    found = {names[0]: value for names in NAMES for name in names if (value := settings.pop(name, None)) is not None}
+    if not wanted:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH) if not _trusts(found) else _bare_context()
+    _set_versions(context, found)
+    _set_trust(context, found)
+    _set_identity(context, found)
+    _set_checks(context, found)
+    return context
+
+
+def _trusts(found: dict[str, str]) -> bool:
+    return "ssl.truststore.location" in found or "ssl.truststore.certificates" in found
+
+
+def _bare_context() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _set_versions(context: ssl.SSLContext, found: dict[str, str]) -> None:
+    """The two versions that Kafka's clients speak. `ssl.protocol` names the newest of them."""
+    names = [name.strip() for name in found.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
+    newest = found.get("ssl.protocol", "TLSv1.3")
+    for name in [*names, newest]:
+        if name not in VERSIONS:
+            raise OptionError(f"kafka.ssl.enabled.protocols: only {' and '.join(VERSIONS)} are known, not {name!r}")
+    context.minimum_version = min(VERSIONS[name] for name in names)
+    context.maximum_version = min(max(VERSIONS[name] for name in names), VERSIONS[newest])
+    if context.minimum_version > context.maximum_version:
+        raise OptionError(f"kafka.ssl.protocol: {newest} is not among kafka.ssl.enabled.protocols")
+
+
+def _set_trust(context: ssl.SSLContext, found: dict[str, str]) -> None:
+    if "ssl.truststore.certificates" in found:
+        _load(context, "ssl.truststore.certificates", found["ssl.truststore.certificates"])
+    if "ssl.truststore.location" in found:
+        path = found["ssl.truststore.location"]
+        if os.path.isdir(path):
+            context.load_verify_locations(capath=path)
+        else:
+            _load(context, "ssl.truststore.location", _trusted_pem(path, found.get("ssl.truststore.password", "")))
+    if "ssl.crl.location" in found:
+        try:
+            context.load_verify_locations(found["ssl.crl.location"])
+        except (OSError, ssl.SSLError) as error:
+            raise OptionError(f"kafka.ssl.crl.location: {error}") from None
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+
+
+def _load(context: ssl.SSLContext, name: str, pem: str) -> None:
+    try:
+        context.load_verify_locations(cadata=pem)
+    except ssl.SSLError as error:
+        raise OptionError(f"kafka.{name} has no certificates in PEM: {error.reason or error}") from None
+
+
+def _trusted_pem(path: str, password: str) -> str:
+    data = _content("ssl.truststore.location", path)
+    return data.decode(errors="replace") if PEM in data else _of_java_store(path, password, os.stat(path).st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _of_java_store(path: str, password: str, mtime_ns: int) -> str:
+    """The certificates of a JKS or PKCS12 store, printed by keytool."""
+    try:
+        keytool = find_java().program.resolve().with_name("keytool")
+        command = [str(keytool), "-list", "-rfc", "-keystore", path, "-storepass:env", "STORE_PASSWORD"]
+        environment = {**os.environ, "STORE_PASSWORD": password}
+        run = subprocess.run(command, capture_output=True, text=True, timeout=KEYTOOL_TIMEOUT_S, env=environment)
+    except (JavaError, OSError, subprocess.TimeoutExpired) as error:
+        raise OptionError(
+            f"kafka.ssl.truststore.location: {path} is not in PEM, and Java cannot read it: {error}"
+        ) from None
+    if run.returncode != 0:
+        reason = (run.stdout + run.stderr).strip().splitlines()[:1]
+        raise OptionError(f"kafka.ssl.truststore.location: {path}: {''.join(reason)}")
+    return run.stdout
+
+
+def _set_identity(context: ssl.SSLContext, found: dict[str, str]) -> None:
+    """The client's own certificate and key: one file with both, two files, or two texts."""
+    password = found.get("ssl.key.password") or None
+    if "ssl.keystore.location" in found:
+        path = found["ssl.keystore.location"]
+        if PEM not in _content("ssl.keystore.location", path):
+            raise OptionError(
+                f"kafka.ssl.keystore.location: {path} is not in PEM; "
+                "make it so: openssl pkcs12 -in STORE.p12 -out STORE.pem (a JKS store first by keytool -importkeystore)"
+            )
+        _load_chain(context, "ssl.keystore.location", path, None, password)
+    if "ssl.certificate.location" in found:
+        key = found.get("ssl.key.location")
+        _load_chain(context, "ssl.certificate.location", found["ssl.certificate.location"], key, password)
+    if "ssl.keystore.certificate.chain" in found:
+        text = f"{found.get('ssl.keystore.key', '')}\n{found['ssl.keystore.certificate.chain']}\n"
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # its mode is 0600
+            file.write(text)
+            file.flush()
+            _load_chain(context, "ssl.keystore.certificate.chain", file.name, None, password)
+
+
+def _load_chain(context: ssl.SSLContext, name: str, certificate: str, key: str | None, password: str | None) -> None:
+    try:
+        # Without a password OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(certificate, key, password or "")
+    except (OSError, ssl.SSLError) as error:
+        raise OptionError(f"kafka.{name}: no certificate and key to use: {error}") from None
+
+
+def _content(name: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise OptionError(f"kafka.{name}: {error}") from None
+
+
+def _set_checks(context: ssl.SSLContext, found: dict[str, str]) -> None:
+    algorithm = found.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+    if algorithm not in ("https", "none", ""):
+        raise OptionError(f"kafka.ssl.endpoint.identification.algorithm must be https or none, not {algorithm!r}")
+    context.check_hostname = algorithm == "https"
+    verify = found.get("enable.ssl.certificate.verification", "true").strip().lower()
+    if verify not in ("true", "false"):
+        raise OptionError(f"kafka.enable.ssl.certificate.verification must be true or false, not {verify!r}")
+    if verify == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE

@@ -1,0 +1,144 @@
+"""TLS by the names of Kafka's clients: whom it trusts, who it says it is, and what it says of what cannot be."""
+
+from __future__ import annotations
+
+import gc
+import ssl
+from pathlib import Path
+
+import pytest
+
+from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.pipeline.brokers.tls import tls_context
+from minibroker.pipeline.log_source import OptionError, TopicPartition
+from tests.pipeline.brokers.scripted import Script, scripted
+
+HERE = Path(__file__).parent / "certificates"
+CA = str(HERE / "ca.pem")
+CLIENT = str(HERE / "client.pem")
+LIMITS = {"request.timeout.ms": "3000", "default.api.timeout.ms": "3000", "security.protocol": "SSL"}
+TRUST = {"ssl.truststore.location": CA, "ssl.truststore.type": "PEM"}
+
+
+def server(name: str = "server", client_wanted: bool = False) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(HERE / f"{name}.pem")
+    if client_wanted:
+        context.load_verify_locations(CA)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def connect(settings: dict[str, str], tls: ssl.SSLContext) -> None:
+    with scripted(Script(), tls=tls) as nodes, Client(nodes.bootstrap_servers, LIMITS | settings) as client:
+        assert client.partitions(["t"]) == [TopicPartition("t", 0)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        TRUST,
+        {"ssl.truststore.certificates": Path(CA).read_text(), "ssl.truststore.type": "PEM"},
+        {"ssl.ca.location": CA},
+        {"ssl.ca.pem": Path(CA).read_text()},
+        {"ssl.truststore.location": str(HERE / "trusted.jks"), "ssl.truststore.password": "changeit"},
+        {"ssl.truststore.location": str(HERE / "trusted.p12"), "ssl.truststore.password": "changeit"},
+        {"enable.ssl.certificate.verification": "false"},
+        {**TRUST, "ssl.enabled.protocols": "TLSv1.2"},
+    ],
+    ids=[
+        "PEM file",
+        "PEM text",
+        "librdkafka's file",
+        "librdkafka's text",
+        "JKS",
+        "PKCS12",
+        "no verification",
+        "TLS 1.2",
+    ],
+)
+def test_a_broker_is_trusted(settings: dict[str, str]) -> None:
+    connect(settings, server())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ssl.keystore.location": CLIENT, "ssl.keystore.type": "PEM"},
+        {"ssl.certificate.location": CLIENT},
+        {
+            "ssl.keystore.key": Path(CLIENT).read_text().partition("-----BEGIN CERT")[0],
+            "ssl.keystore.certificate.chain": "-----BEGIN CERT"
+            + Path(CLIENT).read_text().partition("-----BEGIN CERT")[2],
+        },
+    ],
+    ids=["one file", "librdkafka's", "texts"],
+)
+def test_a_client_says_who_it_is(settings: dict[str, str]) -> None:
+    connect({**TRUST, **settings, "ssl.key.password": "secret"}, server(client_wanted=True))
+
+
+def test_a_broker_that_is_not_trusted_fails_at_once() -> None:
+    with pytest.raises(ClientError, match=r"^127\.0\.0\.1:\d+: Metadata: TLS: CERTIFICATE_VERIFY_FAILED$"):
+        connect({}, server())
+
+
+def test_the_host_has_to_be_that_of_the_certificate() -> None:
+    with pytest.raises(ClientError, match="TLS: CERTIFICATE_VERIFY_FAILED"):
+        connect(TRUST, server("stranger"))
+    for none in ("", "none"):
+        connect({**TRUST, "ssl.endpoint.identification.algorithm": none}, server("stranger"))
+
+
+# kafka-python leaves a socket in the midst of a handshake to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
+def test_a_broker_without_tls_is_told() -> None:
+    impatient = {**LIMITS, **TRUST, "request.timeout.ms": "200", "default.api.timeout.ms": "400"}
+    with (
+        scripted(Script()) as nodes,
+        Client(nodes.bootstrap_servers, impatient) as client,
+        pytest.raises(ClientError, match="Metadata: request timed out: no answer in 200 ms"),
+    ):
+        client.partitions()
+    del client
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ssl.truststore.location": "/nowhere.pem"}, r"kafka\.ssl\.truststore\.location: .*No such file"),
+        (
+            {"ssl.truststore.certificates": "nothing"},
+            r"kafka\.ssl\.truststore\.certificates has no certificates in PEM",
+        ),
+        (
+            {"ssl.truststore.location": str(HERE / "trusted.jks"), "ssl.truststore.password": "wrong"},
+            r"kafka\.ssl\.truststore\.location: .*trusted\.jks: keytool error: .*password was incorrect",
+        ),
+        ({"ssl.keystore.location": str(HERE / "trusted.jks")}, r"kafka\.ssl\.keystore\.location: .* is not in PEM; "),
+        (
+            {"ssl.keystore.location": CLIENT, "ssl.key.password": "wrong"},
+            r"kafka\.ssl\.keystore\.location: no certificate and key to use",
+        ),
+        ({"ssl.keystore.location": CLIENT}, r"kafka\.ssl\.keystore\.location: no certificate and key to use"),
+        ({"ssl.enabled.protocols": "SSLv3"}, r"kafka\.ssl\.enabled\.protocols: only TLSv1\.2 and TLSv1\.3 .*'SSLv3'"),
+        (
+            {"ssl.endpoint.identification.algorithm": "ldap"},
+            r"kafka\.ssl\.endpoint\.identification\.algorithm must be https or none, not 'ldap'",
+        ),
+        (
+            {"enable.ssl.certificate.verification": "maybe"},
+            r"kafka\.enable\.ssl\.certificate\.verification must be true or false, not 'maybe'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        tls_context(dict(settings), wanted=True)
+
+
+def test_the_settings_are_taken_out_whether_wanted_or_not() -> None:
+    settings = {**TRUST, "linger.ms": "5"}
+    assert tls_context(settings, wanted=False) is None
+    assert settings == {"linger.ms": "5"}
