@@ -5,21 +5,25 @@ Where that is known from (a `.txnindex` file, an answer to Fetch) is not decided
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+_OPEN: Final = (1 << 63) - 1  # the last offset of a transaction whose marker has not been seen
 
 
 class AbortedRanges:
     """Aborted transactions of one partition: (producer id, first offset, last offset), the last being the marker's.
 
     As Fetch answers do not tell where a transaction ends, the last offset may be None: it then ends at the producer's
-    next marker, which `end` is told of.
+    next marker, which a decoder of records that has been given these ranges tells `end` of.
     """
 
     def __init__(self, ranges: Iterable[tuple[int, int, int | None]] = ()) -> None:
-        self._by_producer: dict[int, list[tuple[int, int | None]]] = {}
+        self._by_producer: dict[int, list[tuple[int, int]]] = {}  # (first, last), sorted: one's do not overlap
         for producer_id, first_offset, last_offset in ranges:
             self.add(producer_id, first_offset, last_offset)
 
@@ -27,35 +31,33 @@ class AbortedRanges:
         return bool(self._by_producer)
 
     def add(self, producer_id: int, first_offset: int, last_offset: int | None = None) -> None:
-        """Note one more; one that is known already changes nothing."""
+        """Note one more; one with the first offset of a known one changes nothing."""
         known = self._by_producer.setdefault(producer_id, [])
-        if all(first != first_offset for first, _ in known):
-            known.append((first_offset, last_offset))
+        at = bisect_right(known, (first_offset, -1))
+        if at == len(known) or known[at][0] != first_offset:
+            insort(known, (first_offset, _OPEN if last_offset is None else last_offset))
 
     def end(self, producer_id: int, offset: int) -> None:
-        """A marker of the producer lies at `offset`: what is open there, ends there."""
-        known = self._by_producer.get(producer_id)
-        if known:
-            self._by_producer[producer_id] = [
-                (first, offset if last is None and first <= offset else last) for first, last in known
-            ]
+        """A marker of the producer lies at `offset`: what is open there ends there."""
+        known = self._by_producer.get(producer_id, ())
+        for index, (first, last) in enumerate(known):
+            if last == _OPEN and first <= offset:
+                self._by_producer[producer_id][index] = (first, offset)
 
     def is_aborted(self, producer_id: int, offset: int) -> bool:
         """Whether what the producer wrote at `offset` within a transaction was aborted."""
-        return any(
-            first <= offset and (last is None or offset <= last)
-            for first, last in self._by_producer.get(producer_id, ())
-        )
+        known = self._by_producer.get(producer_id, ())
+        at = bisect_right(known, (offset, _OPEN))
+        return at > 0 and offset <= known[at - 1][1]
 
-    def aborted(self, producer_ids: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def are_aborted(self, producer_ids: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """As `is_aborted`, of many at once."""
         found = np.zeros(len(offsets), np.bool_)
-        for producer_id, ranges in self._by_producer.items():
-            of_producer = producer_ids == producer_id
-            if of_producer.any():
-                for first, last in ranges:
-                    found |= of_producer & (offsets >= first) & (offsets <= (last if last is not None else _MAX))
+        for producer_id in np.unique(producer_ids).tolist():
+            known = self._by_producer.get(producer_id)
+            if known:
+                mine = np.flatnonzero(producer_ids == producer_id)
+                bounds = np.array(known, np.int64)
+                at = np.searchsorted(bounds[:, 0], offsets[mine], side="right") - 1
+                found[mine] = (at >= 0) & (offsets[mine] <= bounds[at, 1])
         return found
-
-
-_MAX = (1 << 63) - 1

@@ -7,41 +7,31 @@ says.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from os.path import basename
-from typing import Any
+from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from minibroker.pipeline.decode import scanning
 from minibroker.pipeline.decode.aborted import AbortedRanges
+from minibroker.pipeline.decode.arrow import Rows
+from minibroker.pipeline.decode.batch_rows import batch_rows
+from minibroker.pipeline.decode.chunk import Damage
+from minibroker.pipeline.decode.gathering import Gathering, Given
+from minibroker.pipeline.decode.scanning import Buffer, Headers, Place, Scan, headers_at, whole_batches
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
-from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, chosen
-from minibroker.protocol.errors import CorruptBatch, KafkaError
-from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.control import ControlType, control_type
-from minibroker.protocol.records.formats import batches_in, check_any, records_in
-
-Buffer = bytes | bytearray | memoryview
+from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
 
 __all__ = ["AbortedRanges", "BatchesDecoder", "Buffer", "RecordsDecoder", "whole_batches"]
 
-CHUNK_BYTES = 4 << 20
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+RecordBatches = Iterator[pa.RecordBatch]
 
-
-def whole_batches(data: Buffer, position: int = 0) -> int:
-    """How many bytes from `position` on are whole batches: a Fetch answer or a block of a file may end in a torn one.
-
-    Where no batch can be found any more, because a magic or a length cannot be, the rest counts as whole: a decoder
-    says what is wrong with it.
-    """
-    end = position
-    view = memoryview(data)[position:]
-    try:
-        for start, header in batches_in(view):
-            end = position + start + header.size_bytes
-    except CorruptBatch:
-        return len(view)
-    return end - position
+CHUNK_BYTES: Final = 4 << 20
+_MAX_CHUNK_BYTES: Final = 256 << 20
+_MAX_OFFSET: Final = (1 << 63) - 1
 
 
 class _Decoder:
@@ -57,102 +47,131 @@ class _Decoder:
         aborted: AbortedRanges | None = None,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        self._partition = partition
         self._request = request
         self._offsets = offsets
         self._aborted = aborted
-        self._chunk_bytes = chunk_bytes
-        self._schema = chosen(self.table, request.columns)
-        self._rows: list[dict[str, Any]] = []
-        self._pending_bytes = 0
+        self._chunk_bytes = min(chunk_bytes, _MAX_CHUNK_BYTES)
+        self._rows = Rows(chosen(self.table, request.columns), partition)
 
-    def feed(self, data: Buffer, place: str, position: int | None) -> Iterator[pa.RecordBatch]:
+    def feed(self, data: Buffer, place: str, position: int | None) -> RecordBatches:
         """The rows of the whole batches in `data`, as far as they fill chunks; `finish` gives the rest.
 
         `place` (a file's path, or a broker) and `position` (where in the file `data` begins; None: no file) are told
         of what is damaged. `data` may be used otherwise once the iterator is exhausted. Raises `CorruptData`.
         """
         view = memoryview(data)
+        whence = Place(place, position)
         end = 0
-        try:
-            for start, header in batches_in(view):
-                end = start + header.size_bytes
-                self._pending_bytes += header.size_bytes
-                self._one(view[start:end], header, place, None if position is None else position + start)
-                if self._pending_bytes >= self._chunk_bytes:
-                    yield from self.finish()
-            if end < len(view):
-                raise CorruptBatch(f"{len(view) - end} bytes are left that are no whole batch")
-        except CorruptBatch as error:
-            offset = int.from_bytes(bytes(view[end : end + 8]).ljust(8, b"\0"), "big", signed=True)
-            self._damaged(offset, str(error), place, None if position is None else position + end)
+        while end < len(view):
+            found = scanning.scan(view, end, self._chunk_bytes)
+            end = found.end
+            if found.positions:
+                yield from self._window(view, headers_at(view, found.positions), whence)
+            if found.problem is not None:
+                yield from self._lost(view, found, whence)
+                return
 
-    def finish(self) -> Iterator[pa.RecordBatch]:
-        """The rows that are still to be given."""
-        if self._rows:
-            yield pa.RecordBatch.from_pylist(self._rows, schema=self._schema)
-        self._rows = []
-        self._pending_bytes = 0
+    def finish(self) -> RecordBatches:
+        """The rows that are still to be given. Raises `CorruptData`."""
+        return iter(())
 
-    def _one(self, batch: memoryview, header: BatchHeader, place: str, position: int | None) -> None:
+    def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         raise NotImplementedError
 
-    def _damaged(self, offset: int, reason: str, place: str, position: int | None) -> None:
-        where = place if position is None else f"{place}: position {position}"
-        message = f"{where}, offset {offset}: {reason}"
+    def _lost(self, view: memoryview, found: Scan, place: Place) -> RecordBatches:
+        """Where no batch can be found any more: the offset is what the bytes there would say."""
+        yield from self.finish()
+        offset = int.from_bytes(bytes(view[found.end : found.end + 8]).ljust(8, b"\0"), "big", signed=True)
+        yield from self._damaged(Damage(offset, str(found.problem), place.at(found.end)))
+
+    def _damaged(self, damage: Damage) -> RecordBatches:
+        message = f"{damage.where}, offset {damage.offset}: {damage.reason}"
         if self._request.mode == "FAILFAST":
             raise CorruptData(message)
         if self._request.mode == "PERMISSIVE":
-            topic, partition = self._partition
-            self._rows.append(
-                {"topic": topic, "partition": partition, "offset": offset, "baseOffset": offset, CORRUPT: message}
-            )
+            yield self._rows.damaged(damage.offset, message)
 
-    def _is_aborted(self, header: BatchHeader) -> bool:
-        return (
-            self._aborted is not None
-            and header.is_transactional
-            and not header.is_control
-            and self._aborted.is_aborted(header.producer_id, header.base_offset)
-        )
+    def _are_aborted(self, headers: Headers) -> Bool:
+        """Which batches hold records of aborted transactions; markers on the way end what is open."""
+        if not self._aborted:
+            return np.zeros(len(headers.size), np.bool_)
+        for marker in np.flatnonzero(headers.is_control & headers.is_transactional).tolist():
+            self._aborted.end(int(headers.producer_id[marker]), int(headers.base_offset[marker]))
+        aborted = self._aborted.are_aborted(headers.producer_id, headers.base_offset)
+        return aborted & headers.is_transactional & ~headers.is_control
+
+
+def _after(offset: np.int64) -> int:
+    return min(int(offset) + 1, _MAX_OFFSET)
 
 
 class RecordsDecoder(_Decoder):
     """One partition's batches in order -> the rows of `chosen(RECORDS, columns)`.
 
-    Left out are records outside of the range, control batches, and, with `aborted`, aborted transactions.
+    Left out are records outside of the range, control batches, and, with `aborted`, aborted transactions. The checksum
+    of batches whose records are given is always verified, and no more of a record is looked at than the columns need. A
+    batch whose offsets do not come after those before it is damaged, too.
     """
 
     table = RECORDS
 
-    def _one(self, batch: memoryview, header: BatchHeader, place: str, position: int | None) -> None:
-        if header.is_control and self._aborted is not None:
-            record = next(records_in(batch), None)
-            if record is not None and control_type(record.key) == ControlType.ABORT:
-                self._aborted.end(header.producer_id, header.base_offset)
-        if header.last_offset < self._offsets.start or header.is_control or self._is_aborted(header):
-            return
-        try:
-            check_any(batch)
-            rows = [self._row(header, record) for record in records_in(batch)]
-        except KafkaError as error:
-            self._damaged(header.base_offset, str(error), place, position)
-        else:
-            self._rows += [row for row in rows if self._offsets.start <= row["offset"] < self._offsets.end]
+    def __init__(
+        self,
+        partition: TopicPartition,
+        request: ReadRequest,
+        offsets: OffsetRange,
+        aborted: AbortedRanges | None = None,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        super().__init__(partition, request, offsets, aborted, chunk_bytes)
+        self._gathering = Gathering(self._rows, request, offsets, self._chunk_bytes)
+        self._next_offset = -1 << 63
 
-    def _row(self, header: BatchHeader, record: Any) -> dict[str, Any]:
-        topic, partition = self._partition
-        return {
-            "key": record.key,
-            "value": record.value,
-            "topic": topic,
-            "partition": partition,
-            "offset": record.offset,
-            "timestamp": _time(record.timestamp),
-            "timestampType": header.timestamp_type if header.magic else -1,
-            "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
-            CORRUPT: None,
-        }
+    def finish(self) -> RecordBatches:
+        """The rows that are still to be given. Raises `CorruptData`."""
+        return self._judged(self._gathering.flush())
+
+    def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+        preceding = np.concatenate(([self._next_offset], headers.last_offset[:-1] + 1))
+        is_wanted = self._are_wanted(headers, preceding)
+        given = headers.select(is_wanted)
+        if not scanning.are_in_order(headers, preceding) or not scanning.checksums_match(view, given).all():
+            yield from self._window_with_damage(view, headers, is_wanted, place)
+            return
+        self._next_offset = _after(headers.last_offset[-1])
+        yield from self._judged(self._gathering.add(view, given, place))
+
+    def _window_with_damage(self, view: memoryview, headers: Headers, is_wanted: Bool, place: Place) -> RecordBatches:
+        """Batch by batch: what is wrong with one is not held against the next."""
+        first = 0
+        for index in range(len(headers.size)):
+            problem = scanning.checksum_problem(view, headers, index) if is_wanted[index] else None
+            if problem is None:
+                problem = scanning.order_problem(headers, index, self._next_offset)
+                self._next_offset = _after(headers.last_offset[index])
+            if problem is not None:
+                between = headers.select(slice(first, index)).select(is_wanted[first:index])
+                yield from self._judged(self._gathering.add(view, between, place))
+                yield from self.finish()
+                where = place.at(int(headers.position[index]))
+                yield from self._damaged(Damage(int(headers.base_offset[index]), problem, where))
+                first = index + 1
+        rest = headers.select(slice(first, None)).select(is_wanted[first:])
+        yield from self._judged(self._gathering.add(view, rest, place))
+
+    def _judged(self, given: Given) -> RecordBatches:
+        for each in given:
+            if isinstance(each, Damage):
+                yield from self._damaged(each)
+            else:
+                yield each
+
+    def _are_wanted(self, headers: Headers, preceding: I64) -> Bool:
+        """Which batches may have records to give; the first offset of a compressed message is not known."""
+        first = np.where(headers.record_count < 0, preceding, headers.base_offset)
+        is_in_range: Bool = (headers.last_offset >= self._offsets.start) & (first < self._offsets.end)
+        has_records: Bool = (headers.record_count != 0) & ~headers.is_control
+        return is_in_range & has_records & ~self._are_aborted(headers)
 
 
 class BatchesDecoder(_Decoder):
@@ -164,50 +183,12 @@ class BatchesDecoder(_Decoder):
 
     table = BATCHES
 
-    def _one(self, batch: memoryview, header: BatchHeader, place: str, position: int | None) -> None:
-        if self._offsets.start <= header.last_offset < self._offsets.end and not self._is_aborted(header):
-            topic, partition = self._partition
-            self._rows.append(
-                {
-                    "topic": topic,
-                    "partition": partition,
-                    "segment": None if position is None else basename(place),
-                    "position": position,
-                    "sizeInBytes": header.size_bytes,
-                    "magic": header.magic,
-                    "codec": _codec(header.compression),
-                    "timestampType": header.timestamp_type if header.magic else -1,
-                    "baseOffset": header.base_offset,
-                    "lastOffset": header.last_offset,
-                    "recordCount": None if header.record_count < 0 else header.record_count,
-                    "baseTimestamp": _time(header.base_timestamp),
-                    "maxTimestamp": _time(header.max_timestamp),
-                    "partitionLeaderEpoch": header.partition_leader_epoch,
-                    "producerId": header.producer_id,
-                    "producerEpoch": header.producer_epoch,
-                    "baseSequence": header.base_sequence,
-                    "isTransactional": header.is_transactional,
-                    "isControl": header.is_control,
-                    "attributes": header.attributes,
-                    "crc": header.crc,
-                    "crcValid": _is_valid(batch) if self._request.verify_crc else None,
-                    CORRUPT: None,
-                }
-            )
-
-
-def _codec(number: int) -> str:
-    return Compression(number).name.lower() if number <= Compression.ZSTD else str(number)
-
-
-def _time(timestamp_ms: int) -> int | None:
-    """Microseconds; none (-1) is null, and what they cannot express is the last or first that they can."""
-    return None if timestamp_ms == -1 else max(-(1 << 63), min((1 << 63) - 1, timestamp_ms * 1000))
-
-
-def _is_valid(batch: memoryview) -> bool:
-    try:
-        check_any(batch)
-    except CorruptBatch:
-        return False
-    return True
+    def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+        given = headers.select(
+            (headers.last_offset >= self._offsets.start)
+            & (headers.last_offset < self._offsets.end)
+            & ~self._are_aborted(headers)
+        )
+        if len(given.size):
+            is_valid = scanning.checksums_match(view, given) if self._request.verify_crc else None
+            yield batch_rows(self._rows, given, is_valid, place)

@@ -1,0 +1,100 @@
+"""The memory in which the records of a chunk of batches come to lie, decompressed, one batch after the other.
+
+It is used again for the next chunk. Who decodes copies out of it what is to stay.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.compression import Compression, decompress
+
+Buffer = bytes | bytearray | memoryview
+U8 = npt.NDArray[np.uint8]
+
+MAX_BATCH_BYTES: Final = 512 << 20
+"""What the records of one batch may take uncompressed: five times what a broker takes from a producer by default."""
+
+_PADDING: Final = 16  # readable behind the last byte
+_LZ4_MAX_RATIO: Final = 255
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_FLAGS: Final = 0x28  # in the byte after the magic: independent blocks, and the content's size
+_LZ4_INDEPENDENT: Final = 0x20
+_MIN_ROOM: Final = 1 << 16
+_ROOM_RATIO: Final = 8
+
+
+class Arena:
+    """Bytes that are appended to, forgotten, and appended to again. Takes a chunk and one batch of memory at most."""
+
+    def __init__(self, capacity: int, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
+        self.used = 0
+        self._kept_bytes = 4 * capacity
+        self._max_batch_bytes = max_batch_bytes
+        self.data: U8 = np.empty(2 * capacity + _PADDING, np.uint8)
+
+    def clear(self) -> None:
+        """Forget everything; memory that only a giant batch needed is given back."""
+        self.used = 0
+        if len(self.data) > self._kept_bytes:
+            self.data = np.empty(self._kept_bytes // 2 + _PADDING, np.uint8)
+
+    def append(self, view: Buffer) -> int:
+        """Append a copy; the position where it begins."""
+        start, size = self.used, len(view)
+        self._reserve(size)
+        self.data[start : start + size] = np.frombuffer(view, np.uint8)
+        self.used += size
+        return start
+
+    def decompress(self, codec: int, compressed: memoryview) -> int:
+        """Append what was compressed; the position where it begins. Raises what the protocol's `decompress` raises."""
+        if codec in (Compression.GZIP, Compression.ZSTD):
+            start = self._decompress_in_place(codec, compressed)
+            if start >= 0:
+                return start
+        elif codec == Compression.LZ4 and _is_harmless_lz4(compressed, self._max_batch_bytes):
+            from lz4 import frame
+
+            try:
+                return self.append(frame.decompress(compressed))
+            except (RuntimeError, EOFError) as error:
+                raise CorruptBatch(f"invalid lz4 data: {error}") from error
+        return self.append(decompress(codec, compressed, self._max_batch_bytes))
+
+    def _decompress_in_place(self, codec: int, compressed: memoryview) -> int:
+        """As `decompress`, if it is sound and not expanded much; -1 if not, and then another has to look at it."""
+        import cramjam
+
+        room = min(max(_ROOM_RATIO * len(compressed), _MIN_ROOM), self._max_batch_bytes)
+        self._reserve(room)
+        into = self.data[self.used : len(self.data) - _PADDING][: self._max_batch_bytes]
+        variant = cramjam.gzip if codec == Compression.GZIP else cramjam.zstd
+        try:
+            size: int = variant.decompress_into(compressed, into)
+        except cramjam.DecompressionError:
+            return -1
+        start = self.used
+        self.used += size
+        return start
+
+    def _reserve(self, size: int) -> None:
+        needed = self.used + size + _PADDING
+        if needed > len(self.data):
+            grown: U8 = np.empty(needed + size // 2, np.uint8)
+            grown[: self.used] = self.data[: self.used]
+            self.data = grown
+
+
+def _is_harmless_lz4(compressed: memoryview, limit_bytes: int) -> bool:
+    """Whether a frame may be decompressed at once: it does not say how large it gets, and cannot get too large."""
+    return (
+        len(compressed) * _LZ4_MAX_RATIO <= limit_bytes
+        and bytes(compressed[:4]) == _LZ4_MAGIC
+        and len(compressed) > 4
+        and compressed[4] & _LZ4_FLAGS == _LZ4_INDEPENDENT
+    )

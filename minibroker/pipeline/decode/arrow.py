@@ -1,0 +1,137 @@
+"""From columns of positions and numbers to Arrow's arrays of the records table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minibroker.pipeline.decode.fields import Fields, HeaderParts, Parts
+from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.schemas import CORRUPT, HEADERS, TIMESTAMP
+
+U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+_MAX_MS: Final = ((1 << 63) - 1) // 1000
+_MIN_CONSTANTS: Final = 1 << 16
+
+
+class Rows:
+    """Makes the rows of one partition. Columns that hold one value again and again are made once."""
+
+    def __init__(self, schema: pa.Schema, partition: TopicPartition) -> None:
+        self.schema = schema
+        self.names: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition}
+        self._constants: dict[tuple[Any, pa.DataType], pa.Array] = {}
+
+    def of_records(self, data: U8, fields: Fields) -> pa.RecordBatch:
+        """The rows of these records, whose bytes lie in `data`; they are copied."""
+        columns = [self._column(field, data, fields) for field in self.schema]
+        return record_batch(columns, self.schema, fields.count)
+
+    def damaged(self, offset: int, message: str) -> pa.RecordBatch:
+        """The row that stands for a batch whose records cannot be given."""
+        known = {**self.names, "offset": offset, "baseOffset": offset, CORRUPT: message}
+        return record_batch([pa.array([known.get(field.name)], field.type) for field in self.schema], self.schema, 1)
+
+    def _column(self, field: pa.Field, data: U8, fields: Fields) -> pa.Array:
+        made = _MAKERS.get(field.name)
+        if made is not None:
+            array = made(data, fields)
+            return self.constant(None, field.type, fields.count) if array is None else array
+        if field.name == "timestampType":
+            kinds = fields.timestamp_types
+            if not isinstance(kinds, int):
+                return pa.array(kinds.astype(np.int32))
+            return self.constant(kinds, field.type, fields.count)
+        return self.constant(self.names.get(field.name), field.type, fields.count)
+
+    def constant(self, value: Any, kind: pa.DataType, count: int) -> pa.Array:
+        """`count` times this value (None: null)."""
+        known = self._constants.get((value, kind))
+        if known is None or len(known) < count:
+            known = pa.repeat(pa.scalar(value, kind), max(count, _MIN_CONSTANTS))
+            self._constants[value, kind] = known
+        return known.slice(0, count)
+
+
+def record_batch(columns: list[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
+    """`count` rows of these columns, of which there may be none."""
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+
+
+def _bytes(data: U8, parts: Parts | None) -> pa.Array | None:
+    """The bytes that lie there, copied next to each other.
+
+    An array of twice as many elements, over all of `data`, has the wanted parts at its even places, and what lies
+    between them at the odd ones: Arrow takes the even ones out of it.
+    """
+    if parts is None:
+        return None
+    count = len(parts.start)
+    offsets = np.empty(2 * count + 1, np.int32)
+    offsets[0 : 2 * count : 2] = parts.start
+    offsets[1 : 2 * count : 2] = parts.start + parts.length
+    offsets[2 * count] = offsets[2 * count - 1] if count else 0
+    everything = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    even = np.arange(0, 2 * count, 2, dtype=np.int32)
+    return everything.take(pa.array(even, mask=parts.is_null))
+
+
+def times(timestamps_ms: I64) -> pa.Array:
+    """Microseconds; none (-1) is null, and what they cannot express is the last or first time that they can."""
+    is_null = timestamps_ms == -1
+    fitting = np.clip(timestamps_ms, -_MAX_MS, _MAX_MS)
+    micros = fitting * 1000
+    beyond = timestamps_ms != fitting
+    if beyond.any():
+        limits = np.iinfo(np.int64)
+        micros[beyond] = np.where(timestamps_ms[beyond] < 0, limits.min, limits.max)
+    validity = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if is_null.any() else None
+    return pa.Array.from_buffers(TIMESTAMP, len(micros), [validity, pa.py_buffer(micros)])
+
+
+def _headers(data: U8, parts: HeaderParts | None) -> pa.Array | None:
+    """Lists of key and value; none at all is null, as Spark's own source has it."""
+    if parts is None or len(parts.keys.start) == 0:
+        return None
+    offsets = np.zeros(len(parts.per_record) + 1, np.int32)
+    np.cumsum(parts.per_record, out=offsets[1:])
+    validity = np.packbits(parts.per_record > 0, bitorder="little")
+    entries = pa.StructArray.from_arrays(
+        [_text(_bytes(data, parts.keys)), _bytes(data, parts.values)], fields=list(HEADERS.value_type)
+    )
+    buffers = [pa.py_buffer(validity), pa.py_buffer(offsets)]
+    return pa.ListArray.from_buffers(HEADERS, len(parts.per_record), buffers, children=[entries])
+
+
+def _text(binary: pa.Array) -> pa.Array:
+    """As strings; what is no UTF-8 is replaced, because the JVM does not look."""
+    try:
+        return binary.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode(errors="replace") for key in binary.to_pylist()], pa.string())
+
+
+def _offsets(data: U8, fields: Fields) -> pa.Array | None:
+    return None if fields.offsets is None else pa.array(fields.offsets)
+
+
+def _timestamps(data: U8, fields: Fields) -> pa.Array | None:
+    return None if fields.timestamps_ms is None else times(fields.timestamps_ms)
+
+
+_MAKERS: Final[dict[str, Callable[[U8, Fields], pa.Array | None]]] = {
+    "key": lambda data, fields: _bytes(data, fields.keys),
+    "value": lambda data, fields: _bytes(data, fields.values),
+    "offset": _offsets,
+    "timestamp": _timestamps,
+    "headers": lambda data, fields: _headers(data, fields.headers),
+}

@@ -1,0 +1,74 @@
+"""The rows of the batches table: headers as Arrow."""
+
+from __future__ import annotations
+
+from os.path import basename
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minibroker.pipeline.decode.arrow import Rows, record_batch, times
+from minibroker.pipeline.decode.scanning import Headers, Place
+from minibroker.protocol.records.batch import TIMESTAMP_TYPE_BIT
+from minibroker.protocol.records.compression import Compression
+
+_CODECS: Final = pa.array([*(codec.name.lower() for codec in Compression), "5", "6", "7"])  # 5 to 7 are unknown
+
+
+def batch_rows(rows: Rows, headers: Headers, is_valid: npt.NDArray[np.bool_] | None, place: Place) -> pa.RecordBatch:
+    """A row for each header. `is_valid`: whether the checksums match, if that is known."""
+    count = len(headers.size)
+    columns = []
+    for field in rows.schema:
+        column = rows.names[field.name] if field.name in rows.names else _column(field.name, headers, is_valid, place)
+        is_array = isinstance(column, np.ndarray | pa.Array)
+        columns.append(_typed(column, field.type) if is_array else rows.constant(column, field.type, count))
+    return record_batch(columns, rows.schema, count)
+
+
+def _typed(column: Any, kind: pa.DataType) -> pa.Array:
+    array = column if isinstance(column, pa.Array) else pa.array(column)
+    return array if array.type == kind else array.cast(kind)
+
+
+def _column(name: str, headers: Headers, is_valid: npt.NDArray[np.bool_] | None, place: Place) -> Any:
+    """The column as an array, or the one value of all its rows."""
+    match name:
+        case "segment":
+            return None if place.position is None else basename(place.name)
+        case "position":
+            return None if place.position is None else headers.position + place.position
+        case "codec":
+            return _CODECS.take(pa.array(headers.codec))
+        case "timestampType":
+            return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
+        case "recordCount":
+            return pa.array(headers.record_count, mask=(headers.record_count < 0) & (headers.magic < 2))
+        case "baseTimestamp":
+            return times(headers.base_timestamp)
+        case "maxTimestamp":
+            return times(headers.max_timestamp)
+        case "isTransactional":
+            return headers.is_transactional
+        case "isControl":
+            return headers.is_control
+        case "crcValid":
+            return is_valid
+    field = _FIELDS.get(name)
+    return None if field is None else getattr(headers, field)
+
+
+_FIELDS: Final = {
+    "sizeInBytes": "size",
+    "magic": "magic",
+    "baseOffset": "base_offset",
+    "lastOffset": "last_offset",
+    "partitionLeaderEpoch": "leader_epoch",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "baseSequence": "base_sequence",
+    "attributes": "attributes",
+    "crc": "crc",
+}

@@ -1,0 +1,266 @@
+"""A chunk: batches whose records lie in the arena, until there are enough of them to be decoded together.
+
+Which batches come into it is decided in `decoder.py`. A damaged one is found here by trial: all are decoded at once,
+and if that shows some to be bad, those between them once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minibroker.pipeline.decode import messages
+from minibroker.pipeline.decode.arena import Arena
+from minibroker.pipeline.decode.arrow import Rows
+from minibroker.pipeline.decode.fields import Fields, Wanted
+from minibroker.pipeline.decode.record_fields import read_fields
+from minibroker.pipeline.decode.record_starts import record_starts
+from minibroker.pipeline.decode.scanning import Headers, Place
+from minibroker.pipeline.log_source import OffsetRange
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.records.batch import ELIDED_BIT, MAGIC, TIMESTAMP_TYPE_BIT, BatchHeader
+from minibroker.protocol.records.elision import restored
+from minibroker.protocol.records.record import parse_records
+
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+MAX_ROWS: Final = 1 << 18  # of a record batch whose rows take no bytes of records
+
+
+class Batches(NamedTuple):
+    """Some batches, a column a field."""
+
+    headers: Headers
+    start: I64  # of the records in the arena
+    end: I64
+    records: I64  # how many each has
+    inner: I64  # where the messages of formats 0 and 1 begin in the arena, all of them, in order
+    place: I64  # which of the chunk's places; positions count from there
+
+    def between(self, first: int, last: int) -> Batches:
+        """Those from `first` up to, not including, `last`."""
+        before = int(self.records[:first].sum())
+        inner = self.inner[before : before + int(self.records[first:last].sum())]
+        start, end, records, place = (each[first:last] for each in (self.start, self.end, self.records, self.place))
+        return Batches(self.headers.select(slice(first, last)), start, end, records, inner, place)
+
+    @classmethod
+    def joined(cls, parts: list[Batches]) -> Batches:
+        """All of them."""
+        if len(parts) == 1:
+            return parts[0]
+        headers = Headers(*(np.concatenate(columns) for columns in zip(*(each.headers for each in parts), strict=True)))
+        rest = (np.concatenate(columns) for columns in zip(*(each[1:] for each in parts), strict=True))
+        return cls(headers, *rest)
+
+
+class Damage(NamedTuple):
+    """A batch whose records cannot be given, and why."""
+
+    offset: int
+    reason: str
+    where: str
+
+
+Decoded = Iterator[pa.RecordBatch | Damage]
+
+
+class ChunkDecoder:
+    """Decodes chunks, of which each holds batches of one kind."""
+
+    def __init__(
+        self, arena: Arena, rows: Rows, wanted: Wanted, offsets: OffsetRange, chunk_bytes: int, fails_fast: bool
+    ) -> None:
+        self._arena = arena
+        self._rows = rows
+        self._wanted = wanted
+        self._offsets = offsets
+        self._chunk_bytes = chunk_bytes
+        self._fails_fast = fails_fast
+        self.places: list[Place] = []
+
+    def counted(self, batches: Batches) -> Decoded:
+        """The rows of batches that are told from their headers: consecutive offsets, and at most one timestamp."""
+        headers = batches.headers
+        ends = np.cumsum(batches.records)
+        kinds = _timestamp_types(headers)
+        for first in range(0, int(ends[-1]), MAX_ROWS):
+            record = np.arange(first, min(first + MAX_ROWS, int(ends[-1])))
+            batch = np.searchsorted(ends, record, side="right")
+            fields = Fields(len(record), timestamp_types=_one_or_each(kinds, batch))
+            fields.offsets = headers.base_offset[batch] + record - (ends - batches.records)[batch]
+            if self._wanted.timestamp:
+                fields.timestamps_ms = headers.max_timestamp[batch]
+            yield from self._given(fields)
+
+    def records(self, batches: Batches) -> Decoded:
+        """The rows of batches of format 2."""
+        if not len(batches.start):
+            return
+        starts, sound = record_starts(self._arena.data, batches.start, batches.end, batches.records)
+        if not sound.all():
+            yield from self._around(batches, np.flatnonzero(~sound))
+            return
+        batch = np.repeat(np.arange(len(batches.start)), batches.records)
+        spans = self._spans(starts)
+        if len(spans) > 1 and not self._fails_fast:  # nothing is given of a batch that is bad further behind
+            malformed = [self._record_fields(batches, starts[span], batch[span])[1] for span in spans]
+            if any(each.any() for each in malformed):
+                yield from self._around(batches, np.unique(batch[np.concatenate(malformed)]))
+                return
+        for span in spans:
+            fields, malformed_here = self._record_fields(batches, starts[span], batch[span])
+            if malformed_here.any():
+                yield from self._around(batches, np.unique(batch[span][malformed_here]))
+                return
+            yield from self._given(fields)
+
+    def _record_fields(self, batches: Batches, starts: I64, batch: I64) -> tuple[Fields, Bool]:
+        headers, wanted = batches.headers, self._wanted
+        has_attributes = (headers.attributes & ELIDED_BIT == 0).astype(np.int64)
+        is_cut = bool((headers.base_offset < self._offsets.start).any()) or bool(
+            (headers.last_offset >= self._offsets.end).any()
+        )
+        found = read_fields(
+            self._arena.data, starts, _one_or_each(has_attributes, batch), max(wanted.depth, 2 if is_cut else 1)
+        )
+        fields = Fields(
+            len(starts),
+            timestamp_types=_one_or_each(_timestamp_types(headers), batch),
+            keys=found.keys if wanted.key else None,
+            values=found.values if wanted.value else None,
+            headers=found.headers,
+        )
+        if found.offset_deltas is not None:
+            fields.offsets = headers.base_offset[batch] + found.offset_deltas
+        if wanted.timestamp:
+            fields.timestamps_ms = headers.base_timestamp[batch] + found.timestamp_deltas
+            stamped = headers.attributes & TIMESTAMP_TYPE_BIT != 0
+            if stamped.any():
+                np.copyto(fields.timestamps_ms, headers.max_timestamp[batch], where=stamped[batch])
+        return fields, found.malformed
+
+    def messages(self, batches: Batches) -> Decoded:
+        """The rows of messages of formats 0 and 1."""
+        if not len(batches.start):
+            return
+        batch = np.repeat(np.arange(len(batches.start)), batches.records)
+        offsets, bad = self._message_offsets(batches, batch)
+        fields = []
+        for span in self._spans(batches.inner):
+            found, malformed = self._message_fields(batches, batches.inner[span], batch[span])
+            found.offsets = offsets[span]
+            bad[batch[span][malformed]] = True
+            fields.append(found)
+        if bad.any():
+            yield from self._around(batches, np.flatnonzero(bad))
+            return
+        for each in fields:
+            yield from self._given(each)
+
+    def _message_offsets(self, batches: Batches, batch: I64) -> tuple[I64, Bool]:
+        """The offsets of all messages, and the wrappers whose own offset does not fit those in them.
+
+        In a wrapper of format 1 they are relative: its own is that of the last. That of some old clients is 0 however.
+        """
+        headers = batches.headers
+        offsets = messages.read_offsets(self._arena.data, batches.inner)
+        last = offsets[np.cumsum(batches.records) - 1]
+        is_relative = (headers.magic == 1) & (headers.codec != 0) & (headers.base_offset != 0)
+        base = np.where(is_relative, headers.base_offset - last, 0)
+        return offsets + base[batch], base < 0
+
+    def _message_fields(self, batches: Batches, starts: I64, batch: I64) -> tuple[Fields, Bool]:
+        headers, wanted, data = batches.headers, self._wanted, self._arena.data
+        magic = headers.magic[batch]
+        fields = Fields(len(starts), timestamp_types=_one_or_each(_timestamp_types(headers), batch))
+        if wanted.timestamp:
+            fields.timestamps_ms = messages.read_timestamps(data, starts, magic)
+            stamped = headers.attributes & TIMESTAMP_TYPE_BIT != 0
+            np.copyto(fields.timestamps_ms, headers.max_timestamp[batch], where=stamped[batch])
+        malformed = np.zeros(len(starts), np.bool_)
+        if wanted.key or wanted.value:
+            keys, values, malformed = messages.read_key_and_value(data, starts, magic)
+            fields.keys = keys if wanted.key else None
+            fields.values = values if wanted.value else None
+        return fields, malformed
+
+    def _spans(self, starts: I64) -> list[slice]:
+        """Runs of records of about as many bytes as a chunk: what one record batch is made of."""
+        if not len(starts) or starts[-1] - starts[0] < 2 * self._chunk_bytes:
+            return [slice(0, len(starts))]
+        steps = np.arange(int(starts[0]) + self._chunk_bytes, int(starts[-1]), self._chunk_bytes)
+        bounds = [0, *np.unique(np.searchsorted(starts, steps)).tolist(), len(starts)]
+        return [slice(first, last) for first, last in zip(bounds, bounds[1:], strict=False) if first < last]
+
+    def _around(self, batches: Batches, bad: npt.NDArray[np.intp]) -> Decoded:
+        """The rows of the batches between the bad ones, and the bad ones as damage, in order."""
+        decode = self.records if batches.headers.magic[0] == MAGIC else self.messages
+        first = 0
+        for index in bad.tolist():
+            yield from decode(batches.between(first, index))
+            yield self._damage(batches, index)
+            first = index + 1
+        yield from decode(batches.between(first, len(batches.start)))
+
+    def _given(self, fields: Fields) -> Decoded:
+        """The rows of the records that are in the range of offsets."""
+        rows = self._rows.of_records(self._arena.data, fields)
+        first, end = self._offsets.start, self._offsets.end
+        offsets = fields.offsets
+        if offsets is not None and len(offsets) and (offsets.min() < first or offsets.max() >= end):
+            rows = rows.filter(pa.array((offsets >= first) & (offsets < end)))
+        if rows.num_rows:
+            yield rows
+
+    def _damage(self, batches: Batches, index: int) -> Damage:
+        one = batches.between(index, index + 1)
+        payload = self._arena.data[int(one.start[0]) : int(one.end[0])].tobytes()
+        row = {name: int(column[0]) for name, column in zip(Headers._fields, one.headers, strict=True)}
+        reason = _reason(row, payload) if row["magic"] == MAGIC else "a message in it contradicts its own sizes"
+        return Damage(row["base_offset"], reason, self.places[int(one.place[0])].at(row["position"]))
+
+
+def _timestamp_types(headers: Headers) -> I64:
+    """0 create time, 1 log append time, -1 none, which is what format 0 has."""
+    return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
+
+
+def _one_or_each(of_batches: I64, batch: I64) -> I64 | int:
+    """One number where it is that of all batches, else that of each record."""
+    first = int(of_batches[0])
+    return first if (of_batches == first).all() else of_batches[batch]
+
+
+def _reason(row: dict[str, int], payload: bytes) -> str:
+    """What the strict reader says of the records."""
+    count = row["record_count"]
+    if count < 0:
+        return f"Found invalid record count {count}"
+    header = BatchHeader(
+        base_offset=row["base_offset"],
+        batch_length=row["size"],
+        partition_leader_epoch=row["leader_epoch"],
+        magic=MAGIC,
+        crc=row["crc"],
+        attributes=row["attributes"],
+        last_offset_delta=0,
+        base_timestamp=row["base_timestamp"],
+        max_timestamp=row["max_timestamp"],
+        producer_id=row["producer_id"],
+        producer_epoch=row["producer_epoch"],
+        base_sequence=row["base_sequence"],
+        record_count=count,
+    )
+    try:
+        whole = restored(payload, count) if row["attributes"] & ELIDED_BIT else payload
+        for _ in parse_records(whole, header):
+            pass
+    except KafkaError as error:
+        return error.message or str(error)
+    return "its records are malformed"

@@ -1,0 +1,195 @@
+"""Bringing batches into the arena, kind by kind, and decoding them once there are enough.
+
+Which batches are brought is decided in `decoder.py`, how their records become rows in `chunk.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from minibroker.pipeline.decode import messages
+from minibroker.pipeline.decode.arena import Arena
+from minibroker.pipeline.decode.arrow import Rows
+from minibroker.pipeline.decode.chunk import MAX_ROWS, Batches, ChunkDecoder, Damage
+from minibroker.pipeline.decode.fields import Wanted
+from minibroker.pipeline.decode.scanning import Headers, Place
+from minibroker.pipeline.log_source import OffsetRange, ReadRequest
+from minibroker.protocol.errors import InvalidRecords, KafkaError
+from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, TIMESTAMP_TYPE_BIT
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.lz4_frames import with_right_checksum
+from minibroker.protocol.records.message import read_message
+from minibroker.protocol.records.message_set import check_codec, messages_in
+
+I64 = npt.NDArray[np.int64]
+Given = Iterator[pa.RecordBatch | Damage]
+
+_NOTHING: Final = np.empty(0, np.int64)
+
+
+class Kind(IntEnum):
+    """What must be done with a batch to know its records."""
+
+    COUNTED = 0  # nothing: the header tells what is wanted
+    PLAIN = 1  # format 2, uncompressed
+    COMPRESSED = 2
+    MESSAGE = 3  # formats 0 and 1
+    WRAPPER = 4
+
+
+_DECODED_ALIKE: Final = (0, 1, 1, 2, 2)  # by kind; a chunk holds such as are decoded alike
+
+
+class Gathering:
+    """The batches of one partition on their way to rows, in order."""
+
+    def __init__(self, rows: Rows, request: ReadRequest, offsets: OffsetRange, chunk_bytes: int) -> None:
+        self._wanted = Wanted.by(request.columns)
+        self._chunk_bytes = chunk_bytes
+        self._arena = Arena(chunk_bytes)
+        fails_fast = request.mode == "FAILFAST"
+        self._decoder = ChunkDecoder(self._arena, rows, self._wanted, offsets, chunk_bytes, fails_fast)
+        self._parts: list[Batches] = []
+        self._record_count = 0
+        self._decoded_as = 0
+
+    def add(self, view: memoryview, headers: Headers, place: Place) -> Given:
+        """Bring in these batches, whose checksums are right; what comes of the chunks that were filled on the way."""
+        if not len(headers.size):
+            return
+        kinds = self._kinds(headers)
+        bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
+        for first, last in zip(bounds, bounds[1:], strict=False):
+            kind = Kind(int(kinds[first]))
+            if _DECODED_ALIKE[kind] != self._decoded_as:
+                yield from self.flush()
+                self._decoded_as = _DECODED_ALIKE[kind]
+            yield from self._bring(kind, view, headers.select(slice(first, last)), place)
+            if self._is_full:
+                yield from self.flush()
+
+    def flush(self) -> Given:
+        """Decode what has been brought in."""
+        if self._parts:
+            decode = (self._decoder.counted, self._decoder.records, self._decoder.messages)[self._decoded_as]
+            yield from decode(Batches.joined(self._parts))
+        self._arena.clear()
+        self._parts, self._record_count = [], 0
+        self._decoder.places.clear()
+
+    @property
+    def _is_full(self) -> bool:
+        return self._arena.used >= self._chunk_bytes or self._record_count >= MAX_ROWS
+
+    def _kinds(self, headers: Headers) -> I64:
+        is_old = headers.magic < MAGIC
+        is_packed = headers.codec != 0
+        kinds: I64 = np.where(is_old, Kind.MESSAGE, Kind.PLAIN) + is_packed
+        if self._wanted.depth > 2:
+            return kinds
+        is_told = (headers.record_count == headers.last_offset - headers.base_offset + 1) & ~(is_old & is_packed)
+        if self._wanted.timestamp:
+            is_told &= is_old | (headers.attributes & TIMESTAMP_TYPE_BIT != 0)
+        for of_format in (is_old, ~is_old):
+            if is_told[of_format].all():  # or else chunks would be as small as the runs of such batches
+                kinds[of_format] = Kind.COUNTED
+        return kinds
+
+    def _bring(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> Given:
+        if kind == Kind.COUNTED:
+            nowhere = np.zeros(len(headers.size), np.int64)
+            self._note(headers, nowhere, nowhere, headers.record_count, _NOTHING, place)
+        elif kind in (Kind.PLAIN, Kind.MESSAGE):
+            self._copy(kind, view, headers, place)
+        else:
+            yield from self._decompress(kind, view, headers, place)
+
+    def _copy(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> None:
+        """All of them at once, with their headers and what lies between them."""
+        first, last = int(headers.position[0]), int(headers.position[-1] + headers.size[-1])
+        start = headers.position - first + self._arena.append(view[first:last])
+        end = start + headers.size
+        if kind == Kind.MESSAGE:
+            self._note(headers, start, end, headers.record_count, start, place)
+        else:
+            self._note(headers, start + HEADER_BYTES, end, headers.record_count, _NOTHING, place)
+
+    def _decompress(self, kind: Kind, view: memoryview, headers: Headers, place: Place) -> Given:
+        """One after the other; what is damaged comes between the rows before and behind it."""
+        unpacked = _Unpacked()
+        first = 0
+        spans = zip(headers.position.tolist(), headers.size.tolist(), headers.codec.tolist(), strict=True)
+        for index, (position, size, codec) in enumerate(spans):
+            batch = view[position : position + size]
+            damage = None
+            try:
+                if kind == Kind.WRAPPER:
+                    self._unwrap(batch, unpacked)
+                else:
+                    unpacked.starts.append(self._arena.decompress(codec, batch[HEADER_BYTES:]))
+                    unpacked.ends.append(self._arena.used)
+            except KafkaError as error:
+                reason = error.message or str(error)
+                damage = Damage(int(headers.base_offset[index]), reason, place.at(position))
+            if damage is not None or self._is_full or index == len(headers.size) - 1:
+                self._note_unpacked(headers.select(slice(first, first + len(unpacked.starts))), unpacked, place)
+                unpacked, first = _Unpacked(), index + 1
+            if damage is not None:
+                yield from self.flush()
+                yield damage
+            elif self._is_full:
+                yield from self.flush()
+
+    def _unwrap(self, batch: memoryview, unpacked: _Unpacked) -> None:
+        """The messages in a wrapper. Raises `KafkaError` for what is wrong with the wrapper or one of them."""
+        wrapper, _ = read_message(bytes(batch), is_checked=True)
+        if wrapper.value is None:
+            raise InvalidRecords(f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
+        check_codec(wrapper.compression, wrapper.magic)
+        value = memoryview(wrapper.value)
+        if wrapper.compression == Compression.LZ4 and wrapper.magic == 0:
+            value = memoryview(with_right_checksum(value))
+        start = self._arena.decompress(wrapper.compression, value)
+        payload = self._arena.data[start : self._arena.used].tobytes()
+        inner = messages.inner_starts(payload, wrapper.magic)
+        if inner is None:
+            self._arena.used = start
+            for _ in messages_in(wrapper, payload):
+                pass
+            raise InvalidRecords("the messages in it do not fill it")
+        unpacked.starts.append(start)
+        unpacked.ends.append(self._arena.used)
+        unpacked.inner.append(inner + start)
+
+    def _note_unpacked(self, headers: Headers, unpacked: _Unpacked, place: Place) -> None:
+        if not unpacked.starts:
+            return
+        start, end = np.array(unpacked.starts, np.int64), np.array(unpacked.ends, np.int64)
+        if unpacked.inner:
+            counts = np.array([len(each) for each in unpacked.inner], np.int64)
+            self._note(headers, start, end, counts, np.concatenate(unpacked.inner), place)
+        else:
+            self._note(headers, start, end, headers.record_count, _NOTHING, place)
+
+    def _note(self, headers: Headers, start: I64, end: I64, count: I64, inner: I64, place: Place) -> None:
+        places = self._decoder.places
+        if not places or places[-1] != place:
+            places.append(place)
+        which = np.full(len(start), len(places) - 1, np.int64)
+        self._parts.append(Batches(headers, start, end, count, inner, which))
+        self._record_count += int(count.sum())
+
+
+class _Unpacked:
+    """Where the records of compressed batches came to lie, one batch after the other."""
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self.inner: list[I64] = []

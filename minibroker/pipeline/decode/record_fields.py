@@ -1,0 +1,140 @@
+"""What lies where in the records of format 2, as columns. Only what is wanted is looked at.
+
+A record is walked from its start, field by field, in all records at once; that it is well formed is seen at its end:
+positions only grow, so one that arrives there has not left it in between.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from minibroker.pipeline.decode.fields import HeaderParts, Parts
+from minibroker.pipeline.decode.varints import BEYOND, from_zigzag, read_varints, read_varlongs
+from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MalformedVarint, read_raw
+
+U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+_FEW: Final = 8  # so few records are gone through faster one by one
+
+
+class RecordFields(NamedTuple):
+    """Columns of the records; None is what lies deeper than was asked for."""
+
+    malformed: Bool  # as far as the record was looked at
+    timestamp_deltas: I64
+    offset_deltas: I64 | None = None
+    keys: Parts | None = None
+    values: Parts | None = None
+    headers: HeaderParts | None = None
+
+
+def read_fields(data: U8, starts: I64, has_attributes: I64 | int, depth: int) -> RecordFields:
+    """The first `depth` fields (1 to 5) of the records at `starts`.
+
+    `has_attributes` is 1 for a record with its attributes byte, and 0 without. The lengths of the records must be known
+    to be possible (`record_starts`).
+    """
+    length, at = read_varints(data, starts)
+    end = at + (length >> 1)
+    timestamp_deltas, at = read_varlongs(data, at + has_attributes)
+    if depth == 1:
+        return RecordFields(at > end, timestamp_deltas)
+    raw, at = read_varints(data, at)
+    offset_deltas = from_zigzag(raw)
+    if depth == 2:
+        return RecordFields(at > end, timestamp_deltas, offset_deltas)
+    keys, at = _read_parts(data, at)
+    if depth == 3:
+        return RecordFields(at > end, timestamp_deltas, offset_deltas, keys)
+    values, at = _read_parts(data, at)
+    if depth == 4:
+        return RecordFields(at > end, timestamp_deltas, offset_deltas, keys, values)
+    headers, at = _read_headers(data, at, end)
+    return RecordFields(at != end, timestamp_deltas, offset_deltas, keys, values, headers)
+
+
+def _read_parts(data: U8, at: I64) -> tuple[Parts, I64]:
+    """Bytes with their length before them; a negative one is null."""
+    raw, start = read_varints(data, at)
+    length = raw >> 1
+    is_null = raw & 1 != 0
+    if not is_null.any():
+        return Parts(start, length, None), start + length
+    length[is_null] = 0
+    return Parts(start, length, is_null), start + length
+
+
+def _read_headers(data: U8, at: I64, end: I64) -> tuple[HeaderParts, I64]:
+    """The headers, and the positions after them: `BEYOND` where they are malformed."""
+    raw, at = read_varints(data, at)
+    count = raw >> 1
+    impossible = (raw & 1 != 0) | (count > end - at)
+    if impossible.any():
+        count[impossible], at[impossible] = 0, BEYOND
+    return _Headers(data, count).read(at, end)
+
+
+class _Headers:
+    """The columns of headers while they are filled: the first header of all records, then the second, and so on."""
+
+    def __init__(self, data: U8, count: I64) -> None:
+        self._data = data
+        self._count = count
+        self._first = np.cumsum(count) - count
+        total = int(count.sum())
+        self._keys = np.zeros((2, total), np.int64)
+        self._values = np.zeros((2, total), np.int64)
+        self._null_values = np.zeros(total, np.bool_)
+
+    def read(self, at: I64, end: I64) -> tuple[HeaderParts, I64]:
+        active = np.flatnonzero(self._count)
+        index = 0
+        while len(active) >= _FEW:
+            at[active] = self._read_one(at[active], self._first[active] + index)
+            index += 1
+            active = active[self._count[active] > index]
+        for record in active.tolist():
+            at[record] = self._read_rest(record, index, int(at[record]), int(end[record]))
+        null_values = self._null_values if self._null_values.any() else None
+        return HeaderParts(
+            self._count, Parts(self._keys[0], self._keys[1], None), Parts(self._values[0], self._values[1], null_values)
+        ), at
+
+    def _read_one(self, at: I64, slots: I64) -> I64:
+        """A header of many records into these slots, and the positions after it."""
+        keys, at = _read_parts(self._data, at)
+        if keys.is_null is not None:
+            at[keys.is_null] = BEYOND
+        values, at = _read_parts(self._data, at)
+        self._keys[:, slots] = keys.start, keys.length
+        self._values[:, slots] = values.start, values.length
+        if values.is_null is not None:
+            self._null_values[slots] = values.is_null
+        return at
+
+    def _read_rest(self, record: int, index: int, at: int, end: int) -> int:
+        """The headers from `index` on of one record, and the position after them."""
+        if at >= end:
+            return BEYOND
+        body = self._data[at:end].tobytes()
+        first, position = int(self._first[record]), 0
+        try:
+            for slot in range(first + index, first + int(self._count[record])):
+                raw, position = read_raw(body, position, MAX_VARINT_BYTES)
+                if raw & 1:
+                    return BEYOND
+                self._keys[:, slot] = at + position, raw >> 1
+                position += raw >> 1
+                raw, position = read_raw(body, position, MAX_VARINT_BYTES)
+                length = 0 if raw & 1 else raw >> 1
+                self._values[:, slot] = at + position, length
+                self._null_values[slot] = bool(raw & 1)
+                position += length
+        except MalformedVarint:
+            return BEYOND
+        return at + position

@@ -1,0 +1,141 @@
+"""Where each record of format 2 begins: a chain of lengths in each batch, walked in many batches at once.
+
+Within a batch one must have read a length to know where the next one is. Batches do not depend on each other, so one
+step of numpy takes the next record of all of them:
+
+    batch 0   |len 0       |len 1    |len 2              |          step 0, 1, 2, ... go along, each in all
+    batch 1   |len 0   |len 1             |len 2     |              batches, which are its lanes
+    batch 2   |len 0          |len 1    |len 2             |
+
+A step looks two bytes up in a table of how far they lead, which is two gathers. What is not found so (lengths of more
+than two bytes, damage, few lanes) is walked record by record. A large batch is cut into lanes first, in `lanes.py`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from minibroker.pipeline.decode.lanes import Lanes, cut
+from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MalformedVarint, read_raw
+
+U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+MIN_RECORD_BYTES: Final = 6  # length, two deltas, two lengths, count of headers; attributes may be missing
+_MIN_LANES: Final = 16  # fewer are walked faster one by one
+_LARGE_RECORD_BYTES: Final = 4096  # records of such a mean size are few, and their lengths may be of three bytes
+
+
+class Starts(NamedTuple):
+    """Where the records of some batches begin, in order; those of a batch that is not `sound` mean nothing."""
+
+    positions: I64
+    sound: Bool  # of each batch: its records fill it exactly, as far as their lengths say
+
+
+def record_starts(data: U8, starts: I64, ends: I64, counts: I64) -> Starts:
+    """The starts of `counts` records each in the batches at `starts` to `ends` in `data`.
+
+    Two bytes behind the last end must be readable. A count of more records than fit makes its batch unsound.
+    """
+    sound = (counts >= 0) & (counts * MIN_RECORD_BYTES <= ends - starts)
+    counts = np.where(sound, counts, 0)
+    total = int(counts.sum())
+    if total == 0 or int((ends - starts)[sound].sum()) > total * _LARGE_RECORD_BYTES:
+        lanes = Lanes(starts, ends, counts, np.arange(len(starts)))
+        return _walk_some(data, starts, ends, counts, np.empty(total, np.int64), sound, np.flatnonzero(sound))
+    lanes = cut(data, starts, ends, counts)
+    positions, arrived = _walk_together(data, lanes)
+    hard = np.unique(lanes.batch[~arrived])
+    return _walk_some(data, starts, ends, counts, positions, sound, hard[sound[hard]])
+
+
+def _walk_together(data: U8, lanes: Lanes) -> tuple[I64, Bool]:
+    """The positions of all records, and which lanes ended where they should; records of the others mean nothing."""
+    order = np.argsort(-lanes.records, kind="stable")  # the lanes that go on longest first: they are a prefix
+    current = lanes.start[order]
+    falling = -lanes.records[order]
+    widths = np.searchsorted(falling, -np.arange(-int(falling[0])), side="left")  # lanes with a record left, by step
+    widths = widths[: int(np.searchsorted(-widths, -_MIN_LANES, side="right"))]
+    pairs: npt.NDArray[np.uint16] = np.ndarray((len(data) - 1,), "<u2", data, strides=(1,))
+    limit = len(data) - 2
+    flat = np.empty(int(widths.sum()), np.int64)
+    at = 0
+    for width in widths.tolist():
+        lane = current[:width]
+        flat[at : at + width] = lane
+        at += width
+        lane += _ADVANCE.take(pairs[lane])
+        np.minimum(lane, limit, out=lane)
+    arrived = np.empty(len(order), np.bool_)
+    arrived[order] = (current == lanes.end[order]) & (-falling <= len(widths))
+    return _in_order(flat, widths, order, lanes.records), arrived
+
+
+def _in_order(flat: I64, widths: npt.NDArray[np.intp], order: npt.NDArray[np.intp], counts: I64) -> I64:
+    """What was noted step by step, lane by lane."""
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    firsts = np.cumsum(counts) - counts
+    step = np.arange(int(counts.sum())) - np.repeat(firsts, counts)
+    step_starts = np.cumsum(widths) - widths
+    if len(widths) == 0:
+        return np.empty(len(step), np.int64)
+    index = step_starts.take(step, mode="clip") + np.repeat(rank, counts)
+    return flat.take(index, mode="clip")
+
+
+def _walk_some(
+    data: U8, starts: I64, ends: I64, counts: I64, positions: I64, sound: Bool, batches: npt.NDArray[np.intp]
+) -> Starts:
+    """Put in place the positions in these batches, which are walked record by record."""
+    firsts = np.cumsum(counts) - counts
+    for batch in batches.tolist():
+        start, count = int(starts[batch]), int(counts[batch])
+        found = walk(data[start : int(ends[batch])].tobytes(), count)
+        sound[batch] = found is not None
+        if found is not None:
+            positions[firsts[batch] : firsts[batch] + count] = found + start
+    return Starts(positions, sound)
+
+
+def walk(payload: bytes, count: int) -> I64 | None:
+    """Where `count` records begin in `payload`; None if they do not fill it, or if a length cannot be."""
+    found = array("q")
+    note, second = found.append, _SECOND
+    position, size = 0, len(payload)
+    try:
+        for _ in range(count):
+            note(position)
+            length, body = payload[position], position + 1
+            if length > 0x7F:
+                following = payload[body]
+                if following > 0x7F:
+                    length, body = read_raw(payload, position, MAX_VARINT_BYTES)
+                else:
+                    length, body = length + second[following], body + 1
+            if length & 1 or not length:
+                return None
+            position = body + (length >> 1)
+    except (IndexError, MalformedVarint):
+        return None
+    return np.frombuffer(found, np.int64) if position == size else None
+
+
+def _advances() -> I64:
+    """How far a length of one or two bytes leads, by these (lowest first); 0 where it cannot be, or has more bytes."""
+    pair = np.arange(1 << 16)
+    first, second = pair & 0xFF, pair >> 8
+    is_long = first >= 0x80
+    raw = np.where(is_long, first & 0x7F | second << 7, first)
+    known = (raw & 1 == 0) & (raw > 0) & ~(is_long & (second >= 0x80))
+    return np.where(known, 1 + is_long + (raw >> 1), 0)
+
+
+_ADVANCE: Final = _advances()
+_SECOND: Final = [(byte << 7) - 0x80 for byte in range(0x80)]

@@ -1,0 +1,59 @@
+"""Zigzag varints by the array: one read for many records at once.
+
+Positions may lie anywhere, also behind the end of the data, where the last byte is read again and again: who reads
+finds out at the end of a record, because positions only grow. After a varint of too many bytes the
+position is `BEYOND`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BYTES
+
+U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
+
+BEYOND: Final = 1 << 50  # behind the end of anything, and far from where adding lengths would overflow
+_VARINT_MASK: Final = 0xFFFFFFFF
+
+
+def read_varints(data: U8, at: I64) -> tuple[I64, I64]:
+    """The varints at these positions, still zigzag (odd is negative) within 0 to 2^32-1, and the positions after."""
+    raw, after = _read(data, at, MAX_VARINT_BYTES)
+    return raw & _VARINT_MASK, after  # Java's readers drop the bits that the last byte may have too many
+
+
+def read_varlongs(data: U8, at: I64) -> tuple[I64, I64]:
+    """The varlongs at these positions as the signed numbers that they are, and the positions after."""
+    raw, after = _read(data, at, MAX_VARLONG_BYTES)
+    unsigned = raw.view(np.uint64)
+    return (unsigned >> np.uint64(1)).view(np.int64) ^ -(raw & 1), after
+
+
+def from_zigzag(raw: I64) -> I64:
+    """The signed numbers that `raw`, from `read_varints`, stand for."""
+    return (raw >> 1) ^ -(raw & 1)
+
+
+def _read(data: U8, at: I64, max_bytes: int) -> tuple[I64, I64]:
+    first = data.take(at, mode="clip")
+    raw = first.astype(np.int64)
+    after = at + 1
+    more = np.flatnonzero(first & 0x80)
+    raw[more] &= 0x7F
+    shift = 7
+    while more.size:
+        if shift == 7 * max_bytes:
+            after[more] = BEYOND
+            break
+        position = after[more]
+        byte = data.take(position, mode="clip")
+        raw[more] |= (byte & 0x7F).astype(np.int64) << shift
+        after[more] = position + 1
+        more = more[byte >= 0x80]
+        shift += 7
+    return raw, after
