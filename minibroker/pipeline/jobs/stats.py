@@ -1,0 +1,119 @@
+"""What is in a log, counted: records, bytes, compression and overhead by what is asked for, rates, and how keys spread.
+
+All but the keys comes from the batches table, whose headers alone are read; how large batches are uncompressed, and
+what of that is keys and values, is measured on some of them. Functions from DataFrame to DataFrame; what is made of
+their rows is in `stats_report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# What a table can be broken down by, and the column of the batches table that it is.
+DIMENSIONS: Final = {
+    "topic": "topic",
+    "partition": "partition",
+    "producer": "producerId",
+    "codec": "codec",
+    "format": "magic",
+}
+# The columns to read: Spark prunes none of a Python data source by itself.
+BATCH_COLUMNS: Final = (
+    "topic string, partition int, sizeInBytes int, magic int, codec string, baseOffset bigint, lastOffset bigint, "
+    "recordCount int, maxTimestamp timestamp, producerId bigint, isControl boolean, uncompressedSizeInBytes bigint, "
+    "keyBytes bigint, valueBytes bigint, nullValues int"
+)
+KEY_COLUMNS: Final = "topic string, key binary"
+SIZE_CLASSES_PER_DOUBLING: Final = 2
+
+
+def grouped(batches: DataFrame, by: Sequence[str]) -> DataFrame:
+    """One row for each combination of the dimensions `by`, the largest first.
+
+    Its sizes are in bytes as stored. What begins with `measured` is of those batches alone that were decompressed.
+    Control batches are counted apart, with their bytes, and in nothing else.
+    """
+    from pyspark.sql import functions as F
+
+    data, measured = ~F.col("isControl"), F.col("uncompressedSizeInBytes").isNotNull() & ~F.col("isControl")
+
+    def total(column: str | Column, where: Column = data) -> Column:
+        return F.coalesce(F.sum(F.when(where, F.col(column) if isinstance(column, str) else column)), F.lit(0))
+
+    one = F.lit(1)
+    columns = {
+        "records": total(records()),
+        "batches": total(one),
+        "bytes": total("sizeInBytes"),
+        "median_batch_bytes": F.percentile_approx(F.when(data, F.col("sizeInBytes")), 0.5),
+        "max_batch_bytes": F.max(F.when(data, F.col("sizeInBytes"))),
+        "control_batches": total(one, ~data),
+        "control_bytes": total("sizeInBytes", ~data),
+        "first_ms": F.min(F.when(data, F.unix_millis("maxTimestamp"))),
+        "last_ms": F.max(F.when(data, F.unix_millis("maxTimestamp"))),
+        "measured_batches": total(one, measured),
+        "measured_records": total(records(), measured),
+        "measured_bytes": total("sizeInBytes", measured),
+        "measured_uncompressed_bytes": total("uncompressedSizeInBytes", measured),
+        "measured_key_bytes": total("keyBytes", measured),
+        "measured_value_bytes": total("valueBytes", measured),
+        "measured_null_values": total("nullValues", measured),
+    }
+    names = [F.col(DIMENSIONS[name]).alias(name) for name in by]
+    rows = batches.groupBy(*names).agg(*(column.alias(name) for name, column in columns.items()))
+    return rows.orderBy(F.desc("bytes"), *by)
+
+
+def records() -> Column:
+    """How many records a batch has; a compressed message of format 0 or 1 does not say, and its offsets tell."""
+    from pyspark.sql import functions as F
+
+    return F.coalesce("recordCount", F.col("lastOffset") - F.col("baseOffset") + 1)
+
+
+def rates(batches: DataFrame, bucket_ms: int) -> DataFrame:
+    """Records and bytes by topic and time, in spans of `bucket_ms` from `start_ms` on; a batch is where it ends."""
+    from pyspark.sql import functions as F
+
+    time_ms = F.unix_millis("maxTimestamp")
+    start_ms = time_ms - F.pmod(time_ms, F.lit(bucket_ms))
+    rows = batches.where("not isControl and maxTimestamp is not null").groupBy("topic", start_ms.alias("start_ms"))
+    return rows.agg(F.sum(records()).alias("records"), F.sum("sizeInBytes").alias("bytes")).orderBy("topic", "start_ms")
+
+
+def batch_sizes(batches: DataFrame) -> DataFrame:
+    """How many batches of each codec are how large: `size_class` n is from 2 ** (n / 2) bytes to the next one."""
+    from pyspark.sql import functions as F
+
+    size_class = F.floor(F.log2("sizeInBytes") * SIZE_CLASSES_PER_DOUBLING).alias("size_class")
+    rows = batches.where("not isControl").groupBy("codec", size_class)
+    return rows.agg(F.count("*").alias("batches")).orderBy("codec", "size_class")
+
+
+def key_counts(records: DataFrame) -> DataFrame:
+    """How many records each key of a topic has, from the records table; those without a key count for the null key."""
+    from pyspark.sql import functions as F
+
+    return records.groupBy("topic", "key").agg(F.count("*").alias("records"))
+
+
+def key_frequencies(counts: DataFrame) -> DataFrame:
+    """From `key_counts`: how many keys of a topic have just so many records, the frequent first; null is no key."""
+    from pyspark.sql import functions as F
+
+    rows = counts.where("key is not null").groupBy("topic", "records").agg(F.count("*").alias("keys"))
+    return rows.orderBy("topic", F.desc("records"))
+
+
+def top_keys(counts: DataFrame, limit: int) -> DataFrame:
+    """From `key_counts`: the `limit` keys of each topic with most records, and besides the null key if it is there."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    order = Window.partitionBy("topic").orderBy(F.col("key").isNull(), F.desc("records"), "key")
+    ranked = counts.withColumn("rank", F.row_number().over(order))
+    return ranked.where((F.col("rank") <= limit) | F.col("key").isNull()).drop("rank")

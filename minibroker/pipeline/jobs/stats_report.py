@@ -1,0 +1,228 @@
+"""What the rows of `stats` come to: ratios, overheads and skews, as plain data that is printed, plotted or made JSON.
+
+Neither Spark nor a plot is known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+SECOND_MS: Final = 1000
+MINUTE_MS: Final = 60 * SECOND_MS
+HOUR_MS: Final = 60 * MINUTE_MS
+DAY_MS: Final = 24 * HOUR_MS
+# Spans that a person thinks in; the smallest that cuts a log's time into no more than so many is taken.
+SPANS_MS: Final = (
+    *(SECOND_MS * count for count in (1, 2, 5, 10, 15, 30)),
+    *(MINUTE_MS * count for count in (1, 2, 5, 10, 15, 30)),
+    *(HOUR_MS * count for count in (1, 2, 3, 6, 12)),
+    *(DAY_MS * count for count in (1, 7, 28, 91, 364)),
+)
+SPANS_MAX: Final = 120
+
+
+def span_for(first_ms: int | None, last_ms: int | None, most: int = SPANS_MAX) -> int:
+    """How long the spans of a plot over this time should be."""
+    length = (last_ms or 0) - (first_ms or 0)
+    return next((span for span in SPANS_MS if length / span < most), SPANS_MS[-1])
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """A row of `grouped`: what some batches have, `by` what they have in common; sizes in bytes, times in ms.
+
+    `compression_ratio` is uncompressed to stored, `overhead_per_record` what of the uncompressed bytes is neither key
+    nor value; these, and what is uncompressed or a tombstone, come from the batches that were measured, if any were.
+    """
+
+    by: Mapping[str, str | int]
+    records: int
+    batches: int
+    bytes: int
+    share: float  # of the bytes of all
+    median_batch_bytes: int | None
+    max_batch_bytes: int | None
+    uncompressed_bytes: int | None
+    compression_ratio: float | None
+    overhead_per_record: float | None
+    key_bytes: int | None
+    value_bytes: int | None
+    tombstones: int | None
+    records_per_second: float | None
+    first_ms: int | None
+    last_ms: int | None
+    measured_batches: int
+    control_batches: int
+    control_bytes: int
+
+    @property
+    def is_measured_wholly(self) -> bool:
+        """Whether every batch was, so that nothing is an estimate."""
+        return self.measured_batches == self.batches
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], by: Sequence[str], all_bytes: int) -> Traffic:
+        """From a row of `grouped`; sizes of batches that were not measured are taken to be as those that were."""
+        measured_bytes, uncompressed = row["measured_bytes"], row["measured_uncompressed_bytes"]
+        payload = row["measured_key_bytes"] + row["measured_value_bytes"]
+        measured_records = row["measured_records"]
+
+        def scaled(name: str, whole: int, part: int) -> int | None:
+            return round(row[name] * whole / part) if part else None
+
+        return cls(
+            by={name: row[name] for name in by},
+            records=row["records"],
+            batches=row["batches"],
+            bytes=row["bytes"],
+            share=row["bytes"] / all_bytes if all_bytes else 0.0,
+            median_batch_bytes=row["median_batch_bytes"],
+            max_batch_bytes=row["max_batch_bytes"],
+            uncompressed_bytes=scaled("measured_uncompressed_bytes", row["bytes"], measured_bytes),
+            compression_ratio=uncompressed / measured_bytes if measured_bytes else None,
+            overhead_per_record=(uncompressed - payload) / measured_records if measured_records else None,
+            key_bytes=scaled("measured_key_bytes", row["records"], measured_records),
+            value_bytes=scaled("measured_value_bytes", row["records"], measured_records),
+            tombstones=scaled("measured_null_values", row["records"], measured_records),
+            records_per_second=_rate(row["records"], row["first_ms"], row["last_ms"]),
+            first_ms=row["first_ms"],
+            last_ms=row["last_ms"],
+            measured_batches=row["measured_batches"],
+            control_batches=row["control_batches"],
+            control_bytes=row["control_bytes"],
+        )
+
+
+def _rate(records: int, first_ms: int | None, last_ms: int | None) -> float | None:
+    if first_ms is None or last_ms is None or last_ms <= first_ms:
+        return None
+    return records * SECOND_MS / (last_ms - first_ms)
+
+
+@dataclass(frozen=True)
+class TopKey:
+    """One of the most frequent keys, None: records without one."""
+
+    key: bytes | None
+    records: int
+    share: float  # of the topic's records
+
+
+@dataclass(frozen=True)
+class KeySkew:
+    """How unevenly a topic's records are spread over its keys.
+
+    `gini` is 0 if all keys have as many records, and near 1 if few keys have nearly all. `curve` is Lorenz's, from the
+    most frequent keys on: (share of the keys, share of the records that these have).
+    """
+
+    topic: str
+    keys: int
+    records: int  # with a key
+    records_without_key: int
+    gini: float | None
+    share_of_top_percent: float | None  # of the records, that the most frequent hundredth of the keys has
+    top: list[TopKey]
+    curve: list[tuple[float, float]]
+
+    @classmethod
+    def of(cls, topic: str, frequencies: Iterable[tuple[int, int]], top: Iterable[tuple[bytes | None, int]]) -> KeySkew:
+        """From (records of a key, how many keys have so many), the frequent ones first, and the most frequent keys."""
+        frequencies, top = list(frequencies), list(top)
+        keys = sum(count for _, count in frequencies)
+        records = sum(each * count for each, count in frequencies)
+        without_key = sum(count for key, count in top if key is None)
+        everything = records + without_key
+        return cls(
+            topic=topic,
+            keys=keys,
+            records=records,
+            records_without_key=without_key,
+            gini=gini(frequencies) if keys else None,
+            share_of_top_percent=_share_of_first(frequencies, max(1, keys / 100)) if keys else None,
+            top=[TopKey(key, count, count / everything) for key, count in top],
+            curve=_curve(frequencies),
+        )
+
+
+def gini(frequencies: Sequence[tuple[int, int]]) -> float:
+    """Gini's coefficient of (value, how many have it), the largest first: from the area under Lorenz's curve."""
+    keys = sum(count for _, count in frequencies)
+    total = sum(value * count for value, count in frequencies)
+    area, before = 0.0, 0
+    for value, count in frequencies:
+        area += count * (before + value * count / 2)
+        before += value * count
+    return 2 * area / (keys * total) - 1
+
+
+def _share_of_first(frequencies: Sequence[tuple[int, int]], keys: float) -> float:
+    total, found, left = sum(value * count for value, count in frequencies), 0.0, keys
+    for value, count in frequencies:
+        taken = min(count, left)
+        found, left = found + value * taken, left - taken
+    return found / total
+
+
+def _curve(frequencies: Sequence[tuple[int, int]], points: int = 500) -> list[tuple[float, float]]:
+    keys = sum(count for _, count in frequencies)
+    total = sum(value * count for value, count in frequencies)
+    curve, seen, covered = [(0.0, 0.0)], 0, 0
+    for value, count in frequencies:
+        seen, covered = seen + count, covered + value * count
+        if seen / keys - curve[-1][0] >= 1 / points or covered / total - curve[-1][1] >= 1 / points or seen == keys:
+            curve.append((seen / keys, covered / total))
+    return curve
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What was written in one span of time to a topic."""
+
+    topic: str
+    start_ms: int
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class SizeClass:
+    """How many batches with a codec have a size from `least_bytes` to the next class's."""
+
+    codec: str
+    least_bytes: int
+    batches: int
+
+
+@dataclass
+class Statistics:
+    """All that `minibroker pipeline stats` finds. `measured_every` is of how many batches one was decompressed."""
+
+    source: str
+    measured_every: int
+    all: Traffic
+    tables: dict[str, list[Traffic]] = field(default_factory=dict)  # by the dimensions' names with ", " between them
+    left_out: dict[str, int] = field(default_factory=dict)  # how many rows of a table are not given
+    span_ms: int = SECOND_MS
+    rates: list[Rate] = field(default_factory=list)
+    sizes: list[SizeClass] = field(default_factory=list)
+    keys: list[KeySkew] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For a program."""
+        parsed = asdict(self)
+        for skew in parsed["keys"] or ():
+            for top in skew["top"]:
+                key = top.pop("key")
+                top.update(_key_fields(key))
+        return parsed
+
+
+def _key_fields(key: bytes | None) -> dict[str, str | None]:
+    """A text under its name; bytes that are none in hexadecimal under another, so that nothing is lost."""
+    try:
+        return {"key": None if key is None else key.decode()}
+    except UnicodeDecodeError:
+        return {"key_hex": (key or b"").hex()}
