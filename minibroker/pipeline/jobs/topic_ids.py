@@ -1,0 +1,62 @@
+"""Which topic a name stands for: its id, so that a topic that was deleted and made anew, or another cluster's, is told apart.
+
+Where there are no ids (Kafka before 2.8), a directory's path or the cluster's id takes their place.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from uuid import UUID
+
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.directory.finding import DISK, find_logs, paths_in
+from minibroker.pipeline.log_source import OptionError
+from minibroker.pipeline.options import ReadOptions
+from minibroker.storage.checkpoints import PARTITION_METADATA, MalformedCheckpoint, topic_id_from_text
+
+NO_ID = bytes(16)
+
+
+def topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str]:
+    """What identifies each of the topics of a reader. Raises `OptionError`, `OSError` and `ClientError`."""
+    wanted = sorted(set(topics))
+    return _in_directory(options.path, wanted) if options.path is not None else _in_cluster(options, wanted)
+
+
+def _in_directory(path: str, topics: list[str]) -> dict[str, str]:
+    paths = paths_in(path)
+    found: dict[str, str] = {}
+    for partition, log in sorted(find_logs(paths).items()):
+        if partition.topic in topics:
+            where = f"the one in {log.log_directory}"
+            found.setdefault(partition.topic, _named(_id_in(f"{log.path}/{PARTITION_METADATA}"), where))
+    return found
+
+
+def _id_in(path: str) -> bytes:
+    try:
+        return topic_id_from_text(DISK.read_whole(path))
+    except FileNotFoundError:
+        return NO_ID
+    except MalformedCheckpoint as error:
+        raise OptionError(f"{path} is malformed: {error}") from None
+
+
+def _in_cluster(options: ReadOptions, topics: list[str]) -> dict[str, str]:
+    from kafka.protocol.metadata import MetadataRequest
+
+    wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+    with Client(options.bootstrap_servers or "", options.client_settings) as client:
+        answer = client.request(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+        where = f"the one of cluster {getattr(answer, 'cluster_id', None) or client.bootstrap_servers}"
+    return {topic.name: _named(_as_bytes(getattr(topic, "topic_id", None)), where) for topic in answer.topics}
+
+
+def _as_bytes(topic_id: UUID | None) -> bytes:
+    return topic_id.bytes if topic_id is not None else NO_ID
+
+
+def _named(topic_id: bytes, otherwise: str) -> str:
+    """An id as Kafka writes it."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=") if topic_id != NO_ID else otherwise
