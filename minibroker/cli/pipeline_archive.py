@@ -1,4 +1,4 @@
-"""`minibroker pipeline archive`: topics to Parquet, going on where the last run ended; how far it is, and what it wrote.
+"""`minibroker pipeline archive`: topics to Parquet, from where the last run ended; how far it is, and what it wrote.
 
 The work is done by `minibroker.pipeline.jobs.archive_run`.
 """
@@ -41,7 +41,9 @@ HEAD: Final = ("topic", "partition", "records", "bytes", "first offset", "last o
     show_default=True,
     help="So many offsets are archived at a time; a run that is killed repeats as many at most.",
 )
-@click.option("--compression", type=click.Choice(CODECS), default="zstd", show_default=True, help="Of the Parquet files.")
+@click.option(
+    "--compression", type=click.Choice(CODECS), default="zstd", show_default=True, help="Of the Parquet files."
+)
 @assignments_option("--option", "options", "An option of the reader, as isolation.level=read_committed.")
 @spark_options
 @json_option("Print a JSON object of what was written.")

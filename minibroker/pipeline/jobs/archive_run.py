@@ -48,13 +48,17 @@ class ArchiveRun:
         _require_checkpoint(files, progress)
         _note_topics(files, topic_ids)
         self.batches = ArchiveBatches(files, compression)
-        self._checkpoint = progress
+        self.checkpoint = progress
         writer = archived(records).writeStream.foreachBatch(self._put).option("checkpointLocation", progress.root)
         trigger = writer.trigger(processingTime=interval) if interval else writer.trigger(availableNow=True)
         self.query: StreamingQuery = trigger.start()
 
+    def stop(self) -> None:
+        """End the stream, in the middle of a batch too: the next run begins that again."""
+        self.query.stop()
+
     def _put(self, rows: DataFrame, batch: int) -> None:
-        self.batches.query = self.batches.query or (_query_of(self._checkpoint) or "")
+        self.batches.query = self.batches.query or (_query_of(self.checkpoint) or "")
         self.batches.put(rows, batch)
 
 

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.options import ReadOptions
+from minibroker.pipeline.sources.opening import open_source
+from minibroker.pipeline.stream_planning import from_json, initial_offsets, latest_offsets
 
 if TYPE_CHECKING:
     from minibroker.pipeline.jobs.hadoop_files import HadoopFiles
@@ -17,13 +20,43 @@ if TYPE_CHECKING:
 Offsets = Mapping[TopicPartition, int]
 
 
-def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Offsets of a stream from their JSON, `{"topic": {"0": 123}}`."""
-    return {
-        TopicPartition(topic, int(partition)): int(offset)
-        for topic, partitions in json.loads(text).items()
-        for partition, offset in partitions.items()
-    }
+class Reached(NamedTuple):
+    """Where a stream is: all up to `committed` is done, up to `running` (None: nothing) a batch is at work."""
+
+    committed: Offsets
+    running: Offsets | None
+
+
+class Done(NamedTuple):
+    """How many offsets a run has behind it, and how many there are in all as far as is known."""
+
+    done: int
+    total: int
+
+
+class StreamProgress:
+    """The progress of one run; `begin` is where a stream with these options starts, `end` what is there now.
+
+    Raises `OptionError`, `OSError` and `ClientError` for what cannot be read.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        source = open_source(options)
+        try:
+            self.begin: Offsets = initial_offsets(options, source)
+            self.end: Offsets = latest_offsets(source)
+        finally:
+            source.close()
+        self._start: Offsets | None = None
+
+    def now(self, checkpoint: HadoopFiles, share: float) -> Done:
+        """How far the run is since it was first asked, with `share` (0 to 1) of the batch at work."""
+        committed, running = reached(checkpoint, self.begin)
+        self._start = self._start or committed
+        if running:
+            self.end = {**self.end, **{each: max(end, self.end.get(each, end)) for each, end in running.items()}}
+        done = distance(self._start, committed) + (int(share * distance(committed, running)) if running else 0)
+        return Done(done, max(done, distance(self._start, self.end)))
 
 
 def distance(start: Offsets, end: Offsets) -> int:
@@ -31,24 +64,17 @@ def distance(start: Offsets, end: Offsets) -> int:
     return sum(max(0, last - start.get(partition, last)) for partition, last in end.items())
 
 
-class Reached(NamedTuple):
-    """Where a stream is: all up to `committed` is done, up to `running` (None: nothing) batch `batch` is at work."""
-
-    committed: Offsets
-    running: Offsets | None
-    batch: int
-
-
 def reached(checkpoint: HadoopFiles, beginning: Offsets) -> Reached:
     """Read from a checkpoint how far its stream is; `beginning` is where it started. Only Spark's files are read."""
     planned = [int(name) for name in checkpoint.names("offsets") if name.isdecimal()]
     committed = [int(name) for name in checkpoint.names("commits") if name.isdecimal()]
     newest, done = max(planned, default=-1), max(committed, default=-1)
-    committed_offsets = {**beginning, **_batch_end(checkpoint, done)} if done >= 0 else dict(beginning)
-    running = {**beginning, **_batch_end(checkpoint, newest)} if newest > done else None
-    return Reached(committed_offsets, running, max(newest, 0))
+    return Reached(
+        {**beginning, **_batch_end(checkpoint, done)} if done >= 0 else dict(beginning),
+        {**beginning, **_batch_end(checkpoint, newest)} if newest > done else None,
+    )
 
 
-def _batch_end(checkpoint: HadoopFiles, batch: int) -> dict[TopicPartition, int]:
+def _batch_end(checkpoint: HadoopFiles, batch: int) -> Offsets:
     """The end offsets of a batch: a version, the stream's settings and then a line for each source."""
-    return parse_offsets(checkpoint.read(f"offsets/{batch}").splitlines()[2])
+    return from_json(json.loads(checkpoint.read(f"offsets/{batch}").splitlines()[2]))

@@ -1,4 +1,4 @@
-"""Which topic a name stands for: its id, so that a topic that was deleted and made anew, or another cluster's, is told apart.
+"""Which topic a name stands for: its id, which tells apart one that was deleted and made anew, or is another cluster's.
 
 Where there are no ids (Kafka before 2.8), a directory's path or the cluster's id takes their place.
 """

@@ -185,9 +185,7 @@ class Sender:
             if not error.retriable:
                 raise WriteFailed(str(error)) from None
             return [(batch, ErrorCode.NETWORK_EXCEPTION, error) for batch in batches]
-        answers = {
-            (topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses
-        }
+        answers = {(topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses}
         found = [answers.get(batch.partition) for batch in batches]
         return [
             (batch, ErrorCode.UNKNOWN_SERVER_ERROR if each is None else each.error_code, each)

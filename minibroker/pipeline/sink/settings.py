@@ -132,9 +132,7 @@ def _batch_settings(given: _Options) -> BatchSettings:
     names = tuple(codec.name.lower() for codec in Compression)
     codec = Compression[given.choice("compression.type", names, "none").upper()]
     levels = {of: given.optional_number(name, signed=True) for of, name in _LEVELS.items()}
-    return BatchSettings(
-        codec=codec, level=levels.get(codec), batch_bytes=given.number("batch.size", 256 << 10, 1)
-    )
+    return BatchSettings(codec=codec, level=levels.get(codec), batch_bytes=given.number("batch.size", 256 << 10, 1))
 
 
 def _consistent(settings: SinkSettings, kafka: Mapping[str, str]) -> SinkSettings:

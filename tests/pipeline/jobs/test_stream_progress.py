@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from minibroker.pipeline.jobs.stream_progress import Reached, distance, parse_offsets, reached
+from minibroker.pipeline.jobs.stream_progress import Done, Reached, StreamProgress, distance, reached
 from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.options import parse_options
+from tests.pipeline.jobs.logs import records, write_log
 
 FIRST = TopicPartition("t", 0)
 SECOND = TopicPartition("t", 1)
@@ -26,10 +29,6 @@ class Checkpoint:
         return f'v1\n{{"batchWatermarkMs":0}}\n{self.batches[int(path.removeprefix("offsets/"))]}\n'
 
 
-def test_offsets_are_those_of_sparks_kafka_source() -> None:
-    assert parse_offsets('{"t":{"0":5,"1":7}}') == {FIRST: 5, SECOND: 7}
-
-
 def test_what_has_no_start_or_lies_behind_it_is_no_way_to_go() -> None:
     assert distance({FIRST: 3}, {FIRST: 10, SECOND: 5}) == 7
     assert distance({FIRST: 3}, {FIRST: 1}) == 0
@@ -37,14 +36,27 @@ def test_what_has_no_start_or_lies_behind_it_is_no_way_to_go() -> None:
 
 def test_before_the_first_batch_a_stream_is_at_its_beginning() -> None:
     checkpoint: Any = Checkpoint([], 0)
-    assert reached(checkpoint, {FIRST: 2}) == Reached({FIRST: 2}, None, 0)
+    assert reached(checkpoint, {FIRST: 2}) == Reached({FIRST: 2}, None)
 
 
 def test_a_batch_that_was_planned_and_is_not_done_is_at_work() -> None:
     checkpoint: Any = Checkpoint(['{"t":{"0":5}}', '{"t":{"0":9,"1":4}}'], 1)
-    assert reached(checkpoint, {FIRST: 2, SECOND: 1}) == Reached({FIRST: 5, SECOND: 1}, {FIRST: 9, SECOND: 4}, 1)
+    assert reached(checkpoint, {FIRST: 2, SECOND: 1}) == Reached({FIRST: 5, SECOND: 1}, {FIRST: 9, SECOND: 4})
 
 
 def test_after_its_last_batch_nothing_is_at_work() -> None:
     checkpoint: Any = Checkpoint(['{"t":{"0":5}}'], 1)
-    assert reached(checkpoint, {}) == Reached({FIRST: 5}, None, 0)
+    assert reached(checkpoint, {}) == Reached({FIRST: 5}, None)
+
+
+def test_a_run_goes_from_where_it_was_when_it_began(tmp_path: Path) -> None:
+    write_log(tmp_path, "t", 0, records(9))
+    options = {"path": str(tmp_path), "subscribe": "t", "startingOffsets": "earliest"}
+    progress = StreamProgress(parse_options(options, "records", "stream"))
+    assert (progress.begin, progress.end) == ({FIRST: 0}, {FIRST: 9})
+    checkpoint: Any = Checkpoint(['{"t":{"0":4}}'], 1)
+    assert progress.now(checkpoint, 0.0) == Done(0, 5)
+    checkpoint = Checkpoint(['{"t":{"0":4}}', '{"t":{"0":8}}'], 1)
+    assert progress.now(checkpoint, 0.5) == Done(2, 5)
+    checkpoint = Checkpoint(['{"t":{"0":4}}', '{"t":{"0":8}}', '{"t":{"0":14}}'], 2)
+    assert progress.now(checkpoint, 0.5) == Done(7, 10)  # more has come meanwhile

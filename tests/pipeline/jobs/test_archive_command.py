@@ -1,0 +1,104 @@
+"""`minibroker pipeline archive`: what it prints, what it refuses, and that a kill -9 costs and doubles no record."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from minibroker.cli import pipeline_archive
+from minibroker.cli.main import main
+from minibroker.pipeline.jobs.archive import read_archive
+from tests.pipeline.jobs.logs import records, write_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Run = Callable[..., Result]
+PATIENCE_S = 110
+
+
+@pytest.fixture
+def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command in the session of all tests."""
+
+    @contextmanager
+    def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(pipeline_archive, "spark_session", session)
+    return lambda *arguments: CliRunner().invoke(main, ["pipeline", "archive", *arguments])
+
+
+def test_it_tells_what_it_has_written(run: Run, tmp_path: Path) -> None:
+    log, out = tmp_path / "log", tmp_path / "out"
+    write_log(log, "orders", 0, records(20))
+    result = run("--path", str(log), "--out", str(out))
+    assert result.exit_code == 0, result.output
+    head, _, row, _, total = [line.rstrip() for line in result.stdout.splitlines()]
+    assert head.split("   ")[0] == "topic"
+    assert row.split() == ["orders", "0", "20", "252", "0", "19"]
+    assert total.startswith(f"20 records written to {out}: 1 files of ")
+    again = json.loads(run("--path", str(log), "--out", str(out), "--json").stdout)
+    assert again["written"] == {"partitions": [], "files": 0, "file_bytes": 0}
+    assert again["in_all"]["partitions"][0]["records"] == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--topic", "missing"), "subscribe: there is no missing"),
+        (("--option", "nonsense=1"), "unknown option nonsense"),
+        (("--option", "isolation.level=maybe"), "isolation.level"),
+        (("--continuous", "--trigger", "soon"), "soon"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    write_log(tmp_path / "log", "orders", 0, records(1))
+    result = run("--path", str(tmp_path / "log"), "--out", str(tmp_path / "out"), *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("minibroker: ") and result.stderr.count("\n") == 1
+    assert complaint in result.stderr
+
+
+def test_a_directory_without_topics_is_no_archive(run: Run, tmp_path: Path) -> None:
+    result = run("--path", str(tmp_path), "--out", str(tmp_path / "out"))
+    assert (result.exit_code, result.stderr) == (2, "minibroker: there is no topic to archive\n")
+
+
+@pytest.mark.timeout(240)
+def test_after_a_kill_the_next_run_completes_the_archive(spark: SparkSession, run: Run, tmp_path: Path) -> None:
+    log, out = tmp_path / "log", tmp_path / "out"
+    write_log(log, "orders", 0, records(120))
+    arguments = ["--path", str(log), "--out", str(out), "--batch-offsets", "30"]
+    command = [sys.executable, "-m", "minibroker", "pipeline", "archive", *arguments, "--master", "local[1]"]
+    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL) as process:
+        try:
+            await_batches(out, 1)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    archived = read_archive(spark, str(out)).count()
+    result = run(*arguments[:-1], "200")
+    assert result.exit_code == 0, result.output
+    rows = read_archive(spark, str(out)).select("offset", "value").collect()
+    assert sorted(row.offset for row in rows) == list(range(120))
+    assert 30 <= archived < 120
+
+
+def await_batches(out: Path, count: int) -> None:
+    give_up_at = time.monotonic() + PATIENCE_S
+    while len(list(out.glob("_archive/batches/0*"))) < count:
+        assert time.monotonic() < give_up_at, "nothing is archived"
+        time.sleep(0.05)
