@@ -11,6 +11,8 @@ from typing import NamedTuple
 from minibroker.protocol.records.batch import CREATE_TIME, LOG_APPEND_TIME, MAGIC
 from minibroker.protocol.records.compression import Compression
 
+LEVELS = {Compression.GZIP: (1, 9), Compression.LZ4: (1, 17), Compression.ZSTD: (-131072, 22)}  # the others have none
+
 
 class EncodeError(ValueError):
     """Rows that cannot be written as they are asked to be, said in one line."""
@@ -46,8 +48,16 @@ class BatchSettings:
             raise EncodeError("only message format 2 can leave out the attributes of records")
         if self.magic == 0 and self.timestamp_type == LOG_APPEND_TIME:
             raise EncodeError("message format 0 has no timestamps, and cannot have the time of an append")
+        if self.level is not None and not _has_level(self.codec, self.level):
+            raise EncodeError(f"the codec {self.codec.name.lower()} has no level {self.level}")
         if self.batch_bytes < 1 or (self.batch_records is not None and self.batch_records < 1):
             raise EncodeError("a batch holds at least a byte and a record")
+
+
+def _has_level(codec: Compression, level: int) -> bool:
+    """As Kafka has them; gzip's -1 is its default."""
+    levels = LEVELS.get(codec)
+    return (codec == Compression.GZIP and level == -1) or (levels is not None and levels[0] <= level <= levels[1])
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class RewriteSettings:
 
     def __post_init__(self) -> None:
         wanted = MAGIC if self.magic is None else self.magic
-        BatchSettings(wanted, self.codec or Compression.NONE, elide_attributes=bool(self.elide))
+        BatchSettings(wanted, self.codec or Compression.NONE, self.level, elide_attributes=bool(self.elide))
 
     @property
     def is_old(self) -> bool:

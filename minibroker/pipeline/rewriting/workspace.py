@@ -26,6 +26,13 @@ from minibroker.storage.names import SNAPSHOT_SUFFIX, segment_name
 
 STATE = ".rewrite"
 VERSION = 1
+OTHERS = {
+    "version": "what another version of minibroker has begun to rewrite",
+    "source": "what was begun of another directory",
+    "topics": "what was begun with other topics",
+    "settings": "what was begun with other settings",
+    "digest": "what was begun of a directory that has changed since",
+}
 
 
 class Workspace:
@@ -71,9 +78,7 @@ class Workspace:
             found = json.loads(self._disk.read_whole(path))
             for name, value in json.loads(json.dumps(said)).items():
                 if found.get(name) != value:
-                    raise RewriteError(
-                        f"{self.target} holds a rewriting with another {name}: finish or remove that one"
-                    )
+                    raise RewriteError(f"{self.target} holds {OTHERS[name]}: finish that one, or remove the directory")
             self._disk.remove_tree(f"{self._state}/work")
             return True
         for name in ("logs", "done"):

@@ -208,6 +208,9 @@ def test_a_batch_counts_its_header() -> None:
         ({"magic": 0, "elide_attributes": True}, "only message format 2"),
         ({"magic": 0, "timestamp_type": LOG_APPEND_TIME}, "format 0 has no timestamps"),
         ({"batch_records": 0}, "at least"),
+        ({"codec": Compression.GZIP, "level": 10}, "gzip has no level 10"),
+        ({"codec": Compression.SNAPPY, "level": 1}, "snappy has no level 1"),
+        ({"level": 1}, "none has no level 1"),
         ({"batch_bytes": 0}, "at least"),
     ],
 )

@@ -1,0 +1,132 @@
+"""The job `rewrite`: a log directory in another message format, codec or batch size, a Spark task for each segment.
+
+What is done to a segment, and how the new directory comes together, is in `minibroker.pipeline.rewriting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_segment, survey_segment
+from minibroker.pipeline.rewriting.report import Report
+from minibroker.pipeline.rewriting.segments import NewSegment, SegmentTask
+from minibroker.pipeline.rewriting.settings import RewriteSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# One row a segment that is to be rewritten; `openTransactions` (producer id, first offset) of its log are null unless
+# only what is committed is to be kept.
+SEGMENTS: Final = (
+    "topic string, partition int, baseOffset long, sizeInBytes long, isLast boolean, isTorn boolean, "
+    "openTransactions map<long, long>"
+)
+# One row a segment that was written. A segment becomes several where one would be too large; `sourceSizeInBytes`,
+# `droppedBatches` and `lostBytes` are then told of the first. `records` is null where a wrapper was copied unread.
+WRITTEN: Final = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("baseOffset", pa.int64()),
+        ("nextOffset", pa.int64()),
+        ("sizeInBytes", pa.int64()),
+        ("batches", pa.int64()),
+        ("records", pa.int64()),
+        ("sourceSizeInBytes", pa.int64()),
+        ("droppedBatches", pa.int64()),
+        ("lostBytes", pa.int64()),
+    ]
+)
+MAX_TASKS: Final = 10_000
+
+
+def rewrite(segments: DataFrame, source: str, target: str, settings: RewriteSettings) -> DataFrame:
+    """Rewrite segments (`SEGMENTS`) of the log directory `source` into `target`: one row a written segment (`WRITTEN`).
+
+    The files come to lie where `Rewriting.finish` looks for them, which makes logs of them. Both directories must be
+    the same on all machines. A segment that is done is not done again, but told of.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for row in batch.to_pylist():
+                task = _task(row)
+                open = None if row["openTransactions"] is None else dict(row["openTransactions"])
+                yield _rows(task, rewrite_segment(task, source, target, settings, open))
+
+    return segments.mapInArrow(written, from_arrow_schema(WRITTEN))
+
+
+def run(
+    spark: SparkSession, source: str, target: str, settings: RewriteSettings, topics: Collection[str] = ()
+) -> Report:
+    """Rewrite a log directory that no broker uses; only these topics, or all but the internal ones.
+
+    Everything else is copied. Called again after it was killed, it goes on with the segments that are left. Raises
+    `RewriteError` for what cannot be, before anything is written if that can be known; `OSError`; Spark's errors.
+    """
+    with Rewriting(source, target, settings, topics) as rewriting:
+        open: dict[str, dict[int, int]] | None = None
+        if settings.is_old:
+            where, tasks = rewriting.source, rewriting.plan.tasks
+            surveys = spark.sparkContext.parallelize(tasks, _slices(tasks)).map(
+                lambda task: survey_segment(task, where)
+            )
+            open = rewriting.open_transactions(surveys.collect())
+        left = rewriting.left()
+        if left:
+            segments = segments_of(spark, left, open if settings.committed_only else None)
+            rewrite(segments, rewriting.source, rewriting.target, settings).count()
+        return rewriting.finish()
+
+
+def segments_of(
+    spark: SparkSession, tasks: Sequence[SegmentTask], open: Mapping[str, Mapping[int, int]] | None = None
+) -> DataFrame:
+    """The segments as rows (`SEGMENTS`), each in a partition, and so a task, of its own."""
+    rows = [
+        (
+            task.topic,
+            task.partition,
+            task.base_offset,
+            task.size_bytes,
+            task.is_last,
+            task.is_torn,
+            None if open is None else dict(open.get(task.log, {})),
+        )
+        for task in tasks
+    ]
+    return spark.createDataFrame(spark.sparkContext.parallelize(rows, _slices(rows)), SEGMENTS)
+
+
+def _slices(rows: Sequence[object]) -> int:
+    return max(1, min(len(rows), MAX_TASKS))
+
+
+def _task(row: dict[str, Any]) -> SegmentTask:
+    names = "topic", "partition", "baseOffset", "sizeInBytes", "isLast", "isTorn"
+    return SegmentTask(*(row[name] for name in names))
+
+
+def _rows(task: SegmentTask, segments: Iterable[NewSegment]) -> pa.RecordBatch:
+    rows = [
+        (
+            task.topic,
+            task.partition,
+            segment.base_offset,
+            segment.next_offset,
+            segment.size_bytes,
+            segment.batch_count,
+            None if segment.record_count < 0 else segment.record_count,
+            segment.source_bytes,
+            segment.dropped_batches,
+            segment.lost_bytes,
+        )
+        for segment in segments
+    ]
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), WRITTEN, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=WRITTEN)

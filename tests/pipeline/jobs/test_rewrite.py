@@ -1,0 +1,141 @@
+"""The job `rewrite` on Spark: segments in, one row a written segment out, and a whole directory by its command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from minibroker.cli import pipeline_rewrite
+from minibroker.cli.main import main
+from minibroker.pipeline.jobs.rewrite import WRITTEN, rewrite, run, segments_of
+from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_directory, rewrite_segment
+from minibroker.pipeline.rewriting.settings import RewriteSettings
+from minibroker.protocol.records.batch import MAGIC
+from minibroker.protocol.records.compression import Compression
+from tests.pipeline.rewriting.directories import batches_of, every_codec, idempotent, make_log, seen, transactions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = RewriteSettings(MAGIC, Compression.ZSTD, batch_bytes=300)
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A directory of three logs of several segments each, one of them with transactions."""
+    make_log(tmp_path / "old" / "orders-0", idempotent, every_codec)
+    make_log(tmp_path / "old" / "orders-1", every_codec)
+    make_log(tmp_path / "old" / "payments-0", transactions)
+    return tmp_path / "old"
+
+
+@pytest.fixture
+def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """`minibroker pipeline rewrite` in the tests' Spark session."""
+
+    @contextmanager
+    def session(*arguments: object, **more: object) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(pipeline_rewrite, "spark_session", session)
+
+    def invoke(*arguments: object) -> Result:
+        return CliRunner().invoke(main, ["pipeline", "rewrite", *map(str, arguments)])
+
+    yield invoke
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_task_a_segment_and_a_row_a_written_one(spark: SparkSession, old: Path, tmp_path: Path) -> None:
+    target = str(tmp_path / "new")
+    with Rewriting(str(old), target, SETTINGS) as rewriting:
+        tasks = rewriting.left()
+        segments = segments_of(spark, tasks)
+        assert segments.rdd.getNumPartitions() == len(tasks) > 6
+        frame = rewrite(segments, str(old), target, SETTINGS)
+        assert frame.columns == WRITTEN.names
+        rows = frame.collect()
+        rewriting.finish()
+    by_source = {(task.topic, task.partition, task.base_offset): task.size_bytes for task in tasks}
+    assert {(row.topic, row.partition, row.baseOffset): row.sourceSizeInBytes for row in rows} == by_source
+    for row in rows:
+        path = tmp_path / "new" / f"{row.topic}-{row.partition}" / f"{row.baseOffset:020}.log"
+        assert path.stat().st_size == row.sizeInBytes
+    assert sum(row.records for row in rows if row.topic == "orders") == len(seen(old / "orders-0")) + len(
+        seen(old / "orders-1")
+    )
+
+
+def test_spark_makes_what_one_process_makes_and_goes_on_where_that_ended(
+    spark: SparkSession, old: Path, tmp_path: Path
+) -> None:
+    whole, target = tmp_path / "whole", tmp_path / "new"
+    rewrite_directory(str(old), str(whole), SETTINGS)
+    with Rewriting(str(old), str(target), SETTINGS) as rewriting:
+        for task in rewriting.left()[:4]:
+            rewrite_segment(task, rewriting.source, rewriting.target, SETTINGS)
+    report = run(spark, str(old), str(target), SETTINGS)
+    assert contents(target) == contents(whole)
+    assert [space.topic for space in report.topics] == ["orders", "payments"]
+    assert report.total.bytes_after == sum(path.stat().st_size for path in target.rglob("*.log"))
+
+
+def test_the_command_shows_the_space_of_each_topic(command: Any, old: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    result = command("--path", old, "--output", new, "--format", 1, "--compression", "gzip", "--committed-only")
+    assert result.exit_code == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert " ".join(lines[0].split()) == "topic partitions segments batches records bytes before bytes after left"
+    assert [line.split()[0] for line in lines[2:5]] == ["orders", "payments", "(all)"]
+    assert "payments: 9 batches were markers, or not committed, and are gone" in lines
+    assert "orders: message.format.version must be set to 0.10.2" in lines
+    assert lines[-1] == f"{new} is complete; 0 other logs were copied to it"
+    assert {header.magic for header, _ in batches_of(new / "orders-1")} == {1}
+
+
+def test_the_command_tells_it_as_json(command: Any, old: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    result = command("--path", old, "--output", new, "--topic", "orders", "--elide", "--json", "--batch-size", 2000)
+    said = json.loads(result.stdout)
+    (orders,) = said["topics"]
+    assert (orders["topic"], orders["partitions"], said["copied"]) == ("orders", 2, ["payments-0"])
+    assert orders["ratio"] == orders["bytes_after"] / orders["bytes_before"] < 1
+    assert orders["bytes_after"] == sum(path.stat().st_size for path in new.glob("orders-*/*.log"))
+    assert said["configs"] == [{"topic": "orders", "name": "record.attributes.elide", "value": "true"}]
+    assert seen(new / "orders-0") == seen(old / "orders-0")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--format", "1"), "payments-0 holds transactions, which formats 0 and 1 do not have"),
+        (("--format", "0", "--compression", "zstd"), "message format 0 does not have the codec zstd"),
+        (("--format", "1", "--elide"), "only message format 2 can leave out the attributes"),
+        (("--compression", "snappy", "--level", "3"), "the codec snappy has no level 3"),
+        (("--topic", "nothing"), "there is no topic nothing in the directory"),
+    ],
+)
+def test_what_cannot_be_is_one_line_with_status_2(
+    command: Any, old: Path, tmp_path: Path, options: tuple[str, ...], words: str
+) -> None:
+    result = command("--path", old, "--output", tmp_path / "new", *options)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("minibroker: ") and words in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_a_damage_is_told_by_the_task_that_finds_it(command: Any, old: Path, tmp_path: Path) -> None:
+    path = sorted((old / "payments-0").glob("*.log"))[0]
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff\xfe")
+    result = command("--path", old, "--output", tmp_path / "new")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"minibroker: {path}: the batch at position")
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,204 @@
+"""A rewritten directory is served by a broker as it is: what real clients wrote before, real clients read after."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import confluent_kafka
+import pytest
+
+from minibroker.pipeline.rewriting.directory import rewrite_directory
+from minibroker.pipeline.rewriting.report import Report
+from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
+from minibroker.pipeline.rewriting.topic_configs import Change
+from minibroker.protocol.records.compression import Compression
+from tests.clients.confluent import Confluent
+from tests.clients.interface import PATIENCE_S, Read, Record
+from tests.clients.kafka_python import KafkaPython
+from tests.clients.transactions import ConfluentTransactions
+from tests.pipeline.rewriting.directories import batches_of, damages
+from tests.running import running_broker
+
+RECORDS = [
+    Record(None if index % 5 == 0 else b"k%d" % (index % 7), b"v%d" % index * 30, (("h", b"x"), ("none", None)))
+    for index in range(60)
+] + [Record(b"k1", None), Record(b"", b"")]
+PLAIN = [record._replace(headers=()) for record in RECORDS]
+COMMITTED = [b"c%d" % index for index in range(20)]
+LOGS = ("plain-0", "plain-1", "old-0", "committed-0")
+
+
+class Written(NamedTuple):
+    """A data directory that a broker has left, and its clients what they know of it."""
+
+    data: Path
+    end_of_committed: int
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
+    directory = tmp_path_factory.mktemp("written")
+    with running_broker(directory) as broker:
+        servers = broker.bootstrap_servers
+        with Confluent().admin(servers) as admin:
+            admin.create_topic("plain", 2, {"max.message.bytes": "700000"})
+            old = {"message.format.version": "0.10.2", "compression.type": "gzip", "record.attributes.elide": "true"}
+            admin.create_topic("old", 1, old)
+        for number in range(3):
+            with Confluent().producer(servers, codec="lz4", idempotent=True) as producer:
+                producer.send("plain", RECORDS[20 * number : 20 * number + 22], partition=number % 2)
+        with KafkaPython().producer(servers) as producer:
+            producer.send("old", PLAIN)
+        transactions = ConfluentTransactions(servers, "writer")
+        for half in (COMMITTED[:10], COMMITTED[10:]):
+            transactions.transaction("committed", half, commit=True)
+            transactions.transaction("committed", [b"aborted"] * 5, commit=False)
+        commit(servers, "committed", 7)
+        with Confluent().consumer(servers, "committed") as consumer:
+            end = consumer.offsets()[1]
+    yield Written(directory / "data", end)
+
+
+def commit(servers: str, topic: str, offset: int) -> None:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "readers"})
+    consumer.commit(offsets=[confluent_kafka.TopicPartition(topic, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+def committed(servers: str, count: int = len(COMMITTED)) -> list[bytes | None]:
+    """What a reader of committed records gets of the topic: these many from its beginning on, and what follows at once.
+
+    It comes to the end, or to offsets that an old format has no records for.
+    """
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "x",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    consumer = confluent_kafka.Consumer(settings)
+    consumer.assign([confluent_kafka.TopicPartition("committed", 0, 0)])
+    found = []
+    while (message := consumer.poll(PATIENCE_S if len(found) < count else 1)) is not None and not message.error():
+        found.append(message.value())
+    consumer.close()
+    return found
+
+
+def rewritten(written: Written, tmp_path: Path, settings: RewriteSettings) -> Report:
+    return rewrite_directory(str(written.data), str(tmp_path / "data"), settings)
+
+
+def read(client: Confluent | KafkaPython, servers: str, topic: str, partition: int, count: int) -> list[Read]:
+    with client.consumer(servers, topic, (partition,)) as consumer:
+        return consumer.read(count)
+
+
+NEW = {
+    "format 2, zstd, elided": RewriteSettings(2, Compression.ZSTD, elide=True),
+    "format 2, small batches": RewriteSettings(2, Compression.NONE, batch_bytes=300),
+    "snappy": RewriteSettings(codec=Compression.SNAPPY),
+    "format 1, lz4": RewriteSettings(1, Compression.LZ4, batch_bytes=2000, committed_only=True, drop_headers=True),
+    "format 0, gzip": RewriteSettings(0, Compression.GZIP, committed_only=True, drop_headers=True),
+}
+
+
+@pytest.mark.parametrize("settings", NEW.values(), ids=NEW)
+def test_clients_read_what_clients_wrote(written: Written, tmp_path: Path, settings: RewriteSettings) -> None:
+    rewritten(written, tmp_path, settings)
+    expected = RECORDS if not settings.is_old else PLAIN
+    if settings.magic == 0:
+        expected = [record._replace(timestamp_ms=-1) for record in expected]
+    for log in LOGS:
+        assert damages(tmp_path / "data" / log) == []
+        if settings.magic is not None:
+            assert {header.magic for header, _ in batches_of(tmp_path / "data" / log)} == {settings.magic}
+    with running_broker(tmp_path) as broker:
+        servers = broker.bootstrap_servers
+        for client in (Confluent(), KafkaPython()):
+            first, second = [*expected[:22], *expected[40:62]], expected[20:42]
+            found = read(client, servers, "plain", 0, 44)
+            assert [each.offset for each in found] == list(range(44))
+            if settings.magic != 0:  # the libraries tell "no timestamp" each in its own way
+                assert [each.record for each in found] == first
+                assert [each.record for each in read(client, servers, "plain", 1, 22)] == second
+            values = [each.record.value for each in read(client, servers, "old", 0, len(PLAIN))]
+            assert values == [record.value for record in PLAIN]
+        assert committed(servers) == COMMITTED
+        with Confluent().consumer(servers, "committed") as consumer:
+            assert consumer.offsets()[1] == written.end_of_committed
+        group = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "readers"})
+        (position,) = group.committed([confluent_kafka.TopicPartition("committed", 0)], timeout=PATIENCE_S)
+        group.close()
+        assert position.offset == 7
+
+
+@pytest.mark.parametrize("name", ["format 2, zstd, elided", "format 1, lz4"])
+def test_the_log_goes_on(written: Written, tmp_path: Path, name: str) -> None:
+    rewritten(written, tmp_path, NEW[name])
+    with running_broker(tmp_path) as broker:
+        with Confluent().producer(broker.bootstrap_servers, idempotent=not NEW[name].is_old) as producer:
+            assert producer.send("plain", PLAIN[:3]) == [44, 45, 46]
+        if not NEW[name].is_old:
+            writer = ConfluentTransactions(broker.bootstrap_servers, "writer")
+            writer.transaction("committed", [b"more"], commit=True)
+            assert committed(broker.bootstrap_servers, len(COMMITTED) + 1) == [*COMMITTED, b"more"]
+        broker.kill()
+        broker.start()
+        assert len(read(Confluent(), broker.bootstrap_servers, "plain", 0, 47)) == 47
+
+
+def test_topic_configs_say_what_is_true(written: Written, tmp_path: Path) -> None:
+    report = rewritten(written, tmp_path, RewriteSettings(2, Compression.ZSTD, elide=False))
+    assert report.configs_told
+    assert set(report.configs) == {
+        Change("old", "message.format.version", "3.0"),
+        Change("old", "compression.type", "zstd"),
+        Change("old", "record.attributes.elide", "false"),
+    }
+    with running_broker(tmp_path) as broker:
+        with Confluent().admin(broker.bootstrap_servers) as admin:
+            config = admin.config("old")
+            assert config["message.format.version"] == "3.0"
+            assert config["compression.type"] == "zstd"
+            assert config["record.attributes.elide"] == "false"
+            assert admin.config("plain")["max.message.bytes"] == "700000"
+        with KafkaPython().producer(broker.bootstrap_servers) as producer:
+            producer.send("old", PLAIN[:1])
+    assert {header.magic for header, _ in batches_of(tmp_path / "data" / "old-0")} == {2}
+
+
+def test_topics_of_an_old_format_are_told_to_have_it(written: Written, tmp_path: Path) -> None:
+    settings = RewriteSettings(1, Compression.GZIP, committed_only=True, drop_headers=True)
+    report = rewritten(written, tmp_path, settings)
+    assert set(report.configs) == {
+        Change("plain", "message.format.version", "0.10.2"),
+        Change("committed", "message.format.version", "0.10.2"),
+        Change("old", "record.attributes.elide", "false"),
+    }
+    with running_broker(tmp_path) as broker, KafkaPython().producer(broker.bootstrap_servers) as producer:
+        producer.send("plain", PLAIN[:1])
+    assert {header.magic for header, _ in batches_of(tmp_path / "data" / "plain-0")} == {1}
+
+
+def test_topics_that_are_not_chosen_and_internal_ones_are_copied(written: Written, tmp_path: Path) -> None:
+    settings = RewriteSettings(codec=Compression.GZIP)
+    report = rewrite_directory(str(written.data), str(tmp_path / "data"), settings, ["committed"])
+    assert [space.topic for space in report.topics] == ["committed"]
+    assert {"plain-0", "plain-1", "old-0", "__cluster_metadata-0"} < set(report.copied)
+    for log in report.copied:
+        for path in (written.data / log).iterdir():
+            assert (tmp_path / "data" / log / path.name).read_bytes() == path.read_bytes()
+    for topic in ("__consumer_offsets", "nothing"):
+        with pytest.raises(RewriteError, match=topic):
+            rewrite_directory(str(written.data), str(tmp_path / "other"), settings, [topic])
+
+
+def test_a_directory_in_use_is_refused(written: Written, tmp_path: Path) -> None:
+    shutil.copytree(written.data, tmp_path / "data")
+    with running_broker(tmp_path) as broker, pytest.raises(RewriteError, match="stop the broker first"):
+        rewrite_directory(str(tmp_path / "data"), str(tmp_path / "new"), RewriteSettings())
+    assert broker.process.poll() == 0

@@ -1,0 +1,157 @@
+"""A rewriting that is killed goes on where it came; whatever else is in the way is refused, and nothing is harmed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minibroker.pipeline.rewriting import directory
+from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_directory, rewrite_segment
+from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
+from tests.pipeline.rewriting import killed
+from tests.pipeline.rewriting.directories import every_codec, idempotent, make_log, seen, transactions
+from tests.storage.support import files_in
+
+SETTINGS = RewriteSettings(2, batch_bytes=300)
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A directory of two logs of several segments each."""
+    for partition in range(2):
+        make_log(tmp_path / "old" / f"orders-{partition}", idempotent, transactions, every_codec)
+    (tmp_path / "old" / "meta.properties").write_text("version=1\nnode.id=1\n")
+    return tmp_path / "old"
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_killed_in_the_middle_it_goes_on_and_does_no_segment_twice(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rewrite_directory(str(old), str(tmp_path / "whole"), SETTINGS)
+    command = [sys.executable, killed.__file__, str(old), str(tmp_path / "new"), "3"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        with pytest.raises(RewriteError, match="in use by another process"):
+            rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+        process.kill()
+    assert not list((tmp_path / "new").glob("orders-*"))
+    done = sorted((tmp_path / "new" / ".rewrite" / "done").iterdir())
+    assert len(done) == 3
+    before = {path: path.stat().st_mtime_ns for path in done}
+    with Rewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
+        assert rewriting.resumed
+        assert len(rewriting.left()) == len(rewriting.plan.tasks) - 3
+        for task in rewriting.plan.tasks:
+            rewrite_segment(task, rewriting.source, rewriting.target, SETTINGS)
+        assert {path: path.stat().st_mtime_ns for path in done} == before
+        rewriting.finish()
+    assert contents(tmp_path / "new") == contents(tmp_path / "whole")
+
+
+def test_a_log_that_is_finished_is_not_done_again(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finish = directory.Workspace.finish_log
+
+    def fail(self: directory.Workspace, *arguments: object, **more: object) -> None:
+        if arguments[1] == "orders-1":
+            raise OSError("the disk is full")
+        finish(self, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(directory.Workspace, "finish_log", fail)
+    with pytest.raises(OSError, match="full"):
+        rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "new").glob("orders-*")] == ["orders-0"]
+    finished = files_in(tmp_path / "new" / "orders-0")
+    report = rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+    assert files_in(tmp_path / "new" / "orders-0") == finished
+    assert seen(tmp_path / "new" / "orders-1") == seen(old / "orders-1")
+    assert report.total.bytes_before == sum(path.stat().st_size for path in old.rglob("*.log"))
+
+
+def test_what_stays_is_a_log_directory_and_no_more(old: Path, tmp_path: Path) -> None:
+    rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+    names = {".lock", ".kafka_cleanshutdown", "meta.properties", "orders-0", "orders-1"}
+    assert {path.name for path in (tmp_path / "new").iterdir()} == names
+    for path in old.rglob("*.log"):
+        assert (
+            tmp_path / "new" / path.relative_to(old)
+        ).stat().st_mtime_ns // 10**6 == path.stat().st_mtime_ns // 10**6
+
+
+def test_a_directory_with_something_in_it_is_refused(old: Path, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "letter").write_text("dear")
+    with pytest.raises(RewriteError, match="not empty"):
+        rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["letter"]
+    rewrite_directory(str(old), str(tmp_path / "whole"), SETTINGS)
+    with pytest.raises(RewriteError, match="not empty"):
+        rewrite_directory(str(old), str(tmp_path / "whole"), SETTINGS)
+
+
+@pytest.mark.parametrize("place", ["old", "old/new", "."])
+def test_one_directory_in_the_other_is_refused(old: Path, tmp_path: Path, place: str) -> None:
+    with pytest.raises(RewriteError, match="must not lie"):
+        rewrite_directory(str(old), str(tmp_path / place), SETTINGS)
+
+
+def test_another_rewriting_is_not_continued(old: Path, tmp_path: Path) -> None:
+    with Rewriting(str(old), str(tmp_path / "new"), SETTINGS):
+        pass
+    with pytest.raises(RewriteError, match="begun with other settings"):
+        rewrite_directory(str(old), str(tmp_path / "new"), RewriteSettings(1))
+    with (old / "orders-0" / "00000000000000000000.log").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(RewriteError, match="has changed since"):
+        rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+
+
+def test_damage_is_told_and_nothing_is_made_of_it(old: Path, tmp_path: Path) -> None:
+    path = old / "orders-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[300] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(
+        RewriteError, match=r"orders-0/00000000000000000000\.log: the batch at position \d+, offset \d+"
+    ):
+        rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+    assert not (tmp_path / "new" / "orders-0").exists()
+
+
+def test_what_a_crash_has_torn_is_left_out_and_told(old: Path, tmp_path: Path) -> None:
+    (old / ".kafka_cleanshutdown").unlink()
+    path = sorted((old / "orders-0").glob("*.log"))[-1]
+    before = seen(old / "orders-0")
+    path.write_bytes(path.read_bytes() + b"\0" * 8 + b"torn")
+    report = rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+    assert report.total.lost_bytes == 12
+    assert seen(tmp_path / "new" / "orders-0") == before
+    assert not (tmp_path / "new" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_swap_that_was_interrupted_is_a_brokers_to_settle(old: Path, tmp_path: Path) -> None:
+    (old / "orders-1" / "00000000000000000000.log.swap").touch()
+    with pytest.raises(RewriteError, match="start a broker"):
+        rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+
+
+def test_a_directory_without_logs_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    with pytest.raises(RewriteError, match="holds no logs"):
+        rewrite_directory(str(tmp_path / "old"), str(tmp_path / "new"), SETTINGS)
+
+
+def test_logs_that_were_deleted_or_set_aside_do_not_come_along(old: Path, tmp_path: Path) -> None:
+    for suffix in ("delete", "stray", "future"):
+        (old / f"gone-0.{'0' * 32}-{suffix}").mkdir()
+    rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+    assert not list((tmp_path / "new").glob("gone*"))
