@@ -21,7 +21,7 @@ from minibroker.pipeline.directory.walking import damage_at
 from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, ReadRequest, Split
 from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, chosen
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
 from minibroker.protocol.records.formats import check_any, header_at
 from minibroker.protocol.records.message import MAGIC_POSITION
 from minibroker.storage.files import File
@@ -47,7 +47,7 @@ class SplitReader:
         self._place = split.place
         self._request = request
         self._find = find
-        self._block_bytes = block_bytes
+        self._block_bytes = max(block_bytes, HEADER_BYTES)  # so that a block always shows how long its batch is
         self._aborted = None if split.place.aborted is None else AbortedRanges(split.place.aborted)
         self._decoder = self._new_decoder()
         self._next_offset = split.offsets.start  # what was before was given to the decoder
@@ -94,13 +94,14 @@ class SplitReader:
                 position += damage.size_bytes
 
     def _block(self, file: File, position: int, end: int) -> bytes:
-        """What lies at `position`: a block, or the first batch if that is larger."""
+        """What lies at `position`: a block, or more, so that the first batch is whole and what follows it is seen."""
         size = min(self._block_bytes, end - position)
         data = _exactly(file, position, size)
-        if size < end - position and size >= LOG_OVERHEAD_BYTES:
+        if size < end - position:
             batch_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:LOG_OVERHEAD_BYTES], signed=True)
-            if size < batch_bytes <= end - position:
-                data += _exactly(file, position + size, batch_bytes - size)
+            wanted = min(batch_bytes + HEADER_BYTES, end - position)
+            if batch_bytes <= end - position and size < wanted:
+                data += _exactly(file, position + size, wanted - size)
         return data
 
     def _damaged(self, damage: Damage) -> Iterator[pa.RecordBatch]:
@@ -187,6 +188,7 @@ def _whole(data: bytes, left: int) -> tuple[int, int, bool]:
     """(size of the whole batches that `data` begins with, next offset, whether damage follows) of `left` bytes.
 
     Damage begins with the last of these batches if its own checksum is wrong: then it is its length that led astray.
+    So a batch is given only once it is seen what follows.
     """
     size = len(data)
     before = start = end = 0
@@ -196,14 +198,15 @@ def _whole(data: bytes, left: int) -> tuple[int, int, bool]:
         if not 0 <= magic <= MAGIC or length < _MIN_LENGTHS[magic] or length > size - end - LOG_OVERHEAD_BYTES:
             break
         before, start, end = start, end, end + length + LOG_OVERHEAD_BYTES
-    if end == size:
-        return end, _next_offset(data, start), False
-    is_damaged = left == size
+    is_damaged = end < left and left == size
     if size - end > MAGIC_POSITION:
         is_damaged |= not 0 <= magic <= MAGIC or length < _MIN_LENGTHS[magic]
         is_damaged |= length > left - end - LOG_OVERHEAD_BYTES
+    is_unseen = end < left and size - end <= MAGIC_POSITION and not is_damaged
+    if start and (is_unseen or (is_damaged and not _is_sound(data, start))):
+        return start, _next_offset(data, before), is_damaged
     if is_damaged and end and not _is_sound(data, start):
-        return start, _next_offset(data, before) if start else 0, True
+        return 0, 0, True
     return end, _next_offset(data, start) if end else 0, is_damaged
 
 

@@ -1,0 +1,162 @@
+"""However a log is cut into splits, together they give it whole: each record once, in order.
+
+What is in a record is tested in `test_source.py`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.pipeline.directory.splitting import Stretches
+from minibroker.pipeline.log_source import OffsetRange, Split, TopicPartition
+from minibroker.storage.log_settings import LogSettings
+from tests.pipeline.directory.support import (
+    BATCHES,
+    ORDERS,
+    append,
+    batch_of,
+    batches_in,
+    fill,
+    finish,
+    log_in,
+    records,
+    rows,
+    source_of,
+    whole,
+    written,
+)
+from tests.storage.compaction.support import COMPACT, clean
+
+CODECS = ((0, 1, 2, 3), (0, 1, 2, 3), (0, 1, 2, 3, 4))  # by format
+BATCH = st.integers(0, 2).flatmap(
+    lambda magic: st.tuples(st.just(magic), st.sampled_from(CODECS[magic]), st.integers(1, 8), st.integers(1, 60))
+)
+
+
+@given(
+    batches=st.lists(BATCH, max_size=30),
+    segment_bytes=st.integers(300, 5000),
+    index_interval_bytes=st.integers(0, 600),
+    inner=st.lists(st.floats(0, 1), max_size=4),
+    min_splits=st.integers(0, 40),
+    split_bytes=st.integers(1, 4000),
+    block_bytes=st.integers(1, 3000),
+    compacted=st.booleans(),
+)
+def test_splits_of_any_size_give_each_record_once(
+    batches: list[tuple[int, int, int, int]],
+    segment_bytes: int,
+    index_interval_bytes: int,
+    inner: list[float],
+    min_splits: int,
+    split_bytes: int,
+    block_bytes: int,
+    compacted: bool,
+) -> None:
+    settings = LogSettings(
+        segment_bytes=segment_bytes, index_interval_bytes=index_interval_bytes, file_delete_delay_ms=0
+    )
+    with tempfile.TemporaryDirectory() as name:
+        log = log_in(Path(name), settings=settings._replace(cleanup_policy=COMPACT) if compacted else settings)
+        for magic, codec, count, size in batches:
+            append(log, batch_of(log.log_end_offset, count, magic=magic, codec=codec, size=size))
+        if compacted:
+            log.roll()
+            clean(log)
+        directory = finish(log)
+        source = source_of(name, split_bytes=split_bytes, block_bytes=block_bytes)
+        _, start, end = whole(source)
+        cuts = sorted({start, *(round(start + part * (end - start)) for part in inner), end})
+        splits = source.splits([OffsetRange(ORDERS, *pair) for pair in pairwise(cuts)], min_splits)
+        expected = written(directory)
+        assert records(source, splits) == expected
+        found = rows(source, splits, BATCHES)
+        there = [
+            (path.name, len(data)) for path in sorted(directory.glob("*.log")) for data in batches_in(path.read_bytes())
+        ]
+        assert [row["segment"] for row in found] == [segment for segment, _ in there]
+        assert all(split.offsets.start < split.offsets.end for split in splits)
+        assert all(one.offsets.end <= other.offsets.start for one, other in pairwise(splits))
+
+
+@pytest.mark.parametrize("wanted", [2, 3, 7, 20])
+def test_a_log_is_cut_into_about_as_many_splits_as_wanted(tmp_path: Path, wanted: int) -> None:
+    log = log_in(tmp_path, settings=LogSettings(index_interval_bytes=300))
+    fill(log, 200)
+    finish(log)
+    source = source_of(tmp_path)
+    splits = source.splits([whole(source)], wanted)
+    assert wanted <= len(splits) <= wanted + 1
+    sizes = [sum(stretch.length_bytes for stretch in stretches_in(split)) for split in splits]
+    assert max(sizes) < 2 * min(sizes)
+    assert [split.offsets.start for split in splits[1:]] == [split.offsets.end for split in splits[:-1]]
+
+
+def test_the_splits_of_several_partitions_are_shared_out_by_size(tmp_path: Path) -> None:
+    large, small = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    for partition, count in ((large, 180), (small, 20)):
+        log = log_in(tmp_path, partition, settings=LogSettings(index_interval_bytes=300))
+        fill(log, count)
+        finish(log)
+    source = source_of(tmp_path)
+    splits = source.splits([whole(source, each) for each in (large, small)], 10)
+    counts = [sum(split.offsets.partition == each for split in splits) for each in (large, small)]
+    assert counts[0] in (9, 10)
+    assert counts[1] == 1
+
+
+def test_a_split_is_as_large_as_it_may_be_also_over_many_small_segments(tmp_path: Path) -> None:
+    log = log_in(tmp_path, settings=LogSettings(segment_bytes=500))
+    fill(log, 100)
+    directory = finish(log)
+    assert len(list(directory.glob("*.log"))) > 20
+    source = source_of(tmp_path)
+    (split,) = source.splits([whole(source)])
+    assert len(stretches_in(split)) > 20
+    some = source_of(tmp_path, split_bytes=3000)
+    assert all(
+        sum(stretch.length_bytes for stretch in stretches_in(split)) <= 3000 for split in some.splits([whole(some)])
+    )
+
+
+def test_a_batch_larger_than_a_split_and_a_block_is_one_split(tmp_path: Path) -> None:
+    log = log_in(tmp_path, settings=LogSettings())
+    fill(log, 5)
+    append(log, batch_of(15, 50, size=500))
+    fill(log, 5)
+    directory = finish(log)
+    source = source_of(tmp_path, split_bytes=600, block_bytes=100)
+    splits = source.splits([whole(source)])
+    assert len(splits) > 3
+    assert records(source, splits) == written(directory)
+
+
+def test_a_range_within_one_batch_gives_its_offsets_only(tmp_path: Path) -> None:
+    log = log_in(tmp_path, settings=LogSettings())
+    for magic in (0, 1, 2):
+        append(log, batch_of(log.log_end_offset, 100, magic=magic, codec=1))
+    finish(log)
+    source = source_of(tmp_path)
+    for start in (0, 100, 200):
+        splits = source.splits([OffsetRange(ORDERS, start + 40, start + 43)], 5)
+        assert [row.offset for row in records(source, splits)] == [start + 40, start + 41, start + 42]
+
+
+def test_no_range_and_an_empty_range_make_no_split(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    fill(log, 5)
+    finish(log)
+    source = source_of(tmp_path)
+    assert source.splits([], 10) == []
+    assert source.splits([OffsetRange(ORDERS, 3, 3), OffsetRange(ORDERS, 15, 15)], 10) == []
+
+
+def stretches_in(split: Split):  # type: ignore[no-untyped-def]
+    assert isinstance(split.place, Stretches)
+    return split.place.stretches
