@@ -44,10 +44,11 @@ class State(NamedTuple):
         """The state behind the event."""
         if event.epoch < self.epoch and event.epoch != self.stale_epoch:
             return self._replace(stale_epoch=event.epoch)
+        expected: int | None
         if event.first_sequence >= 0:
             expected, last_offset = (event.last_sequence + 1) & MAX_SEQUENCE, event.last_offset
-        elif event.epoch > self.epoch:
-            expected, last_offset = 0, -1
+        elif event.epoch > self.epoch:  # what is missing between may have been of the new epoch already
+            expected, last_offset = 0 if event.missing == self.missing else None, -1
         else:
             return self._replace(timestamp=event.timestamp, stale_epoch=-1)
         return State(event.epoch, expected, last_offset, event.timestamp, event.missing)

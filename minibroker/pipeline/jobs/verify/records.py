@@ -105,8 +105,8 @@ def header_problem(block: Block, index: int) -> str:
     producer_id, epoch = int(block.producer_id[index]), int(block.producer_epoch[index])
     if producer_id < -1 or (producer_id >= 0) != (epoch >= 0):
         return f"producer id {producer_id} with epoch {epoch}"
-    if int(block.base_sequence[index]) < -1 or producer_id < 0 <= int(block.base_sequence[index]):
-        return f"producer id {producer_id} with sequence {int(block.base_sequence[index])}"
+    if int(block.base_sequence[index]) < -1:
+        return f"sequence {int(block.base_sequence[index])}"
     if int(block.base_offset[index]) < 0:
         return f"base offset {int(block.base_offset[index])}"
     return ""

@@ -26,7 +26,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 BLOCK_BYTES = 4 << 20
-MAGIC_AT, HEAD_BYTES, HEADER_BYTES, LOG_OVERHEAD = 16, 18, 61, 12
+MAGIC_AT, HEAD_BYTES, HEADER_BYTES, LOG_OVERHEAD = 16, 21, 61, 12
 MIN_BYTES = (26, 34, 61)  # by magic
 MAX_OFFSET = 1 << 48  # what a search takes for an offset: no log gets that far
 COMPRESSION, TIMESTAMP_TYPE, TRANSACTIONAL, CONTROL, DELETE_HORIZON, ELIDED = 7, 8, 16, 32, 64, 128
@@ -102,7 +102,7 @@ class LogFile:
         self.end_position = 0
         self._check_crc = check_crc
         self._is_last = is_last
-        self._block_bytes = block_bytes
+        self._block_bytes = max(block_bytes, HEADER_BYTES)
         self._damages = 0
         self._giant_bytes = 0
         self._path = path
@@ -143,7 +143,7 @@ class LogFile:
         """
         found: list[tuple[int, int, bool, int]] = []
         at, end = 0, len(data)
-        while end - at > HEAD_BYTES:
+        while end - at >= HEAD_BYTES:
             _, length, _, magic, _ = _HEAD.unpack_from(data, at)
             size = length + LOG_OVERHEAD
             if magic > 2 or size < MIN_BYTES[magic] or size > end - at:
@@ -161,10 +161,10 @@ class LogFile:
         """Whether what follows looks like a batch, or is the file's end."""
         if origin + at == self.size_bytes:
             return True
-        head = data[at : at + HEAD_BYTES + 3]
-        if len(head) < HEAD_BYTES + 3:
-            head = os.pread(self._fd, HEAD_BYTES + 3, origin + at)
-        return len(head) == HEAD_BYTES + 3 and _looks_right(head, self.size_bytes - origin - at)
+        head = data[at : at + HEAD_BYTES]
+        if len(head) < HEAD_BYTES:
+            head = os.pread(self._fd, HEAD_BYTES, origin + at)
+        return len(head) == HEAD_BYTES and _looks_right(head, self.size_bytes - origin - at)
 
     def _wrong_checksum(self, data: bytes, at: int, size: int, origin: int) -> None:
         self._damages += 1
@@ -183,7 +183,7 @@ class LogFile:
         One that is larger than a block is read as a whole; of a block that only cuts it off nothing is wrong.
         """
         left = self.size_bytes - position
-        if left > HEAD_BYTES:
+        if left >= HEAD_BYTES:
             _, length, _, magic, _ = _HEAD.unpack_from(data, 0)
             size = length + LOG_OVERHEAD
             if magic <= 2 and MIN_BYTES[magic] <= size <= left and len(data) < size:
@@ -204,7 +204,7 @@ class LogFile:
                 self._note("magic", position, base, f"magic {magic}")
                 return position + int(size)
         found = self._next_sound(position + 1)
-        if found < 0 and (left <= HEAD_BYTES or magic <= 2 and size > left):
+        if found < 0 and (left < HEAD_BYTES or magic <= 2 and size > left):
             self._note("torn-tail", position, base, f"{left} bytes are left of a batch{_of(size, left)}")
             return -1
         behind = f"the next sound batch is at {found}" if found >= 0 else "no sound batch follows"
@@ -233,8 +233,8 @@ class LogFile:
             data = self._read(position, BLOCK_BYTES + HEADER_BYTES)
             for at in _candidates(data):
                 left = self.size_bytes - position - at
-                head = data[at : at + HEAD_BYTES + 3]
-                if len(head) == HEAD_BYTES + 3 and _looks_right(head, left):
+                head = data[at : at + HEAD_BYTES]
+                if len(head) == HEAD_BYTES and _looks_right(head, left):
                     size = _HEAD.unpack_from(head)[1] + LOG_OVERHEAD
                     whole = self._read(position + at, size)
                     if len(whole) == size and is_sound(whole, 0, size):
@@ -269,7 +269,7 @@ def _looks_right(head: bytes, left: int) -> bool:
 def _candidates(data: bytes) -> list[int]:
     """Where a batch could begin: a magic that is known behind an offset whose first bytes are zero."""
     bytes_ = np.frombuffer(data, np.uint8)
-    count = len(bytes_) - HEAD_BYTES
+    count = len(bytes_) - HEAD_BYTES + 1
     if count <= 0:
         return []
     likely = (bytes_[MAGIC_AT : MAGIC_AT + count] <= 2) & (bytes_[:count] == 0) & (bytes_[1 : 1 + count] == 0)
