@@ -1,0 +1,26 @@
+"""docs/pipeline.md has a row for each kind of finding and each check, and no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from minibroker.pipeline.jobs.verify.kinds import CHECKS, KINDS
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "pipeline.md"
+
+
+def table(head: str) -> list[str]:
+    """The rows of the table with this head."""
+    lines = DOCUMENT.read_text().splitlines()
+    rows = lines[lines.index(head) + 2 :]
+    return rows[: next(number for number, row in enumerate(rows) if not row.startswith("|"))]
+
+
+def test_the_kinds_in_the_document_are_those_that_there_are() -> None:
+    rows = [f"| `{kind.code}` | {kind.check} | {kind.severity} | {kind.meaning} |" for kind in KINDS]
+    assert table("| kind | check | severity | is |") == rows
+
+
+def test_the_checks_in_the_document_are_those_that_there_are() -> None:
+    assert table("| check | looks at |") == [f"| `{name}` | {meaning} |" for name, meaning in CHECKS.items()]
+    assert {kind.check for kind in KINDS} == set(CHECKS)
