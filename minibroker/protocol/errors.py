@@ -6,6 +6,7 @@ of its `KafkaError`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 
 
@@ -149,6 +150,10 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+# Called with each KafkaError that is made: for a journal that is to tell why something was refused.
+witnesses: list[Callable[[KafkaError], None]] = []
+
+
 class KafkaError(Exception):
     """A request, or a part of one, that Kafka answers with an error code.
 
@@ -159,6 +164,8 @@ class KafkaError(Exception):
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
+        for witness in witnesses:
+            witness(self)
 
 
 class CorruptBatch(KafkaError):

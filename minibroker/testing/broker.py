@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import cached_property
 
 from minibroker.testing.clock import TestClock
-from minibroker.testing.embedded import Embedded
+from minibroker.testing.verbs import Verbs
 
 
-class Broker(Embedded):
+class Broker(Verbs):
     """A broker on a real socket for `with` (a thread of its own) or `async with` (the caller's event loop)."""
 
     @cached_property

@@ -10,6 +10,28 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from minibroker.storage.files import Disk, File
+
+
+class UnsyncedFile(File):
+    """A file of which nothing needs to outlive the machine."""
+
+    __slots__ = ()
+
+    def sync(self) -> None:
+        """Nothing."""
+
+
+class UnsyncedDisk(Disk):
+    """For what is temporary: waiting for the disk itself is most of what a start, a reset or a stop would take."""
+
+    def opened(self, path: str, fd: int) -> File:
+        """A file that is not synced."""
+        return UnsyncedFile(path, fd)
+
+    def sync_directory(self, path: str) -> None:
+        """Nothing."""
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -26,6 +48,7 @@ class Data:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._number = 0
         self.current = given
+        self.disk = UnsyncedDisk() if given is None else Disk()
 
     def open(self) -> None:
         """Make the temporary directory, in which snapshots are too."""

@@ -6,6 +6,7 @@ What is done to it while it lives, and what is asked of it, stands in the files 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,16 +14,23 @@ from types import TracebackType
 from typing import Final, Self
 
 from minibroker.broker.clock import LifeClock, SystemClock
+from minibroker.broker.configuration import load_settings
 from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.running import Running, Seams
 from minibroker.broker.settings import Settings
 from minibroker.testing.data import Data, Snapshot
-from minibroker.testing.loops import CallersLoop, Loop, LoopThread
+from minibroker.testing.loops import CallersLoop, Loop, LoopThread, Result
 from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.ports import Ports, close_all
 
+log = logging.getLogger("minibroker")
+
 # What a test wants otherwise than Kafka has it. All of it can be set back.
-DEFAULTS: Final = {"listeners": "PLAINTEXT://127.0.0.1:0"}
+DEFAULTS: Final = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "group.consumer.heartbeat.interval.ms": "200",  # a member learns its partitions by its next heartbeat
+    "group.consumer.min.heartbeat.interval.ms": "200",
+}
 
 
 class NotRunning(RuntimeError):
@@ -53,7 +61,7 @@ class Embedded:
         self._data = Data(None if directory is None else Path(directory))
         self._texts = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
         self._texts |= {name: _text(value) for name, value in (settings or {}).items()}
-        Settings(self._texts)  # what is wrong with them is said at once
+        _check(self._texts)  # what is wrong with them is said at once
         self.nodes: Final = nodes
         self._random = random.SystemRandom() if seed is None else random.Random(seed)
         self.interceptors: Final[list[Interceptor]] = []  # the same in every life; empty, it costs requests nothing
@@ -166,6 +174,10 @@ class Embedded:
             raise NotRunning("the broker is not running")
         return self._loop
 
+    def on_loop(self, function: Callable[[], Result]) -> Result:
+        """What `function` gives on the broker's loop, or here while it has none."""
+        return function() if self._loop is None else self._loop.call(function)
+
     @property
     def running(self) -> Running:
         """The parts of its present life, which belong to its loop. Raises NotRunning."""
@@ -212,7 +224,7 @@ class Embedded:
         if self._life is not None:
             self._life.end()
         self._life = LifeClock(clock)
-        return Seams(self._life, clock, random=self._random, interceptors=self.interceptors)
+        return Seams(self._life, clock, self._data.disk, self._random, self.interceptors)
 
     def _replace(self, snapshot: Snapshot | None) -> None:
         running = self.running
@@ -256,6 +268,12 @@ class Embedded:
         if loop is not None:
             loop.close()
         self._data.close()
+
+
+def _check(texts: Mapping[str, str]) -> None:
+    """Raises SettingsError, and logs what will have no effect."""
+    for warning in load_settings(None, {}, [f"{name}={text}" for name, text in texts.items()]).warnings:
+        log.warning(warning)
 
 
 def _text(value: object) -> str:

@@ -40,8 +40,17 @@ class MovingClock:
         self._timers: list[tuple[float, int, MovingTimer]] = []
         self._alarm: Timer | None = None
         self._alarm_ms = float("inf")
-        self.run_aside: Callable[[Work, Done], None] = system.run_aside
+        self.after: Callable[[], None] | None = None  # called when timers or other threads have done something
         self.wait_for_aside = system.wait_for_aside
+
+    def run_aside(self, work: Work, done: Done) -> None:
+        """Run `work` in another thread, then `done` on the loop."""
+        self._system.run_aside(work, lambda error: self._told(done, error))
+
+    def _told(self, done: Done, error: Exception | None) -> None:
+        done(error)
+        if self.after is not None:
+            self.after()
 
     # --- as the broker knows it -------------------------------------------------------------------
 
@@ -110,6 +119,8 @@ class MovingClock:
             for timer in due:  # one has failed; the loop tells of it, and the others are still to run
                 heapq.heappush(self._timers, (now_ms, next(self._order), timer))
             self._set_alarm()
+        if self.after is not None:
+            self.after()
 
     def _set_alarm(self) -> None:
         """Have the machine's clock wake this one when the first timer is due."""

@@ -149,6 +149,11 @@ def test_what_is_wrong_with_a_setting_is_said_at_once() -> None:
         Broker({"num.partitions": "many"})
 
 
+def test_an_unknown_setting_is_refused_by_name() -> None:
+    with pytest.raises(SettingsError, match="num.partition "):
+        Broker({"num.partition ": 1})
+
+
 def test_a_taken_port_is_told_and_nothing_stays(tmp_path: Path) -> None:
     with Broker() as broker:
         host, port = address(broker)

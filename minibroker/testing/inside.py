@@ -1,0 +1,58 @@
+"""Requests that the test kit makes of its own broker, without a socket: neither faults nor journal see them.
+
+They are messages of the protocol all the same, so that what a test does is done as a client would have it done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.connection import Connection
+from minibroker.broker.dispatch import SERVED, Context
+from minibroker.broker.framing import FrameBudget
+from minibroker.broker.parked import Parked
+from minibroker.protocol.declare import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from minibroker.broker.cluster import Cluster, Node
+
+CLIENT_ID = "minibroker-testing"
+
+
+class NoOutlet:
+    """The socket of a connection that has none."""
+
+    congested = False
+
+    def send(self, items: list[Any]) -> None: ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+async def ask(cluster: Cluster, node: Node, request: Message, version: int | None = None) -> Any:
+    """The answer of a node, in the newest version unless told. Raises what the handler raises."""
+    api_key = request.api_key
+    assert api_key is not None
+    served = SERVED[api_key]
+    connection = Connection(
+        node, next(iter(node.endpoints)), NoOutlet(), lambda *_: None, lambda: None, FrameBudget(), 0, "inside:0"
+    )
+    context = Context(cluster, connection, served.versions[-1] if version is None else version, CLIENT_ID)
+    outcome = served.handler(context, request)
+    cluster.after_batch(asyncio.get_running_loop().call_soon)
+    return await _completed(outcome) if isinstance(outcome, Parked) else outcome
+
+
+async def _completed(parked: Parked) -> Any:
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    parked.attach(lambda response: None if future.done() else future.set_result(response))
+    return await future

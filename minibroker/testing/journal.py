@@ -1,0 +1,188 @@
+"""The journal: every request and answer of an embedded broker, the newest of them, within bounded memory.
+
+What one of them holds is in `exchange`; how a test waits for one is in `waiting`. Off, it is no interceptor at all.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.interceptors import Call, Interceptor
+from minibroker.broker.sockets import BYTES, CLOSE
+from minibroker.protocol import errors
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import KafkaError
+from minibroker.testing.exchange import SIZE_BYTES, Exchange, names_of
+
+if TYPE_CHECKING:
+    from minibroker.testing.embedded import Embedded
+
+MAXIMUM_EXCHANGES = 10_000
+MAXIMUM_BYTES = 64 << 20
+MAXIMUM_REFUSALS = 100
+
+Where = Callable[[Exchange], object]
+
+
+class Journal(Interceptor):
+    """What the broker saw. `dropped` counts what was forgotten for newer ones."""
+
+    def __init__(
+        self, broker: Embedded, maximum_exchanges: int = MAXIMUM_EXCHANGES, maximum_bytes: int = MAXIMUM_BYTES
+    ) -> None:
+        self._broker = broker
+        self._maximum_exchanges = maximum_exchanges
+        self._maximum_bytes = maximum_bytes
+        self._exchanges: deque[Exchange] = deque()
+        self._open: dict[Call, Exchange] = {}
+        self._refusals: deque[KafkaError] = deque(maxlen=MAXIMUM_REFUSALS)
+        self._thread: threading.Thread | None = None
+        self._kept_bytes = 0
+        self._number = 0
+        self.dropped = 0
+
+    # --- for tests --------------------------------------------------------------------------------
+
+    @property
+    def is_on(self) -> bool:
+        """Whether requests are kept."""
+        return self in self._broker.interceptors
+
+    def on(self) -> None:
+        """Keep the requests from now on."""
+        self._broker.on_loop(self._on)
+
+    def off(self) -> None:
+        """Keep no more; what is there stays."""
+        self._broker.on_loop(self._off)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._broker.on_loop(self._clear)
+
+    def requests(
+        self,
+        api: str | None = None,
+        *,
+        client_id: str | None = None,
+        node: int | None = None,
+        error: str | None = None,
+        where: Where | None = None,
+    ) -> list[Exchange]:
+        """The requests that were kept, oldest first: of an API ("Fetch"), a client, a node, answered with an error
+        ("NOT_LEADER_OR_FOLLOWER"), or for which `where` is true."""
+        return self._broker.on_loop(lambda: self.found(api, client_id, node, error, where))
+
+    def save(self, path: str | Path) -> int:
+        """Write all of it to a file, a JSON object a line; how many there were."""
+        kept = self.requests()
+        with open(path, "w", encoding="utf-8") as file:
+            for exchange in kept:
+                file.write(json.dumps(exchange.as_json()) + "\n")
+        return len(kept)
+
+    # --- on the loop ------------------------------------------------------------------------------
+
+    def found(
+        self, api: str | None, client_id: str | None, node: int | None, error: str | None, where: Where | None
+    ) -> list[Exchange]:
+        """As `requests`."""
+        return [
+            exchange
+            for exchange in self._exchanges
+            if (api is None or exchange.api == api)
+            and (client_id is None or exchange.client_id == client_id)
+            and (node is None or exchange.node_id == node)
+            and (error is None or error in exchange.errors)
+            and (where is None or where(exchange))
+        ]
+
+    def of(self, call: Call) -> Exchange | None:
+        """What is kept of a request that is on its way."""
+        return self._open.get(call)
+
+    def _on(self) -> None:
+        if not self.is_on:
+            self._broker.interceptors.insert(0, self)  # it sees what the client sent, and what the client gets
+            errors.witnesses.append(self._refused)
+
+    def _off(self) -> None:
+        if self.is_on:
+            self._broker.interceptors.remove(self)
+            errors.witnesses.remove(self._refused)
+            self._open.clear()
+
+    def _clear(self) -> None:
+        self._exchanges.clear()
+        self._kept_bytes = self.dropped = 0
+
+    def _refused(self, error: KafkaError) -> None:
+        """Somebody has made an error with words of its own: another broker of the process, if it was its thread."""
+        if error.message and threading.current_thread() is self._thread:
+            self._refusals.append(error)
+
+    def _keep(self, exchange: Exchange) -> None:
+        self._exchanges.append(exchange)
+        self._grown(len(exchange.request_bytes))
+
+    def _grown(self, size_bytes: int) -> None:
+        self._kept_bytes += size_bytes
+        while self._exchanges and (
+            len(self._exchanges) > self._maximum_exchanges or self._kept_bytes > self._maximum_bytes
+        ):
+            dropped = self._exchanges.popleft()
+            dropped.is_kept = False
+            self._kept_bytes -= dropped.size_bytes
+            self.dropped += 1
+
+    # --- as an interceptor ------------------------------------------------------------------------
+
+    def before(self, call: Call) -> None:
+        self._thread = threading.current_thread()
+        context = call.context
+        self._number += 1
+        exchange = Exchange(self._number, call.api_key, context.version, call.correlation_id, bytes(call.frame))
+        exchange.client_id, exchange.node_id = context.client_id, context.node.node_id
+        exchange.connection, exchange.software = context.connection.peer, context.connection.software
+        exchange.started_ms = context.cluster.clock.wall_ms()
+        self._open[call] = exchange
+        self._refusals.clear()
+        self._keep(exchange)
+
+    def answer(self, call: Call, response: Message) -> Message:
+        exchange = self._open.get(call)
+        if exchange is not None:
+            exchange.errors = names_of(response)
+            if exchange.errors:
+                exchange.refusals = tuple(self._words(exchange.errors))
+        return response
+
+    def _words(self, names: tuple[str, ...]) -> Iterator[str]:
+        """What was said of these errors, each once."""
+        yield from dict.fromkeys(str(error) for error in self._refusals if error.code.name in names)
+
+    def encoded(self, call: Call, items: list[Any]) -> list[Any]:
+        exchange = self._open.get(call)
+        if exchange is not None:
+            end = items.index(CLOSE) if CLOSE in items else len(items)
+            parts = [item if item.__class__ in BYTES else item.read() for item in items[:end]]
+            exchange.answer_bytes = b"".join(parts)[SIZE_BYTES:]
+            if exchange.is_kept:
+                self._grown(len(exchange.answer_bytes))
+        return items
+
+    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+        self._ended(call, "answered" if sent_bytes else "unanswered", duration_ms)
+
+    def lost(self, call: Call) -> None:
+        self._ended(call, "lost", None)
+
+    def _ended(self, call: Call, outcome: str, duration_ms: float | None) -> None:
+        exchange = self._open.pop(call, None)
+        if exchange is not None:
+            exchange.outcome, exchange.duration_ms = outcome, duration_ms

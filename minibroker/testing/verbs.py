@@ -1,0 +1,219 @@
+"""What a test says to a broker about records, and what it waits for: the names of `Broker` for it.
+
+Those that wait block, and have a twin to be awaited whose name begins with `a`; how they do it is in other files.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from minibroker.protocol.records.record import Record
+from minibroker.testing.durations import Duration
+from minibroker.testing.embedded import Embedded
+from minibroker.testing.exchange import Exchange
+from minibroker.testing.journal import Journal, Where
+from minibroker.testing.records import DEFAULT_TIMEOUT, Headers, Records, SeenRecord, Text, encoded, header_pairs
+from minibroker.testing.waiting import Watch
+from minibroker.testing.waits import Waits, described
+
+
+class Verbs(Embedded):
+    """Records, waits and requests."""
+
+    @cached_property
+    def journal(self) -> Journal:
+        """What the broker saw: switch it `on`, look at it by `requests`, `save` it."""
+        return Journal(self)
+
+    @cached_property
+    def watch(self) -> Watch:
+        """How is waited for anything."""
+        return Watch(self)
+
+    @cached_property
+    def _records(self) -> Records:
+        return Records(self, self.watch)
+
+    @cached_property
+    def _waits(self) -> Waits:
+        return Waits(self, self.watch, self.journal)
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        *values: Text,
+        key: Text = None,
+        partition: int = 0,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Append a record a value to a partition, as one batch; the offset of the first. A missing topic is made.
+
+        `timestamp_ms` is the broker's time unless given. Raises KafkaError, as a client would be told.
+        """
+        records = self._new_records(values, key, headers, timestamp_ms)
+        return self.loop.run(self._records.append(topic, partition, records))
+
+    async def aproduce(
+        self,
+        topic: str,
+        *values: Text,
+        key: Text = None,
+        partition: int = 0,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """As `produce`."""
+        records = self._new_records(values, key, headers, timestamp_ms)
+        return await self.loop.arun(self._records.append(topic, partition, records))
+
+    def records(self, topic: str, partition: int | None = None) -> list[SeenRecord]:
+        """All records of a topic, of whatever format, also those of open and aborted transactions, which say so."""
+        return self.loop.call(lambda: self._records.read(topic, partition))
+
+    def expect(
+        self, topic: str, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, *, committed: bool = True
+    ) -> list[SeenRecord]:
+        """The first `count` records of a topic, once they are there; unless told, only those that count.
+
+        Raises Expired, an AssertionError.
+        """
+        return self.loop.run(self._records.expect(topic, count, timeout, committed))
+
+    async def aexpect(
+        self, topic: str, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, *, committed: bool = True
+    ) -> list[SeenRecord]:
+        """As `expect`."""
+        return await self.loop.arun(self._records.expect(topic, count, timeout, committed))
+
+    def assert_nothing_produced(self, topic: str, during: Duration = "200 ms") -> None:
+        """Raise AssertionError if a record comes to the topic meanwhile."""
+        self.loop.run(self._records.nothing_for(topic, during))
+
+    async def aassert_nothing_produced(self, topic: str, during: Duration = "200 ms") -> None:
+        """As `assert_nothing_produced`."""
+        await self.loop.arun(self._records.nothing_for(topic, during))
+
+    def _new_records(
+        self, values: tuple[Text, ...], key: Text, headers: Headers, timestamp_ms: int | None
+    ) -> list[Record]:
+        if not values:
+            raise ValueError("there is nothing to produce")
+        at_ms = self.loop.call(lambda: self.moving_clock.wall_ms()) if timestamp_ms is None else timestamp_ms
+        pairs = header_pairs(headers)
+        return [Record(-1, at_ms, encoded(key), encoded(value), pairs) for value in values]
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def requests(
+        self,
+        api: str | None = None,
+        *,
+        client_id: str | None = None,
+        node: int | None = None,
+        error: str | None = None,
+        where: Where | None = None,
+    ) -> list[Exchange]:
+        """What the journal has of them: see `Journal.requests`."""
+        return self.journal.requests(api, client_id=client_id, node=node, error=error, where=where)
+
+    def wait_for_requests(
+        self,
+        api: str | None = None,
+        count: int = 1,
+        timeout: Duration = DEFAULT_TIMEOUT,
+        *,
+        client_id: str | None = None,
+        node: int | None = None,
+        error: str | None = None,
+        where: Where | None = None,
+    ) -> list[Exchange]:
+        """The requests that the journal has, once there are so many. Raises Expired."""
+        return self.loop.run(self._seen(api, count, timeout, client_id, node, error, where))
+
+    async def await_requests(
+        self,
+        api: str | None = None,
+        count: int = 1,
+        timeout: Duration = DEFAULT_TIMEOUT,
+        *,
+        client_id: str | None = None,
+        node: int | None = None,
+        error: str | None = None,
+        where: Where | None = None,
+    ) -> list[Exchange]:
+        """As `wait_for_requests`."""
+        return await self.loop.arun(self._seen(api, count, timeout, client_id, node, error, where))
+
+    async def _seen(
+        self,
+        api: str | None,
+        count: int,
+        timeout: Duration,
+        client_id: str | None,
+        node: int | None,
+        error: str | None,
+        where: Where | None,
+    ) -> list[Exchange]:
+        what = described(api, {"client_id": client_id, "node": node, "error": error}, where)
+        return await self._waits.requests(
+            count, timeout, lambda: self.journal.found(api, client_id, node, error, where), what
+        )
+
+    # --- groups and logs --------------------------------------------------------------------------
+
+    def wait_for_group(
+        self, group: str, members: int | None = None, state: str = "Stable", timeout: Duration = DEFAULT_TIMEOUT
+    ) -> list[str]:
+        """The members' ids, once the group is in this state with so many of them. Raises Expired."""
+        return self.loop.run(self._waits.group(group, members, state, timeout))
+
+    async def await_group(
+        self, group: str, members: int | None = None, state: str = "Stable", timeout: Duration = DEFAULT_TIMEOUT
+    ) -> list[str]:
+        """As `wait_for_group`."""
+        return await self.loop.arun(self._waits.group(group, members, state, timeout))
+
+    def wait_until_caught_up(self, group: str, topic: str, timeout: Duration = DEFAULT_TIMEOUT) -> None:
+        """Wait until the group has committed all that the topic has. Raises Expired."""
+        self.loop.run(self._waits.caught_up(group, topic, timeout))
+
+    async def await_caught_up(self, group: str, topic: str, timeout: Duration = DEFAULT_TIMEOUT) -> None:
+        """As `wait_until_caught_up`."""
+        await self.loop.arun(self._waits.caught_up(group, topic, timeout))
+
+    def wait_for_commit(
+        self,
+        group: str,
+        topic: str,
+        partition: int = 0,
+        offset: int | None = None,
+        timeout: Duration = DEFAULT_TIMEOUT,
+    ) -> int:
+        """The offset that the group has committed, once that is at least `offset`, or any. Raises Expired."""
+        return self.loop.run(self._waits.commit(group, topic, partition, offset, timeout))
+
+    async def await_commit(
+        self,
+        group: str,
+        topic: str,
+        partition: int = 0,
+        offset: int | None = None,
+        timeout: Duration = DEFAULT_TIMEOUT,
+    ) -> int:
+        """As `wait_for_commit`."""
+        return await self.loop.arun(self._waits.commit(group, topic, partition, offset, timeout))
+
+    def wait_for_high_watermark(
+        self, topic: str, offset: int, partition: int = 0, timeout: Duration = DEFAULT_TIMEOUT
+    ) -> int:
+        """The high watermark, once it is at least `offset`. Raises Expired."""
+        return self.loop.run(self._waits.high_watermark(topic, partition, offset, timeout))
+
+    async def await_high_watermark(
+        self, topic: str, offset: int, partition: int = 0, timeout: Duration = DEFAULT_TIMEOUT
+    ) -> int:
+        """As `wait_for_high_watermark`."""
+        return await self.loop.arun(self._waits.high_watermark(topic, partition, offset, timeout))

@@ -1,0 +1,150 @@
+"""The journal: what clients asked and got, the bytes of it, and why they were refused; bounded, and free when off."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaConsumer
+
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.testing import Broker
+from minibroker.testing.inside import ask
+from minibroker.testing.journal import Journal
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        broker.journal.on()
+        yield broker
+
+
+def produce(broker: Broker, *values: str, **more: object) -> None:
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, "client.id": "writer", **more}
+    producer = Producer(settings)
+    for value in values:
+        producer.produce("t", value)
+    assert producer.flush(20) == 0
+
+
+def test_a_request_is_kept_with_its_answer_names_bytes_and_times(broker: Broker) -> None:
+    produce(broker, "hello")
+    (exchange,) = broker.wait_for_requests("Produce")
+    assert (exchange.api, exchange.api_key, exchange.client_id) == ("Produce", ApiKey.PRODUCE, "writer")
+    assert exchange.request.topic_data[0].name == "t" or exchange.request.topic_data[0].topic_id
+    assert exchange.answer.responses[0].partition_responses[0].base_offset == 0
+    assert b"hello" in exchange.request_bytes and b"writer" in exchange.request_bytes
+    assert (exchange.outcome, exchange.errors, exchange.node_id) == ("answered", (), 1)
+    assert exchange.duration_ms is not None and exchange.duration_ms >= 0
+    assert "rdkafka" in exchange.software and exchange.connection.startswith("127.0.0.1:")
+    assert "Produce" in str(exchange) and "writer" in str(exchange)
+
+
+def test_what_a_fetch_got_is_read_from_the_log(broker: Broker) -> None:
+    broker.produce("t", "from the file" * 2000)
+    consumer = KafkaConsumer("t", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
+    next(consumer)
+    consumer.close()
+    exchange = broker.requests("Fetch", where=lambda each: b"from the file" in each.answer_bytes)[0]
+    assert exchange.answer.responses[0].partitions[0].high_watermark == 1
+
+
+def test_requests_are_found_by_what_they_are(broker: Broker) -> None:
+    produce(broker, "a")
+    assert {exchange.api for exchange in broker.requests()} >= {"ApiVersions", "Metadata", "Produce"}
+    assert broker.requests("Produce", client_id="nobody") == broker.requests(node=9) == []
+    assert broker.requests(error="UNKNOWN_TOPIC_OR_PARTITION") == []
+    numbers = [exchange.number for exchange in broker.requests()]
+    assert numbers == sorted(numbers)
+
+
+def test_a_refusal_is_explained_in_the_brokers_words(broker: Broker) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    broker.produce("t", "a")
+    cluster = broker.running.cluster
+    broker.loop.call(lambda: cluster.controller.change_config(2, "t", {"max.message.bytes": "100"}))
+    failed: list[object] = []
+    producer.produce("t", "x" * 500, on_delivery=lambda error, _: failed.append(error))
+    producer.flush(20)
+    assert failed and failed[0] is not None
+    (exchange,) = broker.wait_for_requests("Produce", error="MESSAGE_TOO_LARGE")
+    assert exchange.refusals and "100" in exchange.refusals[0]
+    assert exchange.refusals[0] in str(exchange)
+
+
+def test_it_is_saved_as_json_lines(broker: Broker, tmp_path: Path) -> None:
+    produce(broker, "hello")
+    count = broker.journal.save(tmp_path / "journal.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "journal.jsonl").read_text().splitlines()]
+    assert len(lines) == count
+    produced = next(line for line in lines if line["api"] == "Produce")
+    assert b"hello" in bytes.fromhex(produced["request_hex"])
+    assert produced["request"]["acks"] == -1 and produced["client_id"] == "writer"
+
+
+def test_what_it_keeps_is_bounded(broker: Broker) -> None:
+    broker.journal.off()
+    small = Journal(broker, maximum_exchanges=3)
+    small.on()
+    produce(broker, "a")
+    assert len(small.requests()) == 3 and small.dropped > 0
+    small.off()
+    tiny = Journal(broker, maximum_bytes=500)
+    tiny.on()
+    produce(broker, "x" * 1000)
+    assert sum(exchange.size_bytes for exchange in tiny.requests()) <= 500
+    tiny.off()
+
+
+def test_off_it_is_no_interceptor_and_keeps_what_it_has(broker: Broker) -> None:
+    produce(broker, "a")
+    broker.journal.off()
+    assert broker.interceptors == [] and not broker.journal.is_on
+    kept = broker.requests()
+    produce(broker, "b")
+    assert broker.requests() == kept != []
+    broker.journal.clear()
+    assert broker.requests() == []
+
+
+def test_it_goes_on_after_a_restart_and_a_reset(broker: Broker) -> None:
+    broker.restart()
+    produce(broker, "a")
+    broker.reset()
+    produce(broker, "b")
+    assert len(broker.requests("Produce")) == 2
+
+
+def test_a_client_that_goes_away_is_told(broker: Broker) -> None:
+    consumer = KafkaConsumer("t", bootstrap_servers=broker.bootstrap_servers, fetch_max_wait_ms=20_000)
+    broker.produce("t", "a")
+    until = time.monotonic() + 20
+    while not broker.requests("Fetch", where=lambda each: each.outcome == "open"):
+        assert time.monotonic() < until
+        consumer.poll(50)
+    consumer.close()
+    broker.wait_for_requests("Fetch", where=lambda each: each.outcome == "lost")
+
+
+def test_the_kits_own_requests_are_not_kept(broker: Broker) -> None:
+    async def own() -> None:
+        cluster = broker.running.cluster
+        await ask(cluster, next(iter(cluster.nodes.values())), MetadataRequest(topics=[]))
+
+    broker.loop.run(own())
+    broker.produce("t", "a")
+    assert broker.requests() == []
+
+
+def test_two_brokers_of_one_process_explain_their_own_refusals(broker: Broker) -> None:
+    with Broker() as other:
+        other.journal.on()
+        produce(other, "a")
+        produce(broker, "b")
+        assert len(other.requests("Produce")) == len(broker.requests("Produce")) == 1
