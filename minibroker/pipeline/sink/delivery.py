@@ -96,7 +96,7 @@ def write_exactly_once(
             note = _note(_written(writer, _chain(first, rest)))
             transaction.mark(Marker(number + 1, note))
         except BaseException:
-            abort_in_passing(client, settings, transaction)
+            abort_in_passing(settings, transaction)
             raise
         identity = transaction.identity
         left = Open(transactional_id, identity.producer_id, identity.epoch, transaction.generation, number + 1)
@@ -115,7 +115,7 @@ def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
             try:
                 _taken_up(client, settings, each).end(commit=True)
             except Fenced as error:
-                if not _is_committed(client, settings, each):
+                if not _is_committed(settings, each):
                     raise Fenced(
                         f"{error}: the rows of this task are not committed: its transaction took longer than "
                         f"kafka.transaction.timeout.ms={settings.transaction_timeout_ms}, or somebody else writes "
@@ -146,27 +146,31 @@ def sender_in(transaction: Transaction, client: Client, settings: SinkSettings) 
     return Sender(client, settings, transaction.identity, version, before=transaction.add)
 
 
-def abort_in_passing(client: Client, settings: SinkSettings, transaction: Transaction) -> None:
+def abort_in_passing(settings: SinkSettings, transaction: Transaction) -> None:
     """Try to abort, so that readers need not wait; who takes the id over, or the timeout, would do it as well."""
-    with suppress(WriteFailed):
-        transactional_id, identity = transaction.transactional_id, transaction.identity
-        Transaction(client, _hasty(settings), transactional_id, identity, transaction.generation).end(commit=False)
+    hasty, transactional_id, identity = _hasty(settings), transaction.transactional_id, transaction.identity
+    with suppress(WriteFailed), connected(hasty) as client:
+        Transaction(client, hasty, transactional_id, identity, transaction.generation).end(commit=False)
 
 
-def _is_committed(client: Client, settings: SinkSettings, left: Open) -> bool:
+def _is_committed(settings: SinkSettings, left: Open) -> bool:
     """Whether the rows are committed, though this transaction is not there any more, as the marker says.
 
     While somebody else has an open transaction under the id the marker cannot be told: then they are taken not to be.
     """
+    hasty = _hasty(settings)
     try:
-        marker = _taken_up(client, _hasty(settings), left).marker()
+        with connected(hasty) as client:
+            marker = _taken_up(client, hasty, left).marker()
     except WriteFailed:
         return False
     return marker is not None and marker.value >= left.marker
 
 
 def _hasty(settings: SinkSettings) -> SinkSettings:
-    return replace(settings, delivery_timeout_ms=min(settings.delivery_timeout_ms, _PATIENCE_MS))
+    patience_ms = min(settings.delivery_timeout_ms, _PATIENCE_MS)
+    client = {**settings.client, "default.api.timeout.ms": str(patience_ms)}
+    return replace(settings, delivery_timeout_ms=patience_ms, client=client)
 
 
 def _taken_up(client: Client, settings: SinkSettings, left: Open) -> Transaction:

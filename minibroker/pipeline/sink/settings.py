@@ -123,9 +123,12 @@ def _producer_settings(given: _Options) -> dict[str, object]:
 
 
 def _timing(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Settings that are the connection's as well."""
-    names = ("request.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms")
-    return {name: kafka[name] for name in names if name in kafka}
+    """Settings that are the connection's as well; it looks for leaders and coordinators for `max.block.ms`."""
+    names = ("request.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms", "max.block.ms")
+    given = {name: kafka[name] for name in names if name in kafka}
+    if "max.block.ms" in given:
+        given["default.api.timeout.ms"] = given.pop("max.block.ms")
+    return given
 
 
 def _batch_settings(given: _Options) -> BatchSettings:
