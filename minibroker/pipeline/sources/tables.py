@@ -1,11 +1,11 @@
-"""The two data sources by their names, `minibroker` and `minibroker-batches`: from Spark's options to readers.
+"""The two data sources by their names, `minibroker` and `minibroker-batches`: options to readers and writers.
 
-What is read is `readers`', where it lies `opening`'s.
+What is read is `readers`', where it lies `opening`'s; what is written is the sink's.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -15,6 +15,9 @@ from minibroker.pipeline.options import Query, ReadOptions, parse_options
 from minibroker.pipeline.sources.columns import columns_of, offered
 from minibroker.pipeline.sources.opening import open_source
 from minibroker.pipeline.sources.readers import BatchReader, StreamReader
+
+if TYPE_CHECKING:
+    from minibroker.pipeline.sink.writer import BatchWriter, StreamWriter
 
 
 class LogDataSource(DataSource):
@@ -43,7 +46,10 @@ class LogDataSource(DataSource):
 
 
 class RecordsSource(LogDataSource):
-    """`spark.read.format("minibroker")`: one row a record, with the columns of Spark's own Kafka source."""
+    """`spark.read.format("minibroker")`: one row a record, with the columns of Spark's own Kafka source.
+
+    It is also what `df.write` and `df.writeStream` write to: a running broker, never a directory.
+    """
 
     table = "records"
 
@@ -51,6 +57,18 @@ class RecordsSource(LogDataSource):
     def name(cls) -> str:
         """What `format` takes."""
         return "minibroker"
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """The writer of `df.write`."""
+        from minibroker.pipeline.sink.writer import batch_writer  # a query that only reads pays nothing for it
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """The writer of `df.writeStream`."""
+        from minibroker.pipeline.sink.writer import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
 
 
 class BatchesSource(LogDataSource):

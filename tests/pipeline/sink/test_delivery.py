@@ -77,7 +77,8 @@ def exactly_once(broker: RunningBroker, topic: str, **options: str) -> SinkSetti
 
 
 def batch_of(name: str, rows: int = 10) -> pa.RecordBatch:
-    return pa.record_batch({"value": [f"{name}-{number}" for number in range(rows)], "key": [str(n) for n in range(rows)]})
+    keys = [str(number) for number in range(rows)]
+    return pa.record_batch({"value": [f"{name}-{key}" for key in keys], "key": keys})
 
 
 def wanted(*names: str) -> list[bytes]:
@@ -161,8 +162,9 @@ def test_batches_that_a_topic_finds_too_large_are_split_and_a_record_is_named(pl
 
 
 def test_a_topic_or_a_partition_that_there_is_not_is_named(plain_broker: RunningBroker) -> None:
+    nowhere = settings_for(plain_broker, "nowhere", kafka_max_block_ms="150")
     with pytest.raises(WriteFailed, match="topic nowhere: UNKNOWN_TOPIC_OR_PARTITION after 150 ms"):
-        delivery.write_at_least_once(settings_for(plain_broker, "nowhere", kafka_max_block_ms="150"), [batch_of("a")], 0)
+        delivery.write_at_least_once(nowhere, [batch_of("a")], 0)
     topic = _topic(plain_broker, 2)
     rows = pa.record_batch({"value": ["a"], "partition": pa.array([2], pa.int32())})
     with pytest.raises(WriteFailed, match=f"partition 2 of topic {topic}, which has 2, is not present in metadata"):
@@ -303,8 +305,8 @@ def test_a_commit_finds_the_coordinator_after_it_was_killed(tmp_path: Path) -> N
 
 def test_a_commit_waits_for_a_broker_that_is_down(tmp_path: Path) -> None:
     with broker_of_one_address(tmp_path) as broker:
-        impatient = dict.fromkeys(("kafka_request_timeout_ms", "kafka_delivery_timeout_ms", "kafka_max_block_ms"), "500")
-        settings = exactly_once(broker, _topic(broker), **impatient)
+        timeouts = ("kafka_request_timeout_ms", "kafka_delivery_timeout_ms", "kafka_max_block_ms")
+        settings = exactly_once(broker, _topic(broker), **dict.fromkeys(timeouts, "500"))
         left = write(settings, "a")
         broker.kill()
         with pytest.raises(WriteFailed, match=r"transactional id topic-\d+-0: committing: "):
