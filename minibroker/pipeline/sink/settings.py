@@ -113,7 +113,7 @@ def _producer_settings(given: _Options) -> dict[str, object]:
         "buffer_bytes": given.number("buffer.memory", 8 << 20, 1),
         "linger_ms": given.optional_number("linger.ms"),
         "max_block_ms": given.number("max.block.ms", 60_000),
-        "request_timeout_ms": given.number("request.timeout.ms", 30_000),
+        "request_timeout_ms": given.number("request.timeout.ms", 30_000, 1),
         "delivery_timeout_ms": given.number("delivery.timeout.ms", 120_000),
         "retries": given.number("retries", _INT_MAX),
         "retry_backoff_ms": given.number("retry.backoff.ms", 100),
@@ -127,7 +127,8 @@ def _timing(kafka: Mapping[str, str]) -> dict[str, str]:
     names = ("request.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms", "max.block.ms")
     given = {name: kafka[name] for name in names if name in kafka}
     if "max.block.ms" in given:
-        given["default.api.timeout.ms"] = given.pop("max.block.ms")
+        patience = given.pop("max.block.ms")
+        given["default.api.timeout.ms"] = "1" if patience == "0" else patience  # the connection does not know none
     return given
 
 
