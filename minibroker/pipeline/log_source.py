@@ -57,6 +57,7 @@ class ReadRequest:
     mode: Mode = "FAILFAST"
     fail_on_data_loss: bool = True
     verify_crc: bool = False
+    measure_one_in: int = 0  # of how many batches one is decompressed to measure it; 0: none is
 
 
 class OptionError(ValueError):

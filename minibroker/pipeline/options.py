@@ -37,6 +37,7 @@ STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingO
 ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 RECORDS_ONLY: Final = ("includeHeaders",)
+BATCHES_ONLY: Final = ("measure",)
 EVERYWHERE: Final = (
     "startingOffsetsByTimestampStrategy",
     "failOnDataLoss",
@@ -46,7 +47,7 @@ EVERYWHERE: Final = (
     "mode",
     "verify",
 )
-NAMES: Final = (*WHERE, *WHICH, *STARTING, *ENDING, *EVERYWHERE, *STREAM_ONLY, *RECORDS_ONLY)
+NAMES: Final = (*WHERE, *WHICH, *STARTING, *ENDING, *EVERYWHERE, *STREAM_ONLY, *RECORDS_ONLY, *BATCHES_ONLY)
 # What Spark's own source refuses as well, and why.
 REFUSED: Final = {
     "kafka.auto.offset.reset": "use startingOffsets",
@@ -89,6 +90,7 @@ class ReadOptions:
     max_trigger_delay_ms: int = DEFAULT_MAX_TRIGGER_DELAY_MS
     mode: Mode = "FAILFAST"
     verify_crc: bool = False
+    measure_one_in: int = 0
 
 
 class Given:
@@ -134,7 +136,8 @@ class Given:
 def allowed_options(table: Table, query: Query | None = None) -> tuple[str, ...]:
     """The names of the options for a table, in a batch query or in a stream (None: in either)."""
     of_others = {"batch": STREAM_ONLY, "stream": ENDING, None: ()}[query]
-    return tuple(name for name in NAMES if name not in of_others and (table == "records" or name not in RECORDS_ONLY))
+    of_others += {"records": BATCHES_ONLY, "batches": RECORDS_ONLY}[table]
+    return tuple(name for name in NAMES if name not in of_others)
 
 
 def parse_options(options: Mapping[str, str], table: Table, query: Query | None = None) -> ReadOptions:
@@ -171,6 +174,7 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
         max_trigger_delay_ms=values.duration_ms("maxTriggerDelay", given.get("maxTriggerDelay", "15m")),
         mode=values.one_of("mode", given.get("mode", "FAILFAST"), MODES),
         verify_crc=values.one_of("verify", given.get("verify", "none"), ("none", "crc")) == "crc",
+        measure_one_in=_measure(given),
     )
     _check_trigger(parsed)
     return parsed
@@ -237,6 +241,12 @@ def _isolation_level(given: Given) -> IsolationLevel:
     if len(levels) > 1:
         raise OptionError(f"{' and '.join(names)} differ")
     return levels.pop() if levels else "read_uncommitted"
+
+
+def _measure(given: Given) -> int:
+    """Of how many batches one is measured: "none", "all", or a number."""
+    text = given.get("measure", "none").strip().lower()
+    return {"none": 0, "all": 1}[text] if text in ("none", "all") else values.number("measure", text, 1)
 
 
 def _optional_number(given: Given, name: str) -> int | None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 TIMESTAMP: Final = pa.timestamp("us", "UTC")  # Spark's own; Kafka's milliseconds times 1000, none (-1) is null
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 CORRUPT: Final = "_corrupt"
+MEASURED: Final = ("uncompressedSizeInBytes", "keyBytes", "valueBytes", "nullValues")
 
 # One row a record, with the columns of Spark's own Kafka source.
 RECORDS: Final = pa.schema(
@@ -43,7 +44,10 @@ BATCHES: Final = pa.schema(
         ("timestampType", pa.int32()),  # 0 create time, 1 log append time; -1 none (format 0)
         ("baseOffset", pa.int64()),
         ("lastOffset", pa.int64()),
-        ("recordCount", pa.int32()),  # null where a compressed message of format 0 or 1 does not say
+        (
+            "recordCount",
+            pa.int32(),
+        ),  # null where a compressed message of format 0 or 1 does not say, but for `measure`
         ("baseTimestamp", TIMESTAMP),
         ("maxTimestamp", TIMESTAMP),
         ("partitionLeaderEpoch", pa.int32()),
@@ -55,6 +59,11 @@ BATCHES: Final = pa.schema(
         ("attributes", pa.int32()),
         ("crc", pa.int64()),  # as stored
         ("crcValid", pa.bool_()),  # null unless asked for with `verify=crc`
+        # With `measure`: batches are decompressed for it, all or a sample, and these are null for the others.
+        ("uncompressedSizeInBytes", pa.int64()),  # of a compressed message, the messages in it
+        ("keyBytes", pa.int64()),
+        ("valueBytes", pa.int64()),
+        ("nullValues", pa.int32()),  # records without a value: tombstones, where the topic is compacted
         (CORRUPT, pa.string()),  # with `mode=PERMISSIVE`: what is wrong where no batch can be found
     ]
 )

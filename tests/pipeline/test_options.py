@@ -186,10 +186,19 @@ def test_a_batch_has_no_headers() -> None:
 def test_before_it_is_known_how_a_table_is_read_all_its_options_may_be() -> None:
     options = {"endingOffsets": "latest", "maxOffsetsPerTrigger": "5"}
     assert parsed(query=None, **options).max_offsets_per_trigger == 5
-    assert allowed_options("records") == NAMES
+    assert allowed_options("records") == tuple(name for name in NAMES if name != "measure")
 
 
 def test_an_offset_of_64_bits_is_taken() -> None:
     offsets = {"a": {"0": 2**63 - 1}}
     starting = parsed(startingOffsets=json.dumps(offsets)).starting
     assert starting is not None and starting.each == {partition("a-0"): 2**63 - 1}
+
+
+def test_batches_are_measured_all_or_one_of_some_or_not_at_all() -> None:
+    where = {"path": "/d", "subscribe": "a"}
+    found = [parse_options({**where, "measure": text}, "batches").measure_one_in for text in ("none", "all", "50")]
+    assert found == [0, 1, 50]
+    with pytest.raises(OptionError, match="measure: 'some' is not a whole number from 1 on"):
+        parse_options({**where, "measure": "some"}, "batches")
+    assert "measure: not an option of" in refusal(measure="all")

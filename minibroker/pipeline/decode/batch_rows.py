@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minibroker.pipeline.decode.arrow import Rows, record_batch, times
+from minibroker.pipeline.decode.batch_sizes import Sizes
 from minibroker.pipeline.decode.scanning import Headers, Place
 from minibroker.protocol.records.batch import TIMESTAMP_TYPE_BIT
 from minibroker.protocol.records.compression import Compression
@@ -17,12 +18,21 @@ from minibroker.protocol.records.compression import Compression
 _CODECS: Final = pa.array([*(codec.name.lower() for codec in Compression), "5", "6", "7"])  # 5 to 7 are unknown
 
 
-def batch_rows(rows: Rows, headers: Headers, is_valid: npt.NDArray[np.bool_] | None, place: Place) -> pa.RecordBatch:
-    """A row for each header. `is_valid`: whether the checksums match, if that is known."""
+def batch_rows(
+    rows: Rows, headers: Headers, is_valid: npt.NDArray[np.bool_] | None, place: Place, sizes: Sizes | None = None
+) -> pa.RecordBatch:
+    """A row for each header. `is_valid`: whether the checksums match; None if that, or `sizes`, is not known."""
     count = len(headers.size)
+    if sizes is not None:
+        headers = headers._replace(record_count=np.where(sizes.measured, sizes.records, headers.record_count))
     columns = []
     for field in rows.schema:
-        column = rows.names[field.name] if field.name in rows.names else _column(field.name, headers, is_valid, place)
+        if field.name in rows.names:
+            column = rows.names[field.name]
+        elif field.name in _SIZES:
+            column = None if sizes is None else pa.array(getattr(sizes, _SIZES[field.name]), mask=~sizes.measured)
+        else:
+            column = _column(field.name, headers, is_valid, place)
         is_array = isinstance(column, np.ndarray | pa.Array)
         columns.append(_typed(column, field.type) if is_array else rows.constant(column, field.type, count))
     return record_batch(columns, rows.schema, count)
@@ -60,6 +70,12 @@ def _column(name: str, headers: Headers, is_valid: npt.NDArray[np.bool_] | None,
     return None if field is None else getattr(headers, field)
 
 
+_SIZES: Final = {
+    "uncompressedSizeInBytes": "uncompressed",
+    "keyBytes": "keys",
+    "valueBytes": "values",
+    "nullValues": "null_values",
+}
 _FIELDS: Final = {
     "sizeInBytes": "size",
     "magic": "magic",

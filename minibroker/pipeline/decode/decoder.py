@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from minibroker.pipeline.decode import scanning
 from minibroker.pipeline.decode.aborted import AbortedRanges
+from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import Rows
 from minibroker.pipeline.decode.batch_rows import batch_rows
+from minibroker.pipeline.decode.batch_sizes import Sizes, measured_sizes
 from minibroker.pipeline.decode.chunk import Damage
 from minibroker.pipeline.decode.gathering import Gathering, Given
 from minibroker.pipeline.decode.scanning import Buffer, Headers, Place, Scan, headers_at, whole_batches
@@ -175,13 +177,14 @@ class RecordsDecoder(_Decoder):
 
 
 class BatchesDecoder(_Decoder):
-    """One partition's batches -> the rows of `chosen(BATCHES, columns)`, from headers alone.
+    """One partition's batches -> the rows of `chosen(BATCHES, columns)`, from headers alone but for what is measured.
 
     Given are the batches whose last offset is in the range, so that of ranges side by side one has it; control batches
     too, and, with `aborted`, not those of aborted transactions.
     """
 
     table = BATCHES
+    _arena: Arena | None = None
 
     def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         given = headers.select(
@@ -191,4 +194,10 @@ class BatchesDecoder(_Decoder):
         )
         if len(given.size):
             is_valid = scanning.checksums_match(view, given) if self._request.verify_crc else None
-            yield batch_rows(self._rows, given, is_valid, place)
+            yield batch_rows(self._rows, given, is_valid, place, self._measured(view, given))
+
+    def _measured(self, view: memoryview, headers: Headers) -> Sizes | None:
+        if not self._request.measure_one_in:
+            return None
+        self._arena = self._arena or Arena(self._chunk_bytes)
+        return measured_sizes(view, headers, self._request.measure_one_in, self._arena, self._chunk_bytes)

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import OptionError, Table
 from minibroker.pipeline.options import ReadOptions
-from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, chosen
+from minibroker.pipeline.schemas import BATCHES, CORRUPT, MEASURED, RECORDS, chosen
 
 TABLES: Final[dict[Table, pa.Schema]] = {"records": RECORDS, "batches": BATCHES}
 
@@ -23,6 +23,8 @@ def offered(options: ReadOptions) -> StructType:
     left_out = set() if options.include_headers else {"headers"}
     if options.mode != "PERMISSIVE":
         left_out.add(CORRUPT)
+    if not options.measure_one_in:
+        left_out.update(MEASURED)
     table = TABLES[options.table]
     return from_arrow_schema(chosen(table, [name for name in table.names if name not in left_out]))
 
@@ -40,6 +42,8 @@ def columns_of(schema: StructType, options: ReadOptions) -> tuple[str, ...]:
             raise OptionError(f"schema: column {column.name} is {expected.simpleString()}, not {given}")
         if not column.nullable or column.dataType != expected:
             raise OptionError(f"schema: column {column.name} may be null, also within")
+    for name in set(MEASURED).intersection(schema.names) if not options.measure_one_in else ():
+        raise OptionError(f"schema: column {name} is there with the option measure only")
     if CORRUPT in schema.names and options.mode != "PERMISSIVE":
         raise OptionError(f"schema: column {CORRUPT} is there with mode=PERMISSIVE only")
     if len(set(schema.names)) != len(schema.names) or not schema.names:

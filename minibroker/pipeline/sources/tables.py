@@ -42,7 +42,15 @@ class LogDataSource(DataSource):
     def _parsed(self, schema: StructType, query: Query) -> tuple[ReadOptions, ReadRequest]:
         options = parse_options(self.options, self.table, query)
         columns = columns_of(schema, options)
-        return options, ReadRequest(self.table, columns, options.mode, options.fail_on_data_loss, options.verify_crc)
+        request = ReadRequest(
+            self.table,
+            columns,
+            options.mode,
+            options.fail_on_data_loss,
+            options.verify_crc,
+            options.measure_one_in,
+        )
+        return options, request
 
 
 class RecordsSource(LogDataSource):

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 
 from minibroker.pipeline.log_source import OptionError, Table
 from minibroker.pipeline.options import ReadOptions, parse_options
-from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
+from minibroker.pipeline.schemas import BATCHES, MEASURED, RECORDS, chosen
 from minibroker.pipeline.sources.columns import columns_of, offered
 
 OF_KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
@@ -43,8 +43,17 @@ def test_the_columns_are_those_of_sparks_own_kafka_source() -> None:
 
 def test_damage_has_a_column_where_it_is_set_apart() -> None:
     assert offered(options(mode="PERMISSIVE")).names == [*OF_KAFKA, "_corrupt"]
-    assert offered(options("batches", mode="PERMISSIVE")).names == BATCHES.names
-    assert offered(options("batches")).names == BATCHES.names[:-1]
+    assert offered(options("batches", mode="PERMISSIVE", measure="all")).names == BATCHES.names
+    assert offered(options("batches", measure="all")).names == BATCHES.names[:-1]
+
+
+def test_what_is_measured_has_columns_where_it_is_asked_for() -> None:
+    unmeasured = offered(options("batches"))
+    assert unmeasured.names == [name for name in BATCHES.names[:-1] if name not in MEASURED]
+    measured = StructType([offered(options("batches", measure="7"))["keyBytes"]])
+    assert columns_of(measured, options("batches", measure="7")) == ("keyBytes",)
+    with pytest.raises(OptionError, match="column keyBytes is there with the option measure only"):
+        columns_of(measured, options("batches"))
 
 
 @pytest.mark.parametrize("table", ["records", "batches"])

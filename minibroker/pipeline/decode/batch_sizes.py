@@ -1,0 +1,156 @@
+"""What some of the batches hold, measured: their size uncompressed, how much of it is keys and values, null values.
+
+A header tells none of it, so batches are decompressed for it, as few as are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from minibroker.pipeline.decode import messages
+from minibroker.pipeline.decode.arena import Arena
+from minibroker.pipeline.decode.fields import Parts
+from minibroker.pipeline.decode.record_fields import read_fields
+from minibroker.pipeline.decode.record_starts import record_starts
+from minibroker.pipeline.decode.scanning import Headers
+from minibroker.protocol.errors import CorruptBatch, KafkaError
+from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.lz4_frames import with_right_checksum
+from minibroker.protocol.records.message import read_message
+
+U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+_KEY_VALUE_DEPTH: Final = 4
+_SPREAD: Final = 0x9E3779B97F4A7C15  # the golden ratio, by which neighbouring offsets get far apart
+
+
+class Sizes(NamedTuple):
+    """A column a size; what means nothing where a batch is not `measured`."""
+
+    measured: Bool
+    uncompressed: I64  # with the header of a batch of format 2; of a wrapper, the messages in it
+    keys: I64
+    values: I64
+    null_values: I64
+    records: I64
+
+
+class _Load(NamedTuple):
+    """Batches of one kind whose records lie in the arena."""
+
+    which: list[int]  # by their place among the headers
+    start: list[int]
+    end: list[int]
+    inner: list[I64]  # of formats 0 and 1: where each one's messages begin
+
+
+def measured_sizes(view: memoryview, headers: Headers, one_in: int, arena: Arena, chunk_bytes: int) -> Sizes:
+    """The sizes of one in `one_in` batches, chosen by their offsets, so that each reader chooses the same.
+
+    Compressed messages of formats 0 and 1 are measured all, as nothing else tells how many records they hold. A batch
+    that is damaged is not measured.
+    """
+    count = len(headers.size)
+    sizes = Sizes(np.zeros(count, np.bool_), *(np.zeros(count, np.int64) for _ in Sizes._fields[1:]))
+    for is_new in (True, False):
+        wanted = _chosen(headers, one_in) & ((headers.magic == MAGIC) == is_new)
+        for load in _loads(view, headers, np.flatnonzero(wanted).tolist(), arena, chunk_bytes):
+            (_measure_batches if is_new else _measure_messages)(arena.data, headers, load, sizes)
+    return sizes
+
+
+def _chosen(headers: Headers, one_in: int) -> Bool:
+    spread = headers.base_offset.astype(np.uint64) * np.uint64(_SPREAD)
+    is_wrapper = (headers.magic < MAGIC) & (headers.codec != 0)
+    chosen: Bool = (((spread >> np.uint64(33)) % np.uint64(one_in) == 0) | is_wrapper) & ~headers.is_control
+    return chosen
+
+
+def _loads(view: memoryview, headers: Headers, wanted: list[int], arena: Arena, chunk_bytes: int) -> Iterator[_Load]:
+    """The wanted batches in the arena, about a chunk at a time."""
+    arena.clear()
+    load = _Load([], [], [], [])
+    for index in wanted:
+        position = int(headers.position[index])
+        batch = view[position : position + int(headers.size[index])]
+        try:
+            inner = _bring(batch, int(headers.magic[index]), int(headers.codec[index]), arena)
+        except KafkaError:
+            continue
+        load.which.append(index)
+        load.start.append(arena.used - inner.size_bytes)
+        load.end.append(arena.used)
+        load.inner.append(inner.starts)
+        if arena.used >= chunk_bytes:
+            yield load
+            arena.clear()
+            load = _Load([], [], [], [])
+    if load.which:
+        yield load
+
+
+class _Brought(NamedTuple):
+    size_bytes: int
+    starts: I64
+
+
+def _bring(batch: memoryview, magic: int, codec: int, arena: Arena) -> _Brought:
+    """The records of a batch, as far as they are stored apart from it, into the arena. Raises `KafkaError`."""
+    nowhere = np.empty(0, np.int64)
+    if magic == MAGIC:
+        payload = batch[HEADER_BYTES:]
+        start = arena.decompress(codec, payload) if codec else arena.append(payload)
+        return _Brought(arena.used - start, nowhere)
+    if not codec:
+        start = arena.append(batch)
+        return _Brought(len(batch), np.array([start]))
+    wrapper, _ = read_message(bytes(batch), is_checked=True)
+    value = memoryview(wrapper.value or b"")
+    if wrapper.compression == Compression.LZ4 and magic == 0:
+        value = memoryview(with_right_checksum(value))
+    start = arena.decompress(wrapper.compression, value)
+    found = messages.inner_starts(arena.data[start : arena.used].tobytes(), magic)
+    if found is None:
+        raise CorruptBatch("its messages do not fill it")
+    return _Brought(arena.used - start, found + start)
+
+
+def _measure_batches(data: U8, headers: Headers, load: _Load, sizes: Sizes) -> None:
+    index, start, end = (np.array(each, np.int64) for each in load[:3])
+    counts = headers.record_count[index]
+    _, sound = record_starts(data, start, end, counts)
+    index, start, end, counts = index[sound], start[sound], end[sound], counts[sound]
+    starts, _ = record_starts(data, start, end, counts)
+    batch = np.repeat(np.arange(len(index)), counts)
+    has_attributes = (headers.attributes[index] & ELIDED_BIT == 0).astype(np.int64)
+    fields = read_fields(data, starts, has_attributes[batch], _KEY_VALUE_DEPTH)
+    assert fields.keys is not None and fields.values is not None
+    _note(sizes, index, end - start + HEADER_BYTES, batch, fields.keys, fields.values, fields.malformed)
+
+
+def _measure_messages(data: U8, headers: Headers, load: _Load, sizes: Sizes) -> None:
+    index = np.array(load.which, np.int64)
+    counts = np.array([len(each) for each in load.inner], np.int64)
+    batch = np.repeat(np.arange(len(index)), counts)
+    starts = np.concatenate(load.inner)
+    keys, values, malformed = messages.read_key_and_value(data, starts, headers.magic[index][batch])
+    _note(sizes, index, np.array(load.end) - np.array(load.start), batch, keys, values, malformed)
+
+
+def _note(sizes: Sizes, index: I64, size: I64, batch: I64, keys: Parts, values: Parts, malformed: Bool) -> None:
+    """Add up by batch what its records have; those with a malformed one are not measured."""
+    count = len(index)
+    nothing = np.zeros(len(batch), np.bool_)
+    sizes.measured[index] = np.bincount(batch, malformed, count) == 0
+    sizes.uncompressed[index] = size
+    sizes.keys[index] = np.bincount(batch, keys.length, count)
+    sizes.values[index] = np.bincount(batch, values.length, count)
+    sizes.null_values[index] = np.bincount(batch, nothing if values.is_null is None else values.is_null, count)
+    sizes.records[index] = np.bincount(batch, minlength=count)
