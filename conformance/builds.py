@@ -13,6 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
+SPARK_CONNECTOR = HERE / "spark" / "connector"
 
 
 @functools.cache
@@ -64,6 +65,27 @@ def kafkajs() -> Path:
     return PROGRAMS / "kafkajs" / "main.js"
 
 
+@functools.cache
+def spark_connector() -> list[Path]:
+    """The jars of Spark's own Kafka connector: of the installed pyspark's version, or the newest that is to be had.
+
+    A connector and a pyspark of different versions go together as long as Spark's internal interfaces stay.
+    """
+    from pyspark import __version__
+
+    for connector, tokens in ((__version__, __version__), *SPARK_CONNECTORS):
+        versions = [f"-Dconnector.version={connector}", f"-Dtoken.version={tokens}"]
+        try:
+            _build(SPARK_CONNECTOR, [*MAVEN, *versions, "dependency:copy-dependencies"], connector)
+        except RuntimeError as error:
+            missing = error
+        else:
+            return sorted((SPARK_CONNECTOR / "target" / connector).glob("*.jar"))
+    raise missing
+
+
+# The version of the connector, and that of its small library for delegation tokens: not all are everywhere.
+SPARK_CONNECTORS = (("4.2.0", "4.2.0"), ("4.2.0", "4.0.0"))
 MAVEN = ["mvn", "-q", "-B"]
 
 

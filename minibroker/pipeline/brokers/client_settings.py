@@ -15,10 +15,11 @@ from minibroker.pipeline.log_source import OptionError
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-# What Spark's own connector refuses, too, and what to do instead.
+# What Spark's own connector refuses, too (but for the group), and what to do instead.
 REFUSED: Final = {
     "auto.offset.reset": "use the option startingOffsets",
     "enable.auto.commit": "offsets are kept by Spark, and none are committed",
+    "group.id": "no consumer group is used",
     "interceptor.classes": "interceptors are Java classes",
     "key.deserializer": "keys are bytes: cast the column",
     "value.deserializer": "values are bytes: cast the column",
@@ -28,8 +29,6 @@ REFUSED: Final = {
 }
 # What has one value that is in force anyway.
 FIXED: Final = {"check.crcs": "true", "allow.auto.create.topics": "false"}
-# A group is neither joined nor asked for offsets, here as in Spark's connector: its name changes nothing.
-WITHOUT_EFFECT: Final = ("group.id",)
 
 # Numbers with kafka-python's names for them, and Java's defaults.
 CONNECTION_NUMBERS: Final = {
@@ -51,7 +50,7 @@ class ClientSettings:
     """The settings of a client, checked. Raises `OptionError`."""
 
     def __init__(self, bootstrap_servers: str, settings: Mapping[str, str], client_id: str = "") -> None:
-        rest = {name: value for name, value in settings.items() if name not in WITHOUT_EFFECT}
+        rest = dict(settings)
         self._refuse(rest)
         self.request_timeout_ms = taken(rest, "request.timeout.ms", 30_000, 1)
         self.api_timeout_ms = taken(rest, "default.api.timeout.ms", 60_000, 1)

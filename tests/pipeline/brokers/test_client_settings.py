@@ -37,6 +37,7 @@ def test_settings_of_connections_are_passed_on() -> None:
         ("key.deserializer", "x", "kafka.key.deserializer cannot be set: keys are bytes: cast the column"),
         ("auto.offset.reset", "earliest", "kafka.auto.offset.reset cannot be set: use the option startingOffsets"),
         ("enable.auto.commit", "true", "kafka.enable.auto.commit cannot be set"),
+        ("group.id", "mine", "kafka.group.id cannot be set: no consumer group is used"),
         ("interceptor.classes", "x", "kafka.interceptor.classes cannot be set"),
         ("check.crcs", "false", "kafka.check.crcs can only be true, not 'false'"),
         ("security.protocol", "TLS", "kafka.security.protocol must be one of PLAINTEXT, SSL, .*, not 'TLS'"),
@@ -51,7 +52,7 @@ def test_what_cannot_be_is_refused_by_name(name: str, value: str, message: str) 
 
 
 def test_what_is_in_force_anyway_may_be_said() -> None:
-    ClientSettings(SERVER, {"check.crcs": "true", "allow.auto.create.topics": "False", "group.id": "mine"})
+    ClientSettings(SERVER, {"check.crcs": "true", "allow.auto.create.topics": "False"})
 
 
 def test_credentials_may_stay_when_the_protocol_needs_none() -> None:

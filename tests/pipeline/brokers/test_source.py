@@ -54,6 +54,7 @@ def topic(request: pytest.FixtureRequest, broker: RunningBroker) -> str:
 
 def create(broker: RunningBroker, topic: str, partitions: int, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    config["retention.ms"] = "-1"  # the records are old
     admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,15 @@ CA = str(HERE / "ca.pem")
 CLIENT = str(HERE / "client.pem")
 LIMITS = {"request.timeout.ms": "3000", "default.api.timeout.ms": "3000", "security.protocol": "SSL"}
 TRUST = {"ssl.truststore.location": CA, "ssl.truststore.type": "PEM"}
+
+# kafka-python leaves a socket whose handshake fails, or does not end, to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
+
+
+@pytest.fixture
+def garbage_is_collected_here() -> Iterator[None]:
+    yield
+    gc.collect()
 
 
 def server(name: str = "server", client_wanted: bool = False) -> ssl.SSLContext:
@@ -78,11 +88,13 @@ def test_a_client_says_who_it_is(settings: dict[str, str]) -> None:
     connect({**TRUST, **settings, "ssl.key.password": "secret"}, server(client_wanted=True))
 
 
+@pytest.mark.usefixtures("garbage_is_collected_here")
 def test_a_broker_that_is_not_trusted_fails_at_once() -> None:
     with pytest.raises(ClientError, match=r"^127\.0\.0\.1:\d+: Metadata: TLS: CERTIFICATE_VERIFY_FAILED$"):
         connect({}, server())
 
 
+@pytest.mark.usefixtures("garbage_is_collected_here")
 def test_the_host_has_to_be_that_of_the_certificate() -> None:
     with pytest.raises(ClientError, match="TLS: CERTIFICATE_VERIFY_FAILED"):
         connect(TRUST, server("stranger"))
@@ -90,8 +102,7 @@ def test_the_host_has_to_be_that_of_the_certificate() -> None:
         connect({**TRUST, "ssl.endpoint.identification.algorithm": none}, server("stranger"))
 
 
-# kafka-python leaves a socket in the midst of a handshake to the garbage collector.
-@pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
+@pytest.mark.usefixtures("garbage_is_collected_here")
 def test_a_broker_without_tls_is_told() -> None:
     impatient = {**LIMITS, **TRUST, "request.timeout.ms": "200", "default.api.timeout.ms": "400"}
     with (
@@ -100,8 +111,6 @@ def test_a_broker_without_tls_is_told() -> None:
         pytest.raises(ClientError, match="Metadata: request timed out: no answer in 200 ms"),
     ):
         client.partitions()
-    del client
-    gc.collect()
 
 
 @pytest.mark.parametrize(
