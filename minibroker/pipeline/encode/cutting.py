@@ -6,13 +6,13 @@ What a row takes in a batch is known to the formats; nothing is encoded here.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from minibroker.pipeline.encode.columns import Columns
-from minibroker.pipeline.encode.settings import BatchSettings
+from minibroker.pipeline.encode.settings import BatchSettings, Origin
 from minibroker.pipeline.encode.varints import Int64s
 from minibroker.protocol.records.batch import LOG_APPEND_TIME
 
@@ -29,12 +29,14 @@ class Chunk(NamedTuple):
     starts: Int64s
 
 
-def chunks(columns: Columns, sizes: Int64s, settings: BatchSettings, overhead_bytes: int) -> Iterator[Chunk]:
+def chunks(
+    columns: Columns, sizes: Int64s, settings: BatchSettings, origins: Sequence[Origin], overhead_bytes: int
+) -> Iterator[Chunk]:
     """All rows in batches, some batches at a time. `sizes` is what each row takes at most, and a batch the overhead."""
     ends = np.cumsum(sizes)
     starts: list[int] = []
     done = 0
-    for start, end in _cuts(columns, ends, settings.batch_bytes - overhead_bytes, settings):
+    for start, end in _cuts(columns, ends, settings.batch_bytes - overhead_bytes, settings, origins):
         if starts and ends[end - 1] - ends[starts[0]] + sizes[starts[0]] > _CHUNK_BYTES:
             yield _chunk(starts, start)
             starts = []
@@ -47,11 +49,13 @@ def _chunk(starts: list[int], end: int) -> Chunk:
     return Chunk(starts[0], end, np.array(starts, np.int64) - starts[0])
 
 
-def _cuts(columns: Columns, ends: Int64s, limit_bytes: int, settings: BatchSettings) -> Iterator[tuple[int, int]]:
+def _cuts(
+    columns: Columns, ends: Int64s, limit_bytes: int, settings: BatchSettings, origins: Sequence[Origin]
+) -> Iterator[tuple[int, int]]:
     """(first row, row after the last) of each batch: as many rows as fit, and one that does not fit alone."""
     most = len(columns) if settings.batch_records is None else settings.batch_records
     start = 0
-    for stop in _breaks(columns, settings):
+    for stop in _breaks(columns, settings, origins):
         while start < stop:
             before = int(ends[start - 1]) if start else 0
             end = bisect_right(ends, before + limit_bytes, start, min(start + most, stop))
@@ -63,9 +67,10 @@ def _cuts(columns: Columns, ends: Int64s, limit_bytes: int, settings: BatchSetti
             start = end
 
 
-def _breaks(columns: Columns, settings: BatchSettings) -> list[int]:
+def _breaks(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> list[int]:
     """The rows before which a batch must end, the end itself among them."""
+    starts = [origin.start for origin in origins[1:]]
     if settings.timestamp_type != LOG_APPEND_TIME:
-        return [len(columns)]
+        return [*starts, len(columns)]
     changes = np.flatnonzero(np.diff(columns.timestamps_ms)) + 1
-    return [*changes.tolist(), len(columns)]
+    return sorted({*starts, *changes.tolist(), len(columns)})

@@ -5,40 +5,45 @@ It knows nothing of logs, brokers or Spark. Records become no objects: whole col
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from minibroker.pipeline.encode.columns import columns_of
 from minibroker.pipeline.encode.format_2 import encode_batches
 from minibroker.pipeline.encode.messages import encode_messages
-from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError, Producer
+from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError, Origin, Producer
 from minibroker.protocol.records.batch import MAGIC
 
-__all__ = ["BatchSettings", "EncodeError", "EncodedBatch", "Producer", "encode"]
+__all__ = ["BatchSettings", "EncodeError", "EncodedBatch", "Origin", "Producer", "encode", "encode_origins"]
 
 _NOBODY = Producer()
 
 
 def encode(
-    rows: pa.RecordBatch,
-    settings: BatchSettings,
-    producer: Producer = _NOBODY,
-    base_offset: int | None = 0,
-    last_offset: int | None = None,
+    rows: pa.RecordBatch, settings: BatchSettings, producer: Producer = _NOBODY, base_offset: int | None = 0
 ) -> Iterator[EncodedBatch]:
     """The batches of rows, in their order; none for no rows.
 
     Columns: `value`, and if they are there `key`, `timestamp` (null: -1), `headers` and `offset`; others are not looked
     at. Records get the offsets from `base_offset` on; if that is None they keep those of the column `offset`, which
-    must rise and may have gaps. With `last_offset` the last batch of format 2 reaches as far as that, beyond its last
-    record, as after compaction. Raises `EncodeError`, of which some only when the batches are taken.
+    must rise and may have gaps. Raises `EncodeError`, of which some only when the batches are taken.
     """
-    if settings.magic < MAGIC and producer != _NOBODY:
+    return encode_origins(rows, settings, [Origin(0, producer, settings.leader_epoch)], base_offset)
+
+
+def encode_origins(
+    rows: pa.RecordBatch, settings: BatchSettings, origins: Sequence[Origin], base_offset: int | None = None
+) -> Iterator[EncodedBatch]:
+    """The batches of rows of several producers; the first origin starts at row 0, and each later than the one before.
+
+    As `encode`, but much faster than that for each of them. Raises `EncodeError`.
+    """
+    if settings.magic < MAGIC and any(origin.producer != _NOBODY for origin in origins):
         raise EncodeError(f"message format {settings.magic} has no producer ids and no transactions")
     if not rows.num_rows:
         return iter(())
     columns = columns_of(rows, base_offset)
     if settings.magic < MAGIC:
-        return encode_messages(columns, settings)
-    return encode_batches(columns, settings, producer, last_offset)
+        return encode_messages(columns, settings, origins)
+    return encode_batches(columns, settings, origins)

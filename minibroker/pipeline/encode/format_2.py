@@ -10,7 +10,7 @@ buffer is the payload of the batches, and no record is an object.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from struct import Struct
 from typing import NamedTuple
@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.encode.columns import Columns, header_counts, lengths_of
-from minibroker.pipeline.encode.cutting import MAX_OFFSET_DELTA, chunks
+from minibroker.pipeline.encode.cutting import MAX_OFFSET_DELTA, Chunk, chunks
 from minibroker.pipeline.encode.joining import join, offsets_of
-from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError, Producer
+from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError, Origin
 from minibroker.pipeline.encode.varints import Int64s, rows_of_varints, size_of, sizes_of, zigzag
 from minibroker.protocol.records.batch import (
     ELIDED_BIT,
@@ -45,70 +45,84 @@ _CRC_START = 21
 _CRC = Struct(">I")
 
 
-def encode_batches(
-    columns: Columns, settings: BatchSettings, producer: Producer, last_offset: int | None = None
-) -> Iterator[EncodedBatch]:
-    """The batches of at least one row, the last of which reaches to `last_offset`. Raises `EncodeError`."""
+def encode_batches(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> Iterator[EncodedBatch]:
+    """The batches of at least one row. Raises `EncodeError`."""
     blocks = None if columns.headers is None else header_blocks(columns.headers)
     sizes = largest_sizes(columns, blocks, settings.elide_attributes)
-    writer = _Writer(settings, producer, int(columns.offsets[0]))
-    if last_offset is not None and last_offset < columns.offsets[-1]:
-        raise EncodeError(f"a batch whose last record has offset {columns.offsets[-1]} cannot end at {last_offset}")
-    for start, end, starts in chunks(columns, sizes, settings, HEADER_BYTES):
-        part = columns.slice(start, end)
+    writer = _Writer(columns, settings, origins)
+    for chunk in chunks(columns, sizes, settings, origins, HEADER_BYTES):
+        start, end, starts = chunk
         some = None if blocks is None else blocks.slice(start, end)
-        payload = encode_records(part, some, starts, settings.elide_attributes)
-        yield from writer.batches(part, starts, payload, last_offset if end == len(columns) else None)
+        payload = encode_records(columns.slice(start, end), some, starts, settings.elide_attributes)
+        yield from writer.batches(chunk, payload)
 
 
 class _Writer:
-    """Puts headers before the records of batches, compressed if they are to be."""
+    """Puts headers before the records of batches, compressed if they are to be. Batches come in their order."""
 
-    def __init__(self, settings: BatchSettings, producer: Producer, first_offset: int) -> None:
+    def __init__(self, columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> None:
+        self._columns = columns
         self._settings = settings
-        self._producer = producer
-        self._first_offset = first_offset
+        self._origins = origins
+        self._next = 0  # the origin that comes next
         self._attributes = (
             settings.codec
             | (TIMESTAMP_TYPE_BIT if settings.timestamp_type == LOG_APPEND_TIME else 0)
-            | (TRANSACTIONAL_BIT if producer.transactional else 0)
             | (ELIDED_BIT if settings.elide_attributes else 0)
         )
 
-    def batches(
-        self, columns: Columns, starts: Int64s, payload: Payload, last_offset: int | None
-    ) -> Iterator[EncodedBatch]:
-        """The batches that begin at the rows `starts` of the columns; the last one reaches to `last_offset`."""
-        last = np.append(starts[1:], len(columns)) - 1
-        last_offsets = columns.offsets[last]
-        if last_offset is not None:
-            last_offsets[-1] = min(last_offset, int(columns.offsets[starts[-1]]) + MAX_OFFSET_DELTA)
+    def batches(self, chunk: Chunk, payload: Payload) -> Iterator[EncodedBatch]:
+        """The batches of a chunk of the rows."""
+        columns = self._columns.slice(chunk.start, chunk.end)
+        starts = chunk.starts
+        ends = np.append(starts[1:], len(columns))
         facts = zip(
-            (last - starts + 1).tolist(),
+            (starts + chunk.start).tolist(),
+            (ends + chunk.start).tolist(),
             columns.offsets[starts].tolist(),
-            last_offsets.tolist(),
+            columns.offsets[ends - 1].tolist(),
             columns.timestamps_ms[starts].tolist(),
             np.maximum.reduceat(columns.timestamps_ms, starts).tolist(),
             strict=True,
         )
-        for (count, base_offset, last_offset, base_time, max_time), records in zip(facts, slices(payload), strict=True):
-            sequence = self._sequence(base_offset)
-            times = base_time, max_time
-            data = self._assemble(base_offset, last_offset - base_offset, times, sequence, count, records)
-            yield EncodedBatch(data, count, base_offset, last_offset, max_time, sequence)
+        for (start, end, base_offset, last_offset, *times), records in zip(facts, slices(payload), strict=True):
+            origin = self._origin(start)
+            last_offset = self._reach(origin, end, base_offset, last_offset)
+            sequence = self._sequence(origin, base_offset)
+            fields = origin, base_offset, last_offset - base_offset, times, sequence, end - start
+            data = self._assemble(fields, records)
+            yield EncodedBatch(data, end - start, base_offset, last_offset, times[1], sequence)
 
-    def _sequence(self, base_offset: int) -> int:
-        first = self._producer.base_sequence
-        return -1 if first < 0 else (first + base_offset - self._first_offset) & _MAX_SEQUENCE
+    def _origin(self, start: int) -> Origin:
+        """That of the batch that begins with the row `start`."""
+        while self._next < len(self._origins) and self._origins[self._next].start <= start:
+            self._next += 1
+        return self._origins[self._next - 1]
 
-    def _assemble(
-        self, base_offset: int, last_delta: int, times: tuple[int, int], sequence: int, count: int, records: memoryview
-    ) -> bytes:
+    def _reach(self, origin: Origin, end: int, base_offset: int, last_offset: int) -> int:
+        """The last offset of a batch that ends before the row `end`. Raises `EncodeError`."""
+        limit = self._origins[self._next].start if self._next < len(self._origins) else len(self._columns)
+        if origin.last_offset is None or end != limit:
+            return last_offset
+        if origin.last_offset < last_offset:
+            raise EncodeError(f"a batch whose last record has offset {last_offset} cannot end at {origin.last_offset}")
+        return min(origin.last_offset, base_offset + MAX_OFFSET_DELTA)
+
+    def _sequence(self, origin: Origin, base_offset: int) -> int:
+        first = origin.producer.base_sequence
+        if first < 0:
+            return -1
+        return (first + base_offset - int(self._columns.offsets[origin.start])) & _MAX_SEQUENCE
+
+    def _assemble(self, fields: tuple[Origin, int, int, list[int], int, int], records: memoryview) -> bytes:
+        origin, base_offset, last_delta, times, sequence, count = fields
+        producer = origin.producer
+        attributes = self._attributes | (TRANSACTIONAL_BIT if producer.transactional else 0)
         payload = compress(self._settings.codec, records, self._settings.level)
         length = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload)
-        producer = self._producer.producer_id, self._producer.epoch, sequence
-        before = base_offset, length, self._settings.leader_epoch, MAGIC
-        header = bytearray(HEADER.pack(*before, 0, self._attributes, last_delta, *times, *producer, count))
+        before = base_offset, length, origin.leader_epoch, MAGIC
+        origin_fields = producer.producer_id, producer.epoch, sequence
+        header = bytearray(HEADER.pack(*before, 0, attributes, last_delta, *times, *origin_fields, count))
         crc = crc32c(payload, crc32c(memoryview(header)[_CRC_START:]))
         _CRC.pack_into(header, _CRC_POSITION, crc)
         return b"".join((header, payload))

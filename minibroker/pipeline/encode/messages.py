@@ -10,7 +10,7 @@ which only the checksums are missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from zlib import crc32
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from minibroker.pipeline.encode.columns import Columns, lengths_of
 from minibroker.pipeline.encode.cutting import chunks
 from minibroker.pipeline.encode.joining import join, offsets_of
-from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError
+from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError, Origin
 from minibroker.pipeline.encode.varints import Int64s
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_BIT
 from minibroker.protocol.records.compression import Compression, compress
@@ -37,14 +37,14 @@ _CRC_POSITION = 12
 _MAX_MESSAGE_BYTES = 2**31 - 1 - LOG_OVERHEAD_BYTES
 
 
-def encode_messages(columns: Columns, settings: BatchSettings) -> Iterator[EncodedBatch]:
+def encode_messages(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> Iterator[EncodedBatch]:
     """The messages of at least one row. Raises `EncodeError`."""
     if columns.headers is not None and not settings.drop_headers:
         raise EncodeError(f"message format {settings.magic} has no headers, and there are rows with some")
     sizes = _sizes(columns, settings.magic)
     if sizes.max() > _MAX_MESSAGE_BYTES:
         raise EncodeError(f"a message of {sizes.max()} bytes: it must be less than 2 GiB")
-    for start, end, starts in chunks(columns, sizes, settings, 0):
+    for start, end, starts in chunks(columns, sizes, settings, origins, 0):
         part = columns.slice(start, end)
         inner = part.offsets
         if settings.magic and settings.codec:

@@ -70,6 +70,18 @@ class Producer:
     transactional: bool = False
 
 
+class Origin(NamedTuple):
+    """Where the rows from `start` on come from, up to those of the next one; no batch has rows of two.
+
+    Their last batch reaches to `last_offset`, beyond its last record, as after compaction; only in format 2.
+    """
+
+    start: int
+    producer: Producer = Producer()
+    leader_epoch: int = -1
+    last_offset: int | None = None
+
+
 class EncodedBatch(NamedTuple):
     """A batch of format 2, or messages of format 0 or 1 one after another, in a wrapper if they are compressed."""
 

@@ -5,17 +5,27 @@ Where batches come from and go to is in `segments.py`; what becomes of each is d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from minibroker.pipeline.decode.decoder import RecordsDecoder
-from minibroker.pipeline.encode.encoder import BatchSettings, EncodedBatch, EncodeError, Producer, encode
+from minibroker.pipeline.encode.encoder import (
+    BatchSettings,
+    EncodedBatch,
+    EncodeError,
+    Origin,
+    Producer,
+    encode_origins,
+)
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.rewriting.settings import (
     DEFAULT_BATCH_BYTES,
+    MAX_SEQUENCE,
     UNBOUNDED_BYTES,
     RewriteError,
     RewriteSettings,
@@ -27,6 +37,7 @@ from minibroker.pipeline.rewriting.settings import (
 )
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
+    CREATE_TIME,
     ELIDED_BIT,
     HEADER_BYTES,
     MAGIC,
@@ -40,7 +51,9 @@ from minibroker.protocol.records.message import message_header
 from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES
 
 COLUMNS = ("key", "value", "offset", "timestamp", "headers")
+OFFSET = COLUMNS.index("offset")
 MAX_OFFSET = 2**63 - 1
+ENCODED = (Way.ALONE, Way.JOIN)
 
 
 class Source(NamedTuple):
@@ -56,6 +69,19 @@ class Written(NamedTuple):
 
     header: BatchHeader
     data: bytes | bytearray | memoryview
+
+
+class Stretch(NamedTuple):
+    """Neighbouring batches that are joined: what they share, and the first and the last of them."""
+
+    run: Run
+    first: BatchHeader
+    last: BatchHeader
+
+    @property
+    def keeps_end(self) -> bool:
+        """Whether what the last batch once had behind its last record must still be covered."""
+        return self.last.magic == self.run.magic == MAGIC
 
 
 class Converter:
@@ -74,30 +100,33 @@ class Converter:
 
     def convert(self, sources: list[Source]) -> Iterator[Written]:
         """What becomes of some neighbouring batches, in the order of the log."""
-        rows = self._decoded([source for source in sources if source.target.way in (Way.ALONE, Way.JOIN)])
-        joined: list[Source] = []
+        rows = self._decoded([source for source in sources if source.target.way in ENCODED])
+        for (target, timestamp_type), some in groupby(sources, _likeness):
+            if target.way in ENCODED:
+                settings = self._batch_settings(target, timestamp_type)
+                yield from self._encoded(list(self._stretches(some)), settings, rows)
+            elif target.way is Way.COPY:
+                yield from (Written(source.header, source.data) for source in some)
+            else:
+                for source in some:
+                    data = recoded(source, self._settings.level)
+                    yield Written(read_header(data), data)
+
+    def _stretches(self, sources: Iterable[Source]) -> Iterator[Stretch]:
+        """Batches that are joined, each stretch of them as long as can be."""
+        joined: Stretch | None = None
         for source in sources:
-            run = self._run(source)
-            if joined and (run != self._run(joined[-1]) or run is None or not self._joins(joined[-1], source)):
-                yield from self._encoded(joined, rows)
-                joined = []
-            if run is not None:
-                joined.append(source)
-            elif source.target.way is Way.COPY:
-                yield Written(source.header, source.data)
-            elif source.target.way is Way.RECODE:
-                data = recoded(source, self._settings.level)
-                yield Written(read_header(data), data)
-        if joined:
-            yield from self._encoded(joined, rows)
-
-    def _run(self, source: Source) -> Run | None:
-        if source.target.way not in (Way.ALONE, Way.JOIN):
-            return None
-        return run_of(source.header, source.target, self._epoch_at(source.header.base_offset))
-
-    def _joins(self, before: Source, after: Source) -> bool:
-        return after.target.way is Way.JOIN and (after.target.magic < MAGIC or goes_on(before.header, after.header))
+            header = source.header
+            run = run_of(header, source.target, self._epoch_at(header.base_offset))
+            is_alone = joined is None or source.target.way is Way.ALONE or run != joined.run
+            if joined is not None and not is_alone and (run.magic < MAGIC or goes_on(joined.last, header)):
+                joined = joined._replace(last=header)
+                continue
+            if joined is not None:
+                yield joined
+            joined = Stretch(run, header, header)
+        if joined is not None:
+            yield joined
 
     def _decoded(self, sources: list[Source]) -> _Rows:
         if not sources:
@@ -107,24 +136,18 @@ class Converter:
         data = b"".join(source.data for source in sources)
         return _Rows([*decoder.feed(data, self._place, None), *decoder.finish()])
 
-    def _encoded(self, sources: list[Source], rows: _Rows) -> Iterator[Written]:
-        first, last = sources[0].header, sources[-1].header
-        target = sources[0].target
-        run = run_of(first, target, self._epoch_at(first.base_offset))
-        settings = self._batch_settings(target, run)
-        keeps_end = last.magic == target.magic == MAGIC
-        for some, is_last in rows.up_to(last.last_offset):
-            offset = some.column(2)[0].as_py()
-            producer = _producer(first, run, offset)
-            end = last.last_offset if is_last and keeps_end else None
+    def _encoded(self, stretches: list[Stretch], settings: BatchSettings, rows: _Rows) -> Iterator[Written]:
+        for some, following in rows.up_to(stretches[-1].last.last_offset):
+            offsets = some.column(OFFSET).to_numpy()
+            origins, stretches = _origins(stretches, offsets, following)
             try:
-                for batch in encode(some, settings, producer, base_offset=None, last_offset=end):
-                    yield from _written(batch, target.magic)
+                for batch in encode_origins(some, settings, origins):
+                    yield from _written(batch, settings.magic)
             except EncodeError as error:
                 topic, partition = self._partition
-                raise RewriteError(f"{topic}-{partition}, from offset {offset} on: {error}") from error
+                raise RewriteError(f"{topic}-{partition}, from offset {offsets[0]} on: {error}") from error
 
-    def _batch_settings(self, target: Target, run: Run) -> BatchSettings:
+    def _batch_settings(self, target: Target, timestamp_type: int) -> BatchSettings:
         batch_bytes = self._settings.batch_bytes or DEFAULT_BATCH_BYTES
         return BatchSettings(
             target.magic,
@@ -132,8 +155,7 @@ class Converter:
             self._settings.level,
             UNBOUNDED_BYTES if target.way is Way.ALONE else batch_bytes,
             elide_attributes=target.elide,
-            timestamp_type=run.timestamp_type,
-            leader_epoch=run.leader_epoch,
+            timestamp_type=timestamp_type,
             drop_headers=self._settings.drop_headers,
         )
 
@@ -144,30 +166,52 @@ class _Rows:
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
         self._batches = batches[::-1]
 
-    def up_to(self, last_offset: int) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """The rows up to this offset that nobody has taken, and whether they are the last of these."""
-        while self._batches:
+    def up_to(self, last_offset: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """The rows up to this offset that nobody has taken, with the offset of the row that follows them."""
+        while self._batches and self._next_offset() <= last_offset:
             batch = self._batches.pop()
-            count = int(np.searchsorted(batch.column(2).to_numpy(), last_offset, side="right"))
+            count = int(np.searchsorted(batch.column(OFFSET).to_numpy(), last_offset, side="right"))
             if count < batch.num_rows:
                 self._batches.append(batch.slice(count))
-            is_last = count < batch.num_rows or not self._batches or self._begins_after(last_offset)
-            if count:
-                yield batch.slice(0, count), is_last
-            if is_last:
-                return
+            yield batch.slice(0, count), self._next_offset() if self._batches else MAX_OFFSET
 
-    def _begins_after(self, offset: int) -> bool:
-        return bool(self._batches[-1].column(2)[0].as_py() > offset)
+    def _next_offset(self) -> int:
+        return int(self._batches[-1].column(OFFSET)[0].as_py())
 
 
-def _producer(first: BatchHeader, run: Run, offset: int) -> Producer:
-    """Whose rows from `offset` on are, in a run that begins with the batch `first`."""
+def _origins(
+    stretches: list[Stretch], offsets: NDArray[np.int64], following: int
+) -> tuple[list[Origin], list[Stretch]]:
+    """Where rows come from, and the stretches that are left for those that follow, at the offset `following`."""
+    ends = np.searchsorted(offsets, [stretch.last.last_offset for stretch in stretches], side="right").tolist()
+    origins = []
+    start = 0
+    for at, (stretch, end) in enumerate(zip(stretches, ends, strict=True)):
+        last_offset = stretch.last.last_offset
+        is_whole = end < len(offsets) or following > last_offset
+        if end > start:
+            reach = last_offset if is_whole and stretch.keeps_end else None
+            producer = _producer(stretch, int(offsets[start]))
+            origins.append(Origin(start, producer, stretch.run.leader_epoch, reach))
+        start = end
+        if not is_whole:
+            return origins, stretches[at:]
+    return origins, []
+
+
+def _likeness(source: Source) -> tuple[Target, int]:
+    """What batches must share to be encoded together."""
+    return source.target, source.header.timestamp_type if source.target.magic else CREATE_TIME
+
+
+def _producer(stretch: Stretch, offset: int) -> Producer:
+    """Whose rows from `offset` on are."""
+    run, first = stretch.run, stretch.first
     if run.producer_id < 0:
         return Producer(transactional=run.is_transactional)
     sequence = first.base_sequence
     if sequence >= 0:
-        sequence = (sequence + offset - first.base_offset) & 0x7FFFFFFF
+        sequence = (sequence + offset - first.base_offset) & MAX_SEQUENCE
     return Producer(run.producer_id, run.producer_epoch, sequence, run.is_transactional)
 
 

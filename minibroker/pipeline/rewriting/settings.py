@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from minibroker.pipeline.encode.settings import BatchSettings
 from minibroker.protocol.records.batch import (
-    CREATE_TIME,
     DELETE_HORIZON_BIT,
     ELIDED_BIT,
     MAGIC,
@@ -105,10 +104,9 @@ def _way(header: BatchHeader, magic: int, codec: Compression, is_same: bool, set
 
 
 class Run(NamedTuple):
-    """What batches must share for their records to come into one."""
+    """What batches must share, beside what they are to be, for their records to come into one."""
 
-    target: Target
-    timestamp_type: int
+    magic: int
     leader_epoch: int
     producer_id: int
     producer_epoch: int
@@ -117,12 +115,10 @@ class Run(NamedTuple):
 
 def run_of(header: BatchHeader, target: Target, leader_epoch: int) -> Run:
     """What the batch shares with others. `leader_epoch` is that of its offset, which an old format does not tell."""
-    timestamp_type = header.timestamp_type if target.magic else CREATE_TIME
     if target.magic < MAGIC:
-        return Run(target, timestamp_type, -1, -1, -1, False)
+        return Run(target.magic, -1, -1, -1, False)
     epoch = header.partition_leader_epoch if header.magic == MAGIC else leader_epoch
-    producer = header.producer_id, header.producer_epoch, header.is_transactional
-    return Run(target, timestamp_type, epoch, *producer)
+    return Run(target.magic, epoch, header.producer_id, header.producer_epoch, header.is_transactional)
 
 
 def goes_on(before: BatchHeader, after: BatchHeader) -> bool:

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.encode.encoder import BatchSettings, EncodedBatch, EncodeError, Producer, encode
+from minibroker.pipeline.decode.decoder import RecordsDecoder
+from minibroker.pipeline.encode.encoder import (
+    BatchSettings,
+    EncodedBatch,
+    EncodeError,
+    Origin,
+    Producer,
+    encode,
+    encode_origins,
+)
+from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
@@ -241,3 +251,53 @@ def test_rows_that_cannot_be_written_are_refused(
 def test_old_formats_have_no_producer() -> None:
     with pytest.raises(EncodeError, match="no producer ids"):
         encode(rows_of(SMALL[:1]), BatchSettings(magic=1), Producer(1, 0, 0))
+
+
+@given(
+    parts=st.lists(st.tuples(compacted(), st.integers(0, 2**31 - 1), st.integers(0, 5)), min_size=1, max_size=4),
+    batch_records=st.none() | st.integers(1, 5),
+)
+def test_rows_of_several_producers_are_batches_as_if_each_came_alone(
+    parts: list[tuple[list[Record], int, int]], batch_records: int | None
+) -> None:
+    settings = BatchSettings(batch_records=batch_records)
+    records: list[Record] = []
+    origins: list[Origin] = []
+    alone: list[EncodedBatch] = []
+    for number, (some, sequence, further) in enumerate(parts):
+        moved = records[-1].offset + 7 - some[0].offset if records else 0  # room for what the one before reaches to
+        some = [record._replace(offset=record.offset + moved) for record in some]
+        producer = Producer(number, number, sequence, transactional=number % 2 == 1)
+        origin = Origin(len(records), producer, 10 + number, some[-1].offset + further)
+        alone += encode_origins(rows_of(some), settings, [origin._replace(start=0)])
+        records += some
+        origins.append(origin)
+    assert list(encode_origins(rows_of(records), settings, origins)) == alone
+    headers = [check_batch(batch.data) for batch in alone]
+    ends = {header.producer_id: header.last_offset for header in headers}
+    assert ends == {number: origin.last_offset for number, origin in enumerate(origins)}
+    assert [header.partition_leader_epoch - header.producer_id for header in headers] == [10] * len(headers)
+
+
+def test_a_batch_does_not_end_before_its_last_record() -> None:
+    with pytest.raises(EncodeError, match="last record has offset 4 cannot end at 3"):
+        list(encode_origins(rows_of(SMALL), BatchSettings(), [Origin(0, last_offset=3)]))
+
+
+@given(records=compacted(), magic=st.sampled_from([0, 1, 2]), codec=st.sampled_from(OLD_CODECS), elide=st.booleans())
+def test_the_pipelines_decoder_reads_what_was_encoded(
+    magic: int, codec: Compression, records: list[Record], elide: bool
+) -> None:
+    settings = BatchSettings(magic, codec, batch_bytes=500, drop_headers=True, elide_attributes=elide and magic == 2)
+    rows = rows_of(records)
+    partition = TopicPartition("orders", 0)
+    request = ReadRequest("records", ("key", "value", "offset", "timestamp", "headers"))
+    decoder = RecordsDecoder(partition, request, OffsetRange(partition, 0, 2**63 - 1))
+    data = b"".join(batch.data for batch in encode(rows, settings, base_offset=None))
+    found = pa.Table.from_batches([*decoder.feed(data, "here", 0), *decoder.finish()])
+    expected = pa.Table.from_batches([rows])
+    for name in ("key", "value", "offset", *(("timestamp",) if magic else ())):
+        assert found.column(name).equals(expected.column(name))
+    if magic == 2:
+        headers = expected.column("headers").to_pylist()
+        assert [some or [] for some in found.column("headers").to_pylist()] == headers

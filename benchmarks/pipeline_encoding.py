@@ -1,0 +1,122 @@
+"""How fast the pipeline encodes rows of Arrow, by CPU time in one process, beside a naive encoder of the same bytes.
+
+    python benchmarks/pipeline_encoding.py
+
+A row of the table is the best of some runs. `MB/s` are megabytes of keys and values. The naive encoder is the broker's
+own codec, `build_batch`, which makes an object of each record; that both write the same bytes is verified first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from minibroker.cli.shared import print_table
+from minibroker.pipeline.encode.encoder import BatchSettings, EncodedBatch, Origin, Producer, encode, encode_origins
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.record import Record
+
+START_MS = 1_700_000_000_000
+RUNS = 5
+NAIVE_RECORDS = 20_000
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+SIZES = ((100, 200_000), (1000, 50_000))
+CASES = {
+    "format 2": BatchSettings(),
+    "format 2, batches of 64 KB": BatchSettings(batch_bytes=65536),
+    "format 2, elided": BatchSettings(elide_attributes=True),
+    **{f"format 2, {codec.name.lower()}": BatchSettings(codec=codec) for codec in Compression if codec},
+    "format 1": BatchSettings(magic=1, drop_headers=True),
+    "format 1, lz4": BatchSettings(magic=1, codec=Compression.LZ4, drop_headers=True),
+    "format 0": BatchSettings(magic=0, drop_headers=True),
+}
+
+
+def rows_of(size_bytes: int, count: int, header_every: int = 0) -> pa.RecordBatch:
+    """Rows like JSON with keys: `size_bytes` of key and value each, some with a header."""
+    random = np.random.default_rng(1)
+    keys = [b"key-%04d" % (index % 1000) for index in range(count)]
+    values = []
+    for index in range(count):
+        head = b'{"id":%d,"customer":"customer-%d","amount":%d,"note":"' % (index, index % 977, index * 7 % 10007)
+        rest = size_bytes - len(keys[index]) - len(head) - 2
+        values.append(head + random.integers(97, 123, rest, dtype=np.uint8).tobytes() + b'"}')
+    columns = {
+        "key": pa.array(keys, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "timestamp": pa.array((START_MS + np.arange(count)) * 1000, pa.timestamp("us", "UTC")),
+    }
+    if header_every:
+        headers = [
+            [{"key": "trace", "value": b"%d" % index}] if index % header_every == 0 else [] for index in range(count)
+        ]
+        columns["headers"] = pa.array(headers, HEADERS)
+    return pa.record_batch(columns)
+
+
+def best(work: Callable[[], object]) -> float:
+    """The CPU seconds of the best of some runs."""
+    found = []
+    for _ in range(RUNS):
+        start = time.process_time()
+        work()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def naive(rows: pa.RecordBatch, counts: Sequence[int]) -> list[bytes]:
+    """Batches of so many rows each, an object a record."""
+    keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
+    times = (rows.column("timestamp").cast(pa.int64()).to_numpy() // 1000).tolist()
+    out, start = [], 0
+    for count in counts:
+        some = range(start, start + count)
+        records = [Record(index, times[index], keys[index], values[index]) for index in some]
+        out.append(bytes(build_batch(records, base_offset=start)))
+        start += count
+    return out
+
+
+def interleaved(rows: pa.RecordBatch) -> list[EncodedBatch]:
+    """As a log is rewritten that three idempotent producers wrote to in turn, a hundred records at a time."""
+    rows = rows.append_column("offset", pa.array(range(rows.num_rows), pa.int64()))
+    origins = [
+        Origin(start, Producer(number % 3, 0, start), 0) for number, start in enumerate(range(0, rows.num_rows, 100))
+    ]
+    return list(encode_origins(rows, BatchSettings(), origins))
+
+
+def main() -> None:
+    """Measure all cases and print them."""
+    table = []
+    for size_bytes, count in SIZES:
+        rows = rows_of(size_bytes, count)
+        some = rows.slice(0, min(count, NAIVE_RECORDS))
+        batches = list(encode(some, BatchSettings()))
+        counts = [batch.record_count for batch in batches]
+        assert [batch.data for batch in batches] == naive(some, counts)
+        works: dict[str, tuple[int, Callable[[], object]]] = {
+            "naive, format 2": (some.num_rows, lambda some=some, counts=counts: naive(some, counts))
+        }
+        for name, settings in CASES.items():
+            works[name] = count, lambda rows=rows, settings=settings: list(encode(rows, settings))
+        with_headers = rows_of(size_bytes, count, header_every=10)
+        works["format 2, a header in every tenth"] = (
+            count,
+            lambda rows=with_headers: list(encode(rows, BatchSettings())),
+        )
+        works["format 2, three producers in turn"] = count, lambda rows=rows: interleaved(rows)
+        for name, (done, work) in works.items():
+            seconds = best(work)
+            rate, size = done / seconds, done * size_bytes / seconds / 1e6
+            table.append((f"{size_bytes} B", name, f"{rate / 1e6:.2f}", f"{size:.0f}"))
+    print_table(("record", "encoder", "M records/s", "MB/s"), chain(table))
+
+
+if __name__ == "__main__":
+    main()
