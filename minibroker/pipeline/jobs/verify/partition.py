@@ -197,8 +197,14 @@ class _Fold:
         entries = self._snapshots.pop(offset, [])
         if self._damages or self._plan.compacted and offset <= self._plan.clean_offset:
             return
+        missing = max(offset - (self._end or 0), 0) if self._plan.compacted else 0
         opened = {producer_id: each.offset for producer_id, (each, _) in self._open.items()}
         problems = wrong_states(
-            entries, self._states, opened, start=self._plan.log_start, compacted=self._plan.compacted
+            entries,
+            self._states,
+            opened,
+            start=self._plan.log_start,
+            compacted=self._plan.compacted,
+            missing=self._missing + missing,
         )
         self.findings.extend(f"{offset:020d}{SNAPSHOT}", problems)

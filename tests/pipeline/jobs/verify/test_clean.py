@@ -163,6 +163,8 @@ class History:
             "recovery-point-offset-checkpoint": min(log.recovery_point, log.log_end_offset),
             "replication-offset-checkpoint": log.log_end_offset,
         }
+        if self.settings.preallocate:
+            del offsets["cleaner-offset-checkpoint"]  # a crash came before it was written
         for name, offset in offsets.items():
             if offset or name != "cleaner-offset-checkpoint":
                 (self.directory / name).write_bytes(offsets_text({("orders", 0): offset}))
