@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from minibroker.pipeline.decode import scanning
 from minibroker.pipeline.decode.aborted import AbortedRanges
-from minibroker.pipeline.decode.arena import Arena
+from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES, Arena
 from minibroker.pipeline.decode.arrow import Rows
 from minibroker.pipeline.decode.batch_rows import batch_rows
 from minibroker.pipeline.decode.batch_sizes import Sizes, measured_sizes
@@ -24,6 +24,7 @@ from minibroker.pipeline.decode.gathering import Gathering, Given
 from minibroker.pipeline.decode.scanning import Buffer, Headers, Place, Scan, headers_at, whole_batches
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
+from minibroker.protocol.records.batch import MAGIC
 
 __all__ = ["AbortedRanges", "BatchesDecoder", "Buffer", "RecordsDecoder", "whole_batches"]
 
@@ -111,8 +112,9 @@ class RecordsDecoder(_Decoder):
     """One partition's batches in order -> the rows of `chosen(RECORDS, columns)`.
 
     Left out are records outside of the range, control batches, and, with `aborted`, aborted transactions. The checksum
-    of batches whose records are given is always verified, and no more of a record is looked at than the columns need. A
-    batch whose offsets do not come after those before it is damaged, too.
+    of each batch in the range is verified, and no more of a record is looked at than the columns need. A
+    batch whose offsets do not come after those before it is damaged, too, and one that takes more than
+    `max_batch_bytes`, decompressed or not: the memory that is used is about that and twice `chunk_bytes` at most.
     """
 
     table = RECORDS
@@ -124,9 +126,11 @@ class RecordsDecoder(_Decoder):
         offsets: OffsetRange,
         aborted: AbortedRanges | None = None,
         chunk_bytes: int = CHUNK_BYTES,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
         super().__init__(partition, request, offsets, aborted, chunk_bytes)
-        self._gathering = Gathering(self._rows, request, offsets, self._chunk_bytes)
+        self._max_batch_bytes = min(max_batch_bytes, MAX_BATCH_BYTES)
+        self._gathering = Gathering(self._rows, request, offsets, self._chunk_bytes, self._max_batch_bytes)
         self._next_offset = -1 << 63
 
     def finish(self) -> RecordBatches:
@@ -135,30 +139,37 @@ class RecordsDecoder(_Decoder):
 
     def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         preceding = np.concatenate(([self._next_offset], headers.last_offset[:-1] + 1))
-        is_wanted = self._are_wanted(headers, preceding)
-        given = headers.select(is_wanted)
-        if not scanning.are_in_order(headers, preceding) or not scanning.checksums_match(view, given).all():
-            yield from self._window_with_damage(view, headers, is_wanted, place)
+        concerns = self._concern_the_range(headers, preceding)
+        has_rows = concerns & self._have_rows(headers)
+        is_sound = scanning.are_possible(headers, preceding, self._max_batch_bytes) and bool(
+            scanning.checksums_match(view, headers.select(concerns)).all()
+        )
+        if not is_sound:
+            yield from self._window_with_damage(view, headers, concerns, has_rows, place)
             return
         self._next_offset = _after(headers.last_offset[-1])
-        yield from self._judged(self._gathering.add(view, given, place))
+        yield from self._judged(self._gathering.add(view, headers.select(has_rows), place))
 
-    def _window_with_damage(self, view: memoryview, headers: Headers, is_wanted: Bool, place: Place) -> RecordBatches:
+    def _window_with_damage(
+        self, view: memoryview, headers: Headers, concerns: Bool, has_rows: Bool, place: Place
+    ) -> RecordBatches:
         """Batch by batch: what is wrong with one is not held against the next."""
         first = 0
         for index in range(len(headers.size)):
-            problem = scanning.checksum_problem(view, headers, index) if is_wanted[index] else None
+            problem = scanning.checksum_problem(view, headers, index)
             if problem is None:
-                problem = scanning.order_problem(headers, index, self._next_offset)
+                problem = scanning.header_problem(headers, index, self._next_offset, self._max_batch_bytes)
                 self._next_offset = _after(headers.last_offset[index])
+            elif not concerns[index]:
+                problem = None
             if problem is not None:
-                between = headers.select(slice(first, index)).select(is_wanted[first:index])
+                between = headers.select(slice(first, index)).select(has_rows[first:index])
                 yield from self._judged(self._gathering.add(view, between, place))
                 yield from self.finish()
                 where = place.at(int(headers.position[index]))
                 yield from self._damaged(Damage(int(headers.base_offset[index]), problem, where))
                 first = index + 1
-        rest = headers.select(slice(first, None)).select(is_wanted[first:])
+        rest = headers.select(slice(first, None)).select(has_rows[first:])
         yield from self._judged(self._gathering.add(view, rest, place))
 
     def _judged(self, given: Given) -> RecordBatches:
@@ -168,12 +179,24 @@ class RecordsDecoder(_Decoder):
             else:
                 yield each
 
-    def _are_wanted(self, headers: Headers, preceding: I64) -> Bool:
-        """Which batches may have records to give; the first offset of a compressed message is not known."""
+    def _concern_the_range(self, headers: Headers, preceding: I64) -> Bool:
+        """Which batches may have records within the range, also if they are damaged.
+
+        The last offset of a damaged batch may not be what it was: the next one's base offset tells, too. A compressed
+        message does not tell its first offset: the last of the one before does.
+        """
         first = np.where(headers.record_count < 0, preceding, headers.base_offset)
-        is_in_range: Bool = (headers.last_offset >= self._offsets.start) & (first < self._offsets.end)
-        has_records: Bool = (headers.record_count != 0) & ~headers.is_control
-        return is_in_range & has_records & ~self._are_aborted(headers)
+        next_base_offset = np.append(headers.base_offset[1:], _MAX_OFFSET)
+        last = np.where(
+            headers.magic < MAGIC, headers.last_offset, np.maximum(headers.last_offset, next_base_offset - 1)
+        )
+        concerns: Bool = (first < self._offsets.end) & (last >= self._offsets.start)
+        return concerns
+
+    def _have_rows(self, headers: Headers) -> Bool:
+        """Which batches have records to give, as their headers say."""
+        has_records: Bool = (headers.record_count != 0) & ~headers.is_control & ~self._are_aborted(headers)
+        return has_records & (headers.last_offset >= self._offsets.start)
 
 
 class BatchesDecoder(_Decoder):

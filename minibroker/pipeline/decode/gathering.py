@@ -49,10 +49,12 @@ _DECODED_ALIKE: Final = (0, 1, 1, 2, 2)  # by kind; a chunk holds such as are de
 class Gathering:
     """The batches of one partition on their way to rows, in order."""
 
-    def __init__(self, rows: Rows, request: ReadRequest, offsets: OffsetRange, chunk_bytes: int) -> None:
+    def __init__(
+        self, rows: Rows, request: ReadRequest, offsets: OffsetRange, chunk_bytes: int, max_batch_bytes: int
+    ) -> None:
         self._wanted = Wanted.by(request.columns)
         self._chunk_bytes = chunk_bytes
-        self._arena = Arena(chunk_bytes)
+        self._arena = Arena(chunk_bytes, max_batch_bytes)
         fails_fast = request.mode == "FAILFAST"
         self._decoder = ChunkDecoder(self._arena, rows, self._wanted, offsets, chunk_bytes, fails_fast)
         self._parts: list[Batches] = []

@@ -259,15 +259,17 @@ def checksum_problem(view: memoryview, headers: Headers, index: int) -> str | No
     return None
 
 
-def are_in_order(headers: Headers, preceding: I64) -> bool:
-    """Whether each batch begins at the offset in `preceding`, after those of the one before, or later."""
+def are_possible(headers: Headers, preceding: I64, max_batch_bytes: int) -> bool:
+    """Whether each batch begins at the offset in `preceding` or later, and `header_problem` has nothing else to say."""
     in_order = (headers.base_offset >= preceding) & (headers.last_offset >= headers.base_offset)
-    return bool(in_order.all())
+    return bool((in_order & (headers.size <= max_batch_bytes)).all())
 
 
-def order_problem(headers: Headers, index: int, next_offset: int) -> str | None:
-    """What is wrong with the offsets of a batch that is to begin at `next_offset` or later, None if nothing is."""
+def header_problem(headers: Headers, index: int, next_offset: int, max_batch_bytes: int) -> str | None:
+    """What is wrong in the header of a batch that is to begin at `next_offset` or later, None if nothing is."""
     base_offset, last_offset = int(headers.base_offset[index]), int(headers.last_offset[index])
+    if headers.size[index] > max_batch_bytes:
+        return f"a batch of {headers.size[index]} bytes, more than the {max_batch_bytes} that are decoded at once"
     if last_offset < base_offset:
         return f"Batch has an invalid offset range: [{base_offset}, {last_offset}]"
     return None if base_offset >= next_offset else f"the batches before it reach up to offset {next_offset - 1}"
