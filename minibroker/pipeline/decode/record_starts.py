@@ -46,13 +46,18 @@ def record_starts(data: U8, starts: I64, ends: I64, counts: I64) -> Starts:
     sound = (counts >= 0) & (counts * MIN_RECORD_BYTES <= ends - starts)
     counts = np.where(sound, counts, 0)
     total = int(counts.sum())
-    if total == 0 or int((ends - starts)[sound].sum()) > total * _LARGE_RECORD_BYTES:
-        lanes = Lanes(starts, ends, counts, np.arange(len(starts)))
-        return _walk_some(data, starts, ends, counts, np.empty(total, np.int64), sound, np.flatnonzero(sound))
-    lanes = cut(data, starts, ends, counts)
-    positions, arrived = _walk_together(data, lanes)
-    hard = np.unique(lanes.batch[~arrived])
-    return _walk_some(data, starts, ends, counts, positions, sound, hard[sound[hard]])
+    positions = np.empty(total, np.int64)
+    batches = Lanes(starts, ends, counts, np.arange(len(starts)))
+    if total and int((ends - starts)[sound].sum()) <= total * _LARGE_RECORD_BYTES:
+        lanes = cut(data, batches)
+        positions, arrived = _walk_together(data, lanes)
+        arrived[~arrived] = _walk_each(data, lanes, np.flatnonzero(~arrived), positions)
+        hard = np.unique(lanes.batch[~arrived])  # of those that were cut, the cut may have been at fault
+    else:
+        hard = np.arange(len(starts))
+    hard = hard[sound[hard]]
+    sound[hard] = _walk_each(data, batches, hard, positions)
+    return Starts(positions, sound)
 
 
 def _walk_together(data: U8, lanes: Lanes) -> tuple[I64, Bool]:
@@ -90,18 +95,17 @@ def _in_order(flat: I64, widths: npt.NDArray[np.intp], order: npt.NDArray[np.int
     return flat.take(index, mode="clip")
 
 
-def _walk_some(
-    data: U8, starts: I64, ends: I64, counts: I64, positions: I64, sound: Bool, batches: npt.NDArray[np.intp]
-) -> Starts:
-    """Put in place the positions in these batches, which are walked record by record."""
-    firsts = np.cumsum(counts) - counts
-    for batch in batches.tolist():
-        start, count = int(starts[batch]), int(counts[batch])
-        found = walk(data[start : int(ends[batch])].tobytes(), count)
-        sound[batch] = found is not None
+def _walk_each(data: U8, lanes: Lanes, which: npt.NDArray[np.intp], positions: I64) -> Bool:
+    """Put the positions in these lanes in place, walking record by record; whether each is as it should be."""
+    firsts = np.cumsum(lanes.records) - lanes.records
+    sound = np.zeros(len(which), np.bool_)
+    for index, lane in enumerate(which.tolist()):
+        start, records = int(lanes.start[lane]), int(lanes.records[lane])
+        found = walk(data[start : int(lanes.end[lane])].tobytes(), records)
         if found is not None:
-            positions[firsts[batch] : firsts[batch] + count] = found + start
-    return Starts(positions, sound)
+            positions[firsts[lane] : firsts[lane] + records] = found + start
+            sound[index] = True
+    return sound
 
 
 def walk(payload: bytes, count: int) -> I64 | None:

@@ -2,25 +2,225 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.decode.decoder import whole_batches
-from minibroker.protocol.records.building import build_batch
+from minibroker.pipeline.decode.decoder import RecordsDecoder, whole_batches
+from minibroker.pipeline.log_source import OffsetRange, ReadRequest
+from minibroker.pipeline.schemas import RECORDS, chosen
+from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, LOG_APPEND_TIME, read_header
+from minibroker.protocol.records.building import build_batch, encode_record
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.formats import batches_in
+from minibroker.protocol.records.message import encode_message, set_message_offset
+from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
-from tests.pipeline.decode.reference import decoded, expected
-from tests.pipeline.decode.samples import logs
-from tests.protocol.records.samples import T
+from tests.pipeline.decode.reference import ALL_COLUMNS, EVERYTHING, PARTITION, decoded, expected
+from tests.pipeline.decode.samples import elided, emptied, logs, marker, old_records, renumbered, with_header
+from tests.protocol.records.samples import CLIENTS, GOLDEN, JAVA, LARGE, SMALL, T, golden, payload
+from tests.protocol.records.test_message_set import OLD
+
+LOG = bytes(build_batch(SMALL)) + bytes(build_batch(renumbered(SMALL, 10), base_offset=10))
+COLUMN_CHOICES = (
+    ("value",),
+    ("key",),
+    ("offset",),
+    ("timestamp",),
+    ("offset", "timestamp"),
+    ("headers",),
+    ("topic", "partition"),
+    ("timestampType", "offset", "key"),
+    ALL_COLUMNS[::-1],
+)
 
 
-@given(data=logs(), chunk_bytes=st.sampled_from((1, 100, 1000, 4 << 20)))
-def test_all_formats_codecs_and_kinds_of_batches(data: bytes, chunk_bytes: int) -> None:
-    assert decoded(data, chunk_bytes=chunk_bytes) == expected(data)
+def of(columns: tuple[str, ...], rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [{name: row[name] for name in columns} for row in rows]
 
 
-def test_a_torn_batch_is_not_whole() -> None:
-    data = bytes(build_batch([Record(0, T, None, b"v")]))
-    assert [whole_batches(data + data[:cut]) for cut in (0, 5, 60, 61, len(data) - 1, len(data))] == [
-        *[len(data)] * 5,
-        2 * len(data),
-    ]
+class TestAgainstTheBrokersCodec:
+    @given(data=logs(), chunk_bytes=st.sampled_from((1, 100, 1000, 4 << 20)))
+    def test_all_formats_codecs_and_kinds_of_batches(self, data: bytes, chunk_bytes: int) -> None:
+        assert decoded(data, chunk_bytes=chunk_bytes) == expected(data)
+
+    @given(data=logs(), columns=st.sampled_from(COLUMN_CHOICES), chunk_bytes=st.sampled_from((100, 4 << 20)))
+    def test_any_columns_in_any_order(self, data: bytes, columns: tuple[str, ...], chunk_bytes: int) -> None:
+        assert decoded(data, columns=columns, chunk_bytes=chunk_bytes) == of(columns, expected(data))
+
+    @given(
+        data=logs(), ends=st.tuples(st.integers(-2, 40), st.integers(0, 20)), columns=st.sampled_from(COLUMN_CHOICES)
+    )
+    def test_a_range_of_offsets(self, data: bytes, ends: tuple[int, int], columns: tuple[str, ...]) -> None:
+        first = next((header.base_offset for _, header in batches_in(data)), 0)
+        offsets = OffsetRange(PARTITION, first + ends[0], first + sum(ends))
+        assert decoded(data, columns=columns, offsets=offsets) == of(columns, expected(data, offsets))
+
+    @given(data=logs(), cuts=st.lists(st.integers(0, 10), max_size=3), chunk_bytes=st.sampled_from((100, 4 << 20)))
+    def test_fed_in_pieces_that_are_overwritten_afterwards(
+        self, data: bytes, cuts: list[int], chunk_bytes: int
+    ) -> None:
+        positions = [position for position, _ in batches_in(data)]
+        bounds = sorted({0, len(data), *(positions[cut] for cut in cuts if cut < len(positions))})
+        decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING, None, chunk_bytes)
+        found = []
+        for start, end in zip(bounds, bounds[1:], strict=False):
+            piece = bytearray(data[start:end])
+            found += decoder.feed(piece, "a.log", start)
+            piece[:] = bytes(len(piece))
+        found += decoder.finish()
+        wanted = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING)
+        whole = [*wanted.feed(data, "a.log", 0), *wanted.finish()]
+        assert pa.Table.from_batches(found, RECORDS).equals(pa.Table.from_batches(whole, RECORDS))
+
+
+class TestWhatClientsWrote:
+    @pytest.mark.parametrize("client", CLIENTS)
+    def test_format_2(self, client: str) -> None:
+        for name, batch in golden(client).items():
+            if not read_header(batch).is_control:
+                assert decoded(batch) == expected(batch), name
+        assert (GOLDEN / f"{client}.json").exists()
+
+    @pytest.mark.parametrize("name", OLD)
+    def test_formats_0_and_1(self, name: str) -> None:
+        data = bytearray(OLD[name])
+        messages = [position for position, _ in batches_in(bytes(data))]
+        if len(messages) > 1:  # as the broker does
+            for offset, position in enumerate(messages):
+                set_message_offset(data, position, offset)
+        rows = decoded(bytes(data))
+        assert rows == expected(bytes(data))
+        assert len(rows) == len(SMALL if "small" in name else LARGE)
+
+
+class TestKindsOfBatches:
+    @pytest.mark.parametrize("compression", Compression)
+    def test_without_attributes(self, compression: Compression) -> None:
+        batch = bytes(build_batch(SMALL, compression=compression))
+        assert decoded(elided(batch)) == decoded(batch)
+        assert len(elided(batch)) != len(batch)
+
+    def test_the_time_of_the_append_holds_for_all(self) -> None:
+        rows = decoded(bytes(build_batch(SMALL, timestamp_type=LOG_APPEND_TIME)))
+        assert {(row["timestamp"], row["timestampType"]) for row in rows} == {((T + 100000) * 1000, 1)}
+
+    def test_without_a_timestamp(self) -> None:
+        rows = decoded(bytes(build_batch([Record(0, -1), Record(1, -1)])))
+        assert [row["timestamp"] for row in rows] == [None, None]
+
+    @pytest.mark.parametrize(
+        ("timestamp_ms", "micros"),
+        [(2**62, 2**63 - 1), (-(2**62), -(2**63)), (-5, -5000), (0, 0), (9223372036854775, 9223372036854775000)],
+    )
+    def test_times_that_microseconds_cannot_express_are_the_last_or_first(self, timestamp_ms: int, micros: int) -> None:
+        rows = decoded(bytes(build_batch([Record(0, timestamp_ms), Record(1, T)])))
+        assert [row["timestamp"] for row in rows] == [micros, T * 1000]
+
+    def test_format_0_has_no_timestamp(self) -> None:
+        (row,) = decoded(encode_message(0, 5, -1, 0, None, b"v"))
+        assert (row["timestamp"], row["timestampType"], row["headers"]) == (None, -1, None)
+
+    def test_base_timestamp_stays_the_base_under_a_delete_horizon(self) -> None:
+        batch = bytes(build_batch(SMALL))
+        attributes = read_header(batch).attributes | DELETE_HORIZON_BIT
+        rows = decoded(with_header(batch, attributes=attributes, base_timestamp=T + 1000))
+        assert [row["timestamp"] for row in rows] == [(record.timestamp + 1000) * 1000 for record in SMALL]
+
+    def test_gaps_that_compaction_left(self) -> None:
+        records = renumbered(SMALL, 100, gap=7)
+        data = bytes(build_batch(records, base_offset=100, keep_offsets=True))
+        for columns in (ALL_COLUMNS, ("offset",)):
+            assert [row["offset"] for row in decoded(data, columns=columns)] == [100, 107, 114, 121, 128]
+
+    def test_what_compaction_left_of_a_batch_and_markers_have_no_rows(self) -> None:
+        assert decoded(emptied(3) + marker(4) + bytes(build_batch([Record(5, T)], base_offset=5)))[0]["offset"] == 5
+        assert decoded(emptied(3) + marker(4)) == []
+
+    def test_the_wrappers_of_an_old_librdkafka_have_offset_0(self) -> None:
+        wrapper = bytearray(build_message_set(SMALL, 1, compression=Compression.GZIP))
+        set_message_offset(wrapper, 0, 0)
+        assert [row["offset"] for row in decoded(bytes(wrapper))] == [0, 1, 2, 3, 4]
+
+    def test_time_of_the_append_in_a_wrapper(self) -> None:
+        records = old_records(SMALL)
+        data = bytes(build_message_set(records, 1, compression=Compression.GZIP, timestamp_type=LOG_APPEND_TIME))
+        assert {(row["timestamp"], row["timestampType"]) for row in decoded(data)} == {((T + 100000) * 1000, 1)}
+
+
+class TestFields:
+    def test_keys_of_headers_that_are_no_utf_8(self) -> None:
+        record = encode_record(Record(0, T, None, None, (("kk", b"1"), ("good", None))), 0, 0).replace(b"kk", b"\xffk")
+        batch = bytearray(build_batch([Record(0, T, None, None, (("kk", b"1"), ("good", None)))]))
+        batch[61:] = record
+        (row,) = decoded(with_header(bytes(batch)))
+        assert row["headers"] == [{"key": "\ufffdk", "value": b"1"}, {"key": "good", "value": None}]
+
+    def test_thousands_of_headers(self) -> None:
+        many = tuple((f"h{index % 7}", None if index % 3 else b"x" * (index % 5)) for index in range(5000))
+        data = bytes(build_batch([Record(0, T, b"k", b"v", many), Record(1, T), Record(2, T, headers=many[:9])]))
+        assert decoded(data) == expected(data)
+
+    def test_a_giant_batch_is_given_in_parts(self) -> None:
+        records = [Record(index, T + index, b"key", bytes(100)) for index in range(20000)]
+        data = bytes(build_batch(records, compression=Compression.ZSTD))
+        for mode in ("FAILFAST", "PERMISSIVE"):
+            request = ReadRequest("records", ALL_COLUMNS, mode)
+            decoder = RecordsDecoder(PARTITION, request, EVERYTHING, chunk_bytes=100_000)
+            batches = [*decoder.feed(data, "a.log", 0), *decoder.finish()]
+            assert max(batch.num_rows for batch in batches) < 2000
+            assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == list(range(20000))
+
+    def test_nothing_is_given_of_a_giant_batch_that_is_bad_at_its_end(self) -> None:
+        records = [Record(index, T + index, b"key", bytes(100)) for index in range(5000)]
+        content = bytearray(payload(records))
+        content[-1] = 2  # a header that is not there
+        good = build_batch(records)
+        good[61:] = content
+        data = with_header(bytes(good))
+        assert [row["offset"] for row in decoded(data, mode="PERMISSIVE", chunk_bytes=10_000)] == [0]
+        assert decoded(data, mode="DROPMALFORMED", chunk_bytes=10_000) == []
+
+    def test_a_large_record(self) -> None:
+        data = bytes(build_batch([Record(0, T, b"k", b"v" * (9 << 20)), Record(1, T, b"k", b"w")]))
+        assert [len(row["value"]) for row in decoded(data)] == [9 << 20, 1]
+
+
+class TestForm:
+    def test_the_schema_is_exactly_what_was_asked_for(self) -> None:
+        columns = ("headers", "offset", "key", "_corrupt")
+        for data in (LOG, JAVA["small gzip"], emptied(0)):
+            decoder = RecordsDecoder(PARTITION, ReadRequest("records", columns), EVERYTHING)
+            for batch in [*decoder.feed(data, "a.log", 0), *decoder.finish()]:
+                assert batch.schema == chosen(RECORDS, columns)
+
+    def test_no_columns_at_all(self) -> None:
+        decoder = RecordsDecoder(PARTITION, ReadRequest("records", ()), EVERYTHING)
+        assert sum(batch.num_rows for batch in (*decoder.feed(LOG, "a.log", 0), *decoder.finish())) == 10
+
+    def test_chunks_gather_small_batches(self) -> None:
+        data = b"".join(bytes(build_batch([Record(0, T)], base_offset=offset)) for offset in range(1000))
+        decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING)
+        assert list(decoder.feed(data, "a.log", 0)) == []
+        (batch,) = decoder.finish()
+        assert batch.num_rows == 1000
+        assert list(decoder.finish()) == []
+
+
+class TestWholeBatches:
+    def test_a_torn_batch_is_not_whole(self) -> None:
+        data = bytes(build_batch([Record(0, T, None, b"v")]))
+        assert [whole_batches(data + data[:cut]) for cut in (0, 5, 60, 61, len(data) - 1, len(data))] == [
+            *[len(data)] * 5,
+            2 * len(data),
+        ]
+
+    def test_from_a_position_on(self) -> None:
+        data = bytes(build_batch([Record(0, T, None, b"v")]))
+        assert whole_batches(data + data + data[:7], len(data)) == len(data)
+
+    def test_what_hides_the_next_batch_counts_for_the_decoder_to_tell(self) -> None:
+        data = bytes(build_batch([Record(0, T, None, b"v")]))
+        nonsense = data[:16] + b"\x09" + data[17:]
+        assert whole_batches(data + nonsense) == 2 * len(data)
