@@ -17,11 +17,8 @@ from minibroker.pipeline.decode.fields import Parts
 from minibroker.pipeline.decode.record_fields import read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
 from minibroker.pipeline.decode.scanning import Headers
-from minibroker.protocol.errors import CorruptBatch, KafkaError
+from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC
-from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.lz4_frames import with_right_checksum
-from minibroker.protocol.records.message import read_message
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
@@ -111,15 +108,9 @@ def _bring(batch: memoryview, magic: int, codec: int, arena: Arena) -> _Brought:
     if not codec:
         start = arena.append(batch)
         return _Brought(len(batch), np.array([start]))
-    wrapper, _ = read_message(bytes(batch), is_checked=True)
-    value = memoryview(wrapper.value or b"")
-    if wrapper.compression == Compression.LZ4 and magic == 0:
-        value = memoryview(with_right_checksum(value))
-    start = arena.decompress(wrapper.compression, value)
-    found = messages.inner_starts(arena.data[start : arena.used].tobytes(), magic)
-    if found is None:
-        raise CorruptBatch("its messages do not fill it")
-    return _Brought(arena.used - start, found + start)
+    start = arena.used
+    found = messages.unwrap(batch, arena)
+    return _Brought(arena.used - start, found)
 
 
 def _measure_batches(data: U8, headers: Headers, load: _Load, sizes: Sizes) -> None:

@@ -20,12 +20,8 @@ from minibroker.pipeline.decode.chunk import MAX_ROWS, Batches, ChunkDecoder, Da
 from minibroker.pipeline.decode.fields import Wanted
 from minibroker.pipeline.decode.scanning import Headers, Place
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest
-from minibroker.protocol.errors import InvalidRecords, KafkaError
+from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, TIMESTAMP_TYPE_BIT
-from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.lz4_frames import with_right_checksum
-from minibroker.protocol.records.message import read_message
-from minibroker.protocol.records.message_set import check_codec, messages_in
 
 I64 = npt.NDArray[np.int64]
 Given = Iterator[pa.RecordBatch | Damage]
@@ -131,11 +127,13 @@ class Gathering:
             batch = view[position : position + size]
             damage = None
             try:
+                start = self._arena.used
                 if kind == Kind.WRAPPER:
-                    self._unwrap(batch, unpacked)
+                    unpacked.inner.append(messages.unwrap(batch, self._arena))
                 else:
-                    unpacked.starts.append(self._arena.decompress(codec, batch[HEADER_BYTES:]))
-                    unpacked.ends.append(self._arena.used)
+                    self._arena.decompress(codec, batch[HEADER_BYTES:])
+                unpacked.starts.append(start)
+                unpacked.ends.append(self._arena.used)
             except KafkaError as error:
                 reason = error.message or str(error)
                 damage = Damage(int(headers.base_offset[index]), reason, place.at(position))
@@ -147,27 +145,6 @@ class Gathering:
                 yield damage
             elif self._is_full:
                 yield from self.flush()
-
-    def _unwrap(self, batch: memoryview, unpacked: _Unpacked) -> None:
-        """The messages in a wrapper. Raises `KafkaError` for what is wrong with the wrapper or one of them."""
-        wrapper, _ = read_message(bytes(batch), is_checked=True)
-        if wrapper.value is None:
-            raise InvalidRecords(f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
-        check_codec(wrapper.compression, wrapper.magic)
-        value = memoryview(wrapper.value)
-        if wrapper.compression == Compression.LZ4 and wrapper.magic == 0:
-            value = memoryview(with_right_checksum(value))
-        start = self._arena.decompress(wrapper.compression, value)
-        payload = self._arena.data[start : self._arena.used].tobytes()
-        inner = messages.inner_starts(payload, wrapper.magic)
-        if inner is None:
-            self._arena.used = start
-            for _ in messages_in(wrapper, payload):
-                pass
-            raise InvalidRecords("the messages in it do not fill it")
-        unpacked.starts.append(start)
-        unpacked.ends.append(self._arena.used)
-        unpacked.inner.append(inner + start)
 
     def _note_unpacked(self, headers: Headers, unpacked: _Unpacked, place: Place) -> None:
         if not unpacked.starts:

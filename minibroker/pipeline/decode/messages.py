@@ -14,9 +14,14 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.fields import Parts
+from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records.batch import COMPRESSION_MASK, LOG_OVERHEAD_BYTES
-from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.lz4_frames import with_right_checksum
+from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, read_message
+from minibroker.protocol.records.message_set import check_codec, messages_in
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
@@ -29,7 +34,30 @@ _KEY_POSITIONS: Final = np.array((18, 26))  # by magic
 _TIMESTAMP_POSITION: Final = 18
 
 
-def inner_starts(payload: bytes, magic: int) -> I64 | None:
+def unwrap(batch: memoryview, arena: Arena) -> I64:
+    """Append the messages in a wrapper, whose checksum is right, to the arena; where each of them begins there.
+
+    Raises `KafkaError` for what is wrong with the wrapper or one of them, which are not appended then.
+    """
+    wrapper, _ = read_message(bytes(batch), is_checked=True)
+    if wrapper.value is None:
+        raise InvalidRecords(f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
+    check_codec(wrapper.compression, wrapper.magic)
+    value = memoryview(wrapper.value)
+    if wrapper.compression == Compression.LZ4 and wrapper.magic == 0:
+        value = memoryview(with_right_checksum(value))
+    start = arena.decompress(wrapper.compression, value)
+    payload = arena.data[start : arena.used].tobytes()
+    found = _inner_starts(payload, wrapper.magic)
+    if found is None:
+        arena.used = start
+        for _ in messages_in(wrapper, payload):
+            pass
+        raise InvalidRecords("the messages in it do not fill it")
+    return found + start
+
+
+def _inner_starts(payload: bytes, magic: int) -> I64 | None:
     """Where the messages in a wrapper begin; None if one of them is not whole, sound and as the wrapper wants it."""
     found = array("q")
     position, size, smallest = 0, len(payload), MIN_MESSAGE_BYTES[magic]

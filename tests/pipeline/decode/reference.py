@@ -41,7 +41,8 @@ def decoded(
 
 def batch_rows(data: bytes, mode: Mode = "FAILFAST", position: int | None = 0, **settings: Any) -> list[Row]:
     """The rows that the decoder of batches gives."""
-    request = ReadRequest("batches", tuple(BATCHES.names), mode, verify_crc=settings.pop("verify_crc", False))
+    how = {name: settings.pop(name) for name in ("verify_crc", "measure_one_in") if name in settings}
+    request = ReadRequest("batches", tuple(BATCHES.names), mode, **how)
     decoder = BatchesDecoder(PARTITION, request, settings.pop("offsets", EVERYTHING), **settings)
     return rows_of([*decoder.feed(data, "/logs/t-3/a.log", position), *decoder.finish()])
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.pipeline.log_source import OffsetRange
-from minibroker.pipeline.schemas import BATCHES
+from minibroker.pipeline.schemas import BATCHES, MEASURED
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
@@ -42,8 +42,7 @@ def row_of(header: BatchHeader, position: int) -> Row:
         "isControl": header.is_control,
         "attributes": header.attributes,
         "crc": header.crc,
-        "crcValid": None,
-        "_corrupt": None,
+        **dict.fromkeys(("crcValid", *MEASURED, "_corrupt")),
     }
 
 
@@ -105,6 +104,6 @@ def test_a_codec_that_nobody_knows() -> None:
 
 
 def test_all_columns_are_made() -> None:
-    (row,) = batch_rows(bytes(build_batch(SMALL)), verify_crc=True)
+    (row,) = batch_rows(bytes(build_batch(SMALL)), verify_crc=True, measure_one_in=1)
     assert [name for name, value in row.items() if value is None] == ["_corrupt"]
     assert list(row) == BATCHES.names
