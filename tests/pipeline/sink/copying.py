@@ -1,6 +1,6 @@
 """A stream that copies one topic into another exactly once, in batches; as a program, a driver that can be killed.
 
-    python -m tests.pipeline.sink.copying SERVERS CHECKPOINT FORMAT ACCIDENT
+python -m tests.pipeline.sink.copying SERVERS CHECKPOINT FORMAT ACCIDENT
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +50,17 @@ def test_of_transactions_only_what_is_committed(spark: SparkSession, broker: Run
     frame = reader(spark, broker, **committed).load()
     found = frame.groupBy("value").agg({"key": "count"}).collect()
     assert [(bytes(row.value), row["count(key)"]) for row in found] == [(b"committed", COUNT)]
+
+
+def test_a_broker_is_read_as_a_stream(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> None:
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "assign": '{"orders": [1]}'}
+    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "200", "isolation.level": "read_committed"}
+    frame = spark.readStream.format("minibroker").schema("offset long").options(**options).load()
+    places = {"path": str(tmp_path / "out"), "checkpointLocation": str(tmp_path / "checkpoint")}
+    query = frame.writeStream.format("parquet").options(**places).trigger(availableNow=True).start()
+    assert query.awaitTermination(100)
+    assert [progress.numInputRows for progress in query.recentProgress] == [49, 101]
+    assert spark.read.parquet(str(tmp_path / "out")).distinct().count() == COUNT // 2
 
 
 def test_both_tables_are_found_without_being_registered(spark: SparkSession, broker: RunningBroker) -> None:
