@@ -72,21 +72,21 @@ def wrong_epochs(entries: list[tuple[int, int]], runs: list[EpochRun], end_offse
 def _rows(path: Path, columns: int) -> tuple[list[list[str]], str]:
     """The rows, and what is wrong; an empty file is one without rows, as Kafka makes it before it has any."""
     try:
-        lines = path.read_bytes().decode().splitlines()
+        text = path.read_bytes().decode("ascii")
     except UnicodeDecodeError:
         return [], "it is no text"
-    if not lines:
+    if not text:
         return [], ""
+    lines = text.removesuffix("\n").split("\n")
     if lines[0] != "0":
         return [], f"version {lines[0][:20]!r}"
-    rows = [line.split() for line in lines[2:]]
+    rows = [line.split(" ") for line in lines[2:]]
+    usable = [row for row in rows if len(row) == columns]
     if len(lines) < 2 or lines[1] != str(len(rows)):
-        return [
-            row for row in rows if len(row) == columns
-        ], f"{''.join(lines[1:2])[:20]!r} rows announced, {len(rows)} there"
-    if any(len(row) != columns for row in rows):
-        return [row for row in rows if len(row) == columns], f"a row that has not {columns} words"
-    return rows, ""
+        return usable, f"{''.join(lines[1:2])[:20]!r} rows announced, {len(rows)} there"
+    if not text.endswith("\n"):
+        return usable, "it ends within a line"
+    return usable, "" if len(usable) == len(rows) else f"a row that has not {columns} words"
 
 
 def _number(word: str) -> int:

@@ -5,7 +5,7 @@ What spans segments is judged in `partition.py`, from what is remembered here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -105,11 +105,12 @@ class OffsetCheck:
             np.concatenate(([known.damages], damages[:-1])),
         )
 
-    def _told(self, kind: str, block: Block, rows: Ints, wrong: Flags, detail: object) -> Iterator[Problem]:
+    def _told(
+        self, kind: str, block: Block, rows: Ints, wrong: Flags, detail: Callable[[int], str]
+    ) -> Iterator[Problem]:
         for place in np.flatnonzero(wrong).tolist():
             row = int(rows[place])
-            said = detail(place)  # type: ignore[operator]
-            yield Problem(kind, int(block.positions[row]), int(block.base_offset[row]), said)
+            yield Problem(kind, int(block.positions[row]), int(block.base_offset[row]), detail(place))
 
     def _remember(self, block: Block, rows: Ints, first: Ints, last: Ints, missing: Ints) -> None:
         known = self.offsets
@@ -124,6 +125,9 @@ class OffsetCheck:
 
     def _take_epochs(self, block: Block, rows: Ints, first: Ints, last: Ints) -> Iterator[Problem]:
         epochs = block.leader_epoch[rows]
+        yield from self._told(
+            "leader-epoch-regression", block, rows, epochs < -1, lambda i: f"leader epoch {epochs[i]}"
+        )
         with_epoch = np.flatnonzero(epochs >= 0)
         if not len(with_epoch):
             return
