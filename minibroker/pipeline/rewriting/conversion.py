@@ -5,12 +5,14 @@ Where batches come from and go to is in `segments.py`; what becomes of each is d
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from minibroker.pipeline.decode.decoder import RecordsDecoder
@@ -51,7 +53,9 @@ from minibroker.protocol.records.message import message_header
 from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES
 
 COLUMNS = ("key", "value", "offset", "timestamp", "headers")
-OFFSET = COLUMNS.index("offset")
+OFFSET, TIME, HEADERS = (COLUMNS.index(name) for name in ("offset", "timestamp", "headers"))
+LIMITS = np.iinfo(np.int64)  # what a time beyond Spark's is decoded to
+REPLACEMENT = "\ufffd"  # what bytes that are no UTF-8 are decoded to
 MAX_OFFSET = 2**63 - 1
 ENCODED = (Way.ALONE, Way.JOIN)
 
@@ -101,6 +105,7 @@ class Converter:
     def convert(self, sources: list[Source]) -> Iterator[Written]:
         """What becomes of some neighbouring batches, in the order of the log."""
         rows = self._decoded([source for source in sources if source.target.way in ENCODED])
+        sources = self._exact(sources, rows)
         for (target, timestamp_type), some in groupby(sources, _likeness):
             if target.way in ENCODED:
                 settings = self._batch_settings(target, timestamp_type)
@@ -109,8 +114,30 @@ class Converter:
                 yield from (Written(source.header, source.data) for source in some)
             else:
                 for source in some:
+                    rows.drop_to(source.header.last_offset)
                     data = recoded(source, self._settings.level)
                     yield Written(read_header(data), data)
+
+    def _exact(self, sources: list[Source], rows: _Rows) -> list[Source]:
+        """The batches, those with a record that rows cannot express as batches that keep their records as they are.
+
+        That is one whose time is beyond Spark's, or with a header whose key is no UTF-8: readers of rows get what comes
+        nearest to it, but a log must keep it.
+        """
+        times, keys = rows.inexact()
+        if not times and not keys:
+            return sources
+        found = list(sources)
+        last_offsets = [source.header.last_offset for source in sources]
+        for offset in {*times, *keys}:
+            at = bisect_left(last_offsets, offset)
+            source = sources[at]
+            if source.header.magic == source.target.magic == MAGIC:
+                found[at] = source._replace(target=source.target._replace(way=Way.RECODE))
+            elif offset in times and source.target.magic:
+                topic, partition = self._partition
+                raise RewriteError(f"{topic}-{partition}, offset {offset}: a time so far off cannot change its format")
+        return found
 
     def _stretches(self, sources: Iterable[Source]) -> Iterator[Stretch]:
         """Batches that are joined, each stretch of them as long as can be."""
@@ -174,6 +201,26 @@ class _Rows:
             if count < batch.num_rows:
                 self._batches.append(batch.slice(count))
             yield batch.slice(0, count), self._next_offset() if self._batches else MAX_OFFSET
+
+    def drop_to(self, last_offset: int) -> None:
+        """Leave out the rows up to this offset that nobody has taken."""
+        for _ in self.up_to(last_offset):
+            pass
+
+    def inexact(self) -> tuple[set[int], set[int]]:
+        """The offsets of rows whose time, and of those with a header whose key, is not the record's own."""
+        times: set[int] = set()
+        keys: set[int] = set()
+        for batch in self._batches:
+            offsets = batch.column(OFFSET).to_numpy()
+            micros = batch.column(TIME).cast(pa.int64()).fill_null(0).to_numpy()
+            times |= set(offsets[(micros == LIMITS.min) | (micros == LIMITS.max)].tolist())
+            headers = batch.column(HEADERS)
+            if headers.null_count < len(headers):
+                replaced = pc.match_substring(pc.list_flatten(headers).field("key"), REPLACEMENT)
+                parents = pc.list_parent_indices(headers).filter(replaced).to_numpy()
+                keys |= set(offsets[parents].tolist())
+        return times, keys
 
     def _next_offset(self) -> int:
         return int(self._batches[-1].column(OFFSET)[0].as_py())

@@ -113,7 +113,7 @@ class Rewriting:
 
 def survey_segment(task: SegmentTask, source: str) -> tuple[str, Survey]:
     """What a segment says of transactions, and of which log it is. Raises `CorruptBatch`, `OSError`."""
-    return task.log, survey(Disk(), f"{source}/{task.log}", task.base_offset)
+    return task.log, survey(Disk(), f"{source}/{task.log}", task.base_offset, is_torn=task.is_torn)
 
 
 def rewrite_segment(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.rewriting.conversion import Converter, Source, Written
 from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings, Way, target_of
-from minibroker.pipeline.rewriting.transactions import Uncommitted, indexed
+from minibroker.pipeline.rewriting.transactions import Uncommitted, content, indexed
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, epochs_from_text
@@ -170,7 +170,7 @@ class SegmentRewriter:
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
         if not self._disk.exists(path):
             return LeaderEpochs().epoch_at
-        return LeaderEpochs(epochs_from_text(self._disk.read_whole(path))).epoch_at
+        return LeaderEpochs(epochs_from_text(content(self._disk, path))).epoch_at
 
 
 class _Output:

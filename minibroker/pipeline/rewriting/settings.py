@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from minibroker.pipeline.encode.settings import BatchSettings
+from minibroker.pipeline.encode.settings import BatchSettings, EncodeError
 from minibroker.protocol.records.batch import (
     DELETE_HORIZON_BIT,
     ELIDED_BIT,
@@ -47,6 +47,10 @@ class RewriteSettings:
 
     def __post_init__(self) -> None:
         wanted = MAGIC if self.magic is None else self.magic
+        if self.level is not None and self.codec is None:
+            raise EncodeError("a level is one of a codec: name that, too")
+        if (self.committed_only or self.drop_headers) and wanted == MAGIC:
+            raise EncodeError("format 2 keeps transactions and headers: only formats 0 and 1 have no place for them")
         BatchSettings(wanted, self.codec or Compression.NONE, self.level, elide_attributes=bool(self.elide))
 
     @property

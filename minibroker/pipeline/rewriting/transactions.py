@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.files import Disk
 from minibroker.storage.names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
@@ -35,8 +36,11 @@ class Survey(NamedTuple):
         return bool(self.first or self.ended)
 
 
-def survey(disk: Disk, directory: str, base_offset: int) -> Survey:
-    """Read the headers of a segment. Raises `CorruptBatch`, `OSError`."""
+def survey(disk: Disk, directory: str, base_offset: int, *, is_torn: bool = False) -> Survey:
+    """Read the headers of a segment, up to the first that cannot be if it may be torn.
+
+    Raises `CorruptBatch`, `OSError`.
+    """
     file = disk.open_to_read(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}")
     found = Survey(base_offset, {}, {}, {})
     try:
@@ -49,6 +53,9 @@ def survey(disk: Disk, directory: str, base_offset: int) -> Survey:
             else:
                 found.first.setdefault(header.producer_id, header.base_offset)
                 found.open.setdefault(header.producer_id, header.base_offset)
+    except CorruptBatch:
+        if not is_torn:
+            raise
     finally:
         file.close()
     return found
@@ -90,11 +97,20 @@ def uncommitted(disk: Disk, directory: str, base_offsets: Iterable[int], open: M
     return Uncommitted(aborted, open)
 
 
+def content(disk: Disk, path: str) -> bytes:
+    """All of a small file that need not be ours to write. Raises `OSError`."""
+    file = disk.open_to_read(path)
+    try:
+        return file.read(0, file.size_bytes())
+    finally:
+        file.close()
+
+
 def indexed(disk: Disk, directory: str, base_offsets: Iterable[int]) -> list[AbortedTransaction]:
     """The aborted transactions in the indexes of these segments. Raises `CorruptIndex`, `OSError`."""
     found: list[AbortedTransaction] = []
     for base_offset in base_offsets:
         path = f"{directory}/{segment_name(base_offset)}{TRANSACTION_INDEX_SUFFIX}"
         if disk.exists(path):
-            found += transactions_from_bytes(disk.read_whole(path))
+            found += transactions_from_bytes(content(disk, path))
     return sorted(found, key=lambda transaction: transaction.last_offset)

@@ -19,6 +19,7 @@ from uuid import uuid4
 from minibroker.pipeline.rewriting.plan import Plan
 from minibroker.pipeline.rewriting.segments import NewSegment, SegmentTask
 from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
+from minibroker.pipeline.rewriting.transactions import content
 from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_directory import CLEAN_SHUTDOWN, LOCK
@@ -165,7 +166,7 @@ class Workspace:
 
     def _copy(self, source: str, target: str) -> None:
         """A small file, which is on the disk itself then, and as old as the original."""
-        self._disk.write_whole(target, self._disk.read_whole(source), sync=True)
+        self._disk.write_whole(target, content(self._disk, source), sync=True)
         self._disk.set_modified_ms(target, self._disk.modified_ms(source))
 
     def _log_path(self, log: str) -> str:

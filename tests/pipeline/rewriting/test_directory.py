@@ -10,8 +10,10 @@ import pytest
 from minibroker.pipeline.rewriting.directory import rewrite_directory
 from minibroker.pipeline.rewriting.report import Report
 from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
-from minibroker.protocol.records.batch import ELIDED_BIT
+from minibroker.protocol.records.batch import ELIDED_BIT, seal
+from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.record import payload_of
 from minibroker.storage.log import Log
 from minibroker.storage.transaction_markers import Marker, marker_batch
 from tests.pipeline.rewriting.directories import (
@@ -25,6 +27,7 @@ from tests.pipeline.rewriting.directories import (
     idempotent,
     make_log,
     old_formats,
+    plain,
     produced,
     seen,
     transactions,
@@ -184,3 +187,34 @@ def test_what_is_asked_for_already_is_the_same_bytes(tmp_path: Path) -> None:
     indexes = ".index", ".timeindex"  # made anew, at Kafka's own distances
     same = {name: data for name, data in files_in(old).items() if not name.endswith(indexes)}
     assert {name: data for name, data in files_in(new).items() if not name.endswith(indexes)} == same
+
+
+def odd(log: Log) -> None:
+    """Batches that rows cannot express, between others of the same producer: a key that is no UTF-8, far-off times."""
+    for number, oddity in enumerate(["", "key", "", "late", "early", ""]):
+        records = plain(4, number, headers=True)
+        if oddity == "key":
+            records[2] = records[2]._replace(headers=(("kaÿ", b"1"),))
+        elif oddity:
+            records[1] = records[1]._replace(timestamp=2**62 if oddity == "late" else -(2**61))
+        batch = build_batch(records, producer_id=3, producer_epoch=0, base_sequence=4 * number)
+        if oddity == "key":
+            batch = batch.replace("kaÿ".encode(), b"ka\xff\xfe")
+            seal(batch, 0, len(batch))
+        add(log, batch)
+
+
+def test_what_rows_cannot_express_is_kept_all_the_same(tmp_path: Path) -> None:
+    old, new = tmp_path / "old" / "orders-0", tmp_path / "new" / "orders-0"
+    make_log(old, odd)
+    rewritten(tmp_path, RewriteSettings(2, Compression.GZIP, batch_bytes=100_000))
+    before, after = list(batches_of(old)), list(batches_of(new))
+    assert [header.record_count for header, _ in after] == [4, 4, 4, 4, 4, 4]
+    assert [bytes(payload_of(data, 0, header)) for header, data in after] == [data[61:] for _, data in before]
+    assert [header.base_sequence for header, _ in after] == [header.base_sequence for header, _ in before]
+
+
+def test_times_that_rows_cannot_express_do_not_change_their_format(tmp_path: Path) -> None:
+    make_log(tmp_path / "old" / "orders-0", odd)
+    with pytest.raises(RewriteError, match=r"orders-0, offset \d+: a time so far off"):
+        rewritten(tmp_path, RewriteSettings(1, Compression.NONE, drop_headers=True))

@@ -12,6 +12,7 @@ import pytest
 from minibroker.pipeline.rewriting import directory
 from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_directory, rewrite_segment
 from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
+from minibroker.protocol.records.compression import Compression
 from tests.pipeline.rewriting import killed
 from tests.pipeline.rewriting.directories import every_codec, idempotent, make_log, seen, transactions
 from tests.storage.support import files_in
@@ -136,6 +137,8 @@ def test_what_a_crash_has_torn_is_left_out_and_told(old: Path, tmp_path: Path) -
     assert report.total.lost_bytes == 12
     assert seen(tmp_path / "new" / "orders-0") == before
     assert not (tmp_path / "new" / ".kafka_cleanshutdown").exists()
+    older = RewriteSettings(1, Compression.GZIP, committed_only=True)
+    assert rewrite_directory(str(old), str(tmp_path / "older"), older).total.lost_bytes == 12
 
 
 def test_a_swap_that_was_interrupted_is_a_brokers_to_settle(old: Path, tmp_path: Path) -> None:

@@ -1,0 +1,60 @@
+"""What `minibroker pipeline rewrite` makes of a directory, Apache Kafka's or ours, Apache Kafka serves as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.kafka_files.conftest import Brokers, Written, complaints
+from conformance.kafka_files.contents import Topic, contents
+from conformance.kafka_files.scenario import COMMITTED, append, committed_offsets, write_again
+from conformance.kafka_files.test_there_and_back import objections
+from minibroker.pipeline.rewriting.directory import rewrite_directory
+from minibroker.pipeline.rewriting.report import Report
+from minibroker.pipeline.rewriting.settings import RewriteSettings
+from minibroker.protocol.records.compression import Compression
+
+REWRITTEN = {
+    "zstd in large batches": RewriteSettings(2, Compression.ZSTD, batch_bytes=65536),
+    "uncompressed in small batches": RewriteSettings(2, Compression.NONE, batch_bytes=500),
+    "lz4": RewriteSettings(codec=Compression.LZ4, level=12),
+}
+
+
+def expected(before: Written, report: Report) -> dict[str, Topic]:
+    """What clients saw, but for the codecs that topics are said to have."""
+    topics = dict(before.contents)
+    for topic, name, value in report.configs:
+        topics[topic] = topics[topic]._replace(configs={**topics[topic].configs, name: value})
+    return topics
+
+
+@pytest.mark.parametrize("whose", ["kafka", "ours"])
+@pytest.mark.parametrize("settings", REWRITTEN.values(), ids=REWRITTEN)
+def test_kafka_serves_what_was_rewritten_and_so_do_we_after_it(
+    whose: str,
+    settings: RewriteSettings,
+    kafka_written: dict[str, Written],
+    our_written: dict[str, Written],
+    brokers: Brokers,
+    tmp_path: Path,
+) -> None:
+    before = (kafka_written if whose == "kafka" else our_written)["stopped"]
+    logs = tmp_path / "logs"
+    report = rewrite_directory(str(before.path), str(logs), settings)
+    assert report.total.dropped_batches == report.total.lost_bytes == 0 and report.configs_told
+    named = {change.value for change in report.configs}
+    assert named <= {"uncompressed", "zstd"} and bool(named) == (settings.codec != Compression.LZ4)
+    with brokers.kafka(logs) as kafka:
+        assert contents(kafka.bootstrap_servers) == expected(before, report)
+        assert committed_offsets(kafka.bootstrap_servers) == COMMITTED
+        append(kafka.bootstrap_servers, "snappy", idempotent=True)
+        write_again(kafka.bootstrap_servers)
+        longer = contents(kafka.bootstrap_servers)
+        kafka.stop()
+        assert objections(kafka) == []
+    with brokers.minibroker(logs) as broker:
+        assert contents(broker.bootstrap_servers) == longer
+        append(broker.bootstrap_servers, "gzip", idempotent=True)
+        assert complaints(broker) == []
