@@ -82,15 +82,18 @@ class Transaction:
         )
         self.identity.become(answer.producer_id, answer.producer_epoch)
 
-    def marker(self) -> Marker | None:
-        """The newest marker of ended transactions. Raises `WriteFailed`."""
+    def marker(self, stable: bool = True) -> Marker | None:
+        """The newest marker of ended transactions. Raises `WriteFailed`.
+
+        While one is open that has a marker, a stable one cannot be told: `begin` aborts such a transaction.
+        """
         answer = self._ask(
             "group",
             "fetching the marker",
             lambda: OffsetFetchRequest(
                 group_id=self.transactional_id,
                 topics=None,
-                require_stable=True,
+                require_stable=stable,
                 min_version=_STABLE_OFFSET_FETCH_VERSION,
                 max_version=_STABLE_OFFSET_FETCH_VERSION,
             ),

@@ -1,0 +1,106 @@
+"""The replay: archived records back to topics, order and timestamps kept in each partition, each record once.
+
+Here is what Spark does: find how far an earlier run has come, and bring the rows of a partition together in their
+order. What becomes of them then is in `replay_task`, which topics they go to in `replay_targets`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.jobs.replay_targets import Needed
+from minibroker.pipeline.jobs.replay_task import COLUMNS, REPORT, ReplayTask, report_of
+from minibroker.pipeline.log_source import OptionError, TopicPartition
+from minibroker.pipeline.sink.delivery import connected
+from minibroker.pipeline.sink.settings import SinkSettings, parse_settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+# Transactions of a replay are short, and one that a killed run left open holds up readers only for so long.
+TRANSACTION_TIMEOUT_MS: Final = 120_000
+NEXT_OFFSETS: Final = "topic string, partition int, next bigint"
+
+
+class Archived(NamedTuple):
+    """What an archive has of a partition: records, first and last offset, and the time of the oldest record in ms."""
+
+    partition: TopicPartition
+    records: int
+    first: int
+    last: int
+    oldest_ms: int | None
+
+
+def replay_settings(servers: str, client: Mapping[str, str] | None = None) -> SinkSettings:
+    """The settings of a replay; `client` are Kafka's, of producer and connection. Raises `OptionError`."""
+    kafka = {"transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS), **(client or {})}
+    options = {f"kafka.{name}": value for name, value in kafka.items()}
+    return parse_settings({"kafka.bootstrap.servers": servers, "delivery": "exactly-once", **options})
+
+
+def replay_id_of(path: str, targets: Mapping[str, str], repartition: bool = False) -> str:
+    """A name that is the same whenever the same archive is replayed in the same way, so that a second run goes on."""
+    what = json.dumps([path, sorted(targets.items()), repartition])
+    return hashlib.sha256(what.encode()).hexdigest()[:16]
+
+
+def archived_partitions(archive: DataFrame) -> list[Archived]:
+    """What an archive has of each partition, sorted; a query that reads no keys and values."""
+    from pyspark.sql.functions import expr
+
+    found = archive.groupBy("topic", "partition").agg(
+        expr("count(*) AS records"),
+        expr("min(offset) AS first"),
+        expr("max(offset) AS last"),
+        expr("min(unix_millis(timestamp)) AS oldest_ms"),
+    )
+    return sorted(
+        Archived(TopicPartition(row.topic, row.partition), row.records, row.first, row.last, row.oldest_ms)
+        for row in found.collect()
+    )
+
+
+def needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str, Needed]:
+    """What the targets of these partitions must be like. Raises `OptionError` if two partitions would become one."""
+    needed: dict[str, Needed] = {}
+    origins: dict[tuple[str, int], str] = {}
+    for each in partitions:
+        topic, partition = each.partition
+        target = task.target(topic)
+        origin = origins.setdefault((target, partition), topic)
+        if origin != topic and not task.repartition:
+            raise OptionError(f"{origin} and {topic} both go to {target}, and both have a partition {partition}")
+        before = needed.get(target, Needed(0, None))
+        times = [time for time in (before.oldest_ms, each.oldest_ms) if time is not None]
+        needed[target] = Needed(max(before.partitions, partition + 1), min(times, default=None))
+    return needed
+
+
+def next_offsets(client: Client, task: ReplayTask, partitions: list[Archived]) -> dict[TopicPartition, int]:
+    """How far the replay of this name has come in each partition: the next archived offset. Raises `WriteFailed`."""
+    return {each.partition: task.next_offset(client, each.partition) for each in partitions}
+
+
+def replayed(archive: DataFrame, task: ReplayTask, partitions: list[Archived] | None = None) -> DataFrame:
+    """Replay an archive's rows when an action runs; rows say what it wrote of each partition (`REPORT`).
+
+    `partitions` are those of the archive to replay, all unless they are given. Done again it goes on where it was, and
+    what is committed is not even sorted again. The topics must be there. Tasks raise `WriteFailed`.
+    """
+    partitions = archived_partitions(archive) if partitions is None else partitions
+    with connected(task.settings) as client:
+        offsets = next_offsets(client, task, partitions)
+    todo = archive.sparkSession.createDataFrame([(*each, offset) for each, offset in offsets.items()], NEXT_OFFSETS)
+    rows = archive.join(todo.hint("broadcast"), ["topic", "partition"]).where("offset >= next").select(*COLUMNS)
+    ordered = rows.repartition(max(len(partitions), 1), "topic", "partition")
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (report_of(done) for done in task.run(batches))
+
+    return ordered.sortWithinPartitions("topic", "partition", "offset").mapInArrow(run, REPORT)

@@ -1,0 +1,113 @@
+"""The topics that an archive is replayed to: made where they are missing, refused or remarked on where they do not fit.
+
+What is written to them is the task's business.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.pipeline.log_source import OptionError
+from minibroker.protocol.errors import ErrorCode
+
+# Archived times are kept, and may be long past: neither a clock nor retention is to undo that in a topic that we make.
+CONFIGS: Final = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+_TOPIC_RESOURCE: Final = 2
+_TIMEOUT_MS: Final = 30_000
+_BROKERS_CHOICE: Final = -1  # of the replication factor; Kafka 2.4
+
+
+class Needed(NamedTuple):
+    """What the archive asks of a topic: so many partitions, and that records as old as this stay; ms, None for none."""
+
+    partitions: int
+    oldest_ms: int | None
+
+
+class Prepared(NamedTuple):
+    """The topics that were made, and what is to be said of those that there were."""
+
+    made: list[str]
+    remarks: list[str]
+
+
+def prepare_topics(
+    client: Client, needed: Mapping[str, Needed], configs: Mapping[str, str] | None = None, any_count: bool = False
+) -> Prepared:
+    """Make the topics that are missing. One that there is may have fewer partitions only with `any_count`.
+
+    Raises `OptionError` for one that has too few, or that puts the time of the append in place of a record's; and
+    `ClientError`.
+    """
+    found = _partitions(client, needed)
+    for topic, count in found.items():
+        if not any_count and count < needed[topic].partitions:
+            raise OptionError(f"topic {topic} has {count} partitions, and the archive has {needed[topic].partitions}")
+    remarks = [remark for topic in found for remark in _remarks(client, topic, needed[topic].oldest_ms)]
+    made = [topic for topic in needed if topic not in found]
+    for topic in made:
+        _create(client, topic, needed[topic].partitions, CONFIGS | dict(configs or {}))
+    return Prepared(made, remarks)
+
+
+def _partitions(client: Client, topics: Iterable[str]) -> dict[str, int]:
+    """How many partitions the topics have that there are."""
+    answer = client.retry(lambda: client.request(_metadata_request(topics)))
+    found = {}
+    for topic in answer.topics:
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            continue
+        client.check(topic.error_code, f"topic {topic.name}")
+        found[topic.name] = len(topic.partitions)
+    return found
+
+
+def _metadata_request(topics: Iterable[str]) -> MetadataRequest:
+    wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+
+
+def _create(client: Client, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+    of_topic = CreateTopicsRequest.CreatableTopic
+    settings = [of_topic.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
+    wanted = of_topic(
+        name=topic, num_partitions=partitions, replication_factor=_BROKERS_CHOICE, assignments=[], configs=settings
+    )
+    client.partitions([])  # so that it knows the nodes
+    controller = client.request(_metadata_request([])).controller_id
+    answer = client.request(CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), controller)
+    for each in answer.topics:
+        client.check(each.error_code, f"creating topic {topic}", message=each.error_message)
+
+
+def _remarks(client: Client, topic: str, oldest_ms: int | None) -> list[str]:
+    """What an existing topic's configs would do to old records. Raises `OptionError`."""
+    configs = _configs(client, topic)
+    if configs.get("message.timestamp.type") == "LogAppendTime":
+        raise OptionError(f"topic {topic} has message.timestamp.type=LogAppendTime: archived times would be lost")
+    retention_ms = int(configs.get("retention.ms") or -1)
+    old = oldest_ms is not None and time.time() * 1000 - oldest_ms > retention_ms >= 0
+    if old and "delete" in configs.get("cleanup.policy", "delete"):
+        return [f"topic {topic} has retention.ms={retention_ms}: the broker deletes archived records that are older"]
+    return []
+
+
+def _configs(client: Client, topic: str) -> dict[str, str]:
+    """The configs of a topic that may be seen; none if the caller may see none."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+    )
+    answer: Any = client.request(DescribeConfigsRequest(resources=[resource]))
+    for result in answer.results:
+        if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            return {}
+        if result.error_code != ErrorCode.NONE:
+            raise ClientError(f"{client.bootstrap_servers}: configs of topic {topic}: {result.error_message}")
+        return {config.name: config.value or "" for config in result.configs}
+    return {}

@@ -1,0 +1,161 @@
+"""A task of the replay: archived rows, sorted by partition and offset, go into transactions that it ends itself.
+
+Each transaction holds, beside records, how far the archived partition has been replayed: the next offset, as the
+marker of its transactional id. So a task, however often it is begun, goes on where the last commit was. What Spark
+does before, and which topics there are, is in `replay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.sink.delivery import abort_in_passing, connected, sender_in
+from minibroker.pipeline.sink.errors import WriteFailed
+from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.pipeline.sink.task import TaskWriter
+from minibroker.pipeline.sink.transaction import Marker, Transaction
+
+# What a task needs of the archive's rows, and what it says of each partition.
+COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "timestamp", "headers")
+REPORT: Final = "topic string, partition int, target string, records bigint, first bigint, last bigint"
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What was written of an archived partition: how many records, and their first and last offset in the archive."""
+
+    partition: TopicPartition
+    target: str
+    records: int = 0
+    first: int | None = None
+    last: int | None = None
+    pending: int = 0  # of the records, those that are not committed yet
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTask:
+    """How archived partitions go to their targets; it travels by pickle.
+
+    `replay_id` names the replay: one of the same name goes on where it was. `targets` says the topic for an archived
+    one, itself if it does not. With `repartition` rows go where their keys belong, else to the partition they had.
+    `commit_records` are committed at a time.
+    """
+
+    settings: SinkSettings
+    replay_id: str
+    targets: Mapping[str, str] = field(default_factory=dict)
+    repartition: bool = False
+    commit_records: int = 100_000
+
+    def transactional_id(self, partition: TopicPartition) -> str:
+        """Under which an archived partition is replayed, and where its marker is."""
+        prefix = self.settings.transactional_id_prefix
+        return f"{prefix}-replay-{self.replay_id}-{partition.topic}-{partition.partition}"
+
+    def target(self, topic: str) -> str:
+        """The topic that an archived one goes to."""
+        return self.targets.get(topic, topic)
+
+    def next_offset(self, client: Client, partition: TopicPartition) -> int:
+        """The archived offset from which on nothing has been replayed yet. Raises `WriteFailed`."""
+        transaction = Transaction(client, self.settings, self.transactional_id(partition), generation=1)
+        marker = transaction.marker(stable=False)
+        return 0 if marker is None else marker.value
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Replayed]:
+        """Replay rows of `COLUMNS`, sorted by topic, partition and offset. Raises `WriteFailed`."""
+        with connected(self.settings) as client:
+            for partition, pieces in groupby(_pieces(batches), key=lambda piece: piece[0]):
+                yield self._partition(client, partition, (rows for _, rows in pieces))
+
+    def _partition(self, client: Client, partition: TopicPartition, batches: Iterator[pa.RecordBatch]) -> Replayed:
+        done = Replayed(partition, self.target(partition.topic))
+        transaction = Transaction(client, self.settings, self.transactional_id(partition))
+        transaction.begin()
+        marker = transaction.marker()
+        start = 0 if marker is None else marker.value
+        sender = sender_in(transaction, client, self.settings)
+        writer = TaskWriter(client, self.settings, sender, partition.partition, keep_none=True)
+        try:
+            for rows in _limited(batches, self.commit_records):
+                new = rows.filter(pc.greater_equal(rows.column("offset"), start))
+                self._write(transaction, writer, new, done)
+            self._commit(transaction, writer, done)
+        except BaseException:
+            abort_in_passing(self.settings, transaction)
+            raise
+        return done
+
+    def _write(self, transaction: Transaction, writer: TaskWriter, rows: pa.RecordBatch, done: Replayed) -> None:
+        if not rows.num_rows:
+            return
+        offsets = rows.column("offset").to_numpy()
+        ordered = np.concatenate([[-1 if done.last is None else done.last], offsets])
+        wrong = np.flatnonzero(np.diff(ordered) <= 0)
+        if len(wrong):
+            before, after = ordered[wrong[0] : wrong[0] + 2]
+            raise WriteFailed(f"{'-'.join(map(str, done.partition))}: the archive has offset {after} after {before}")
+        writer.write(self._outgoing(rows, done.target))
+        done.first = int(offsets[0]) if done.first is None else done.first
+        done.last = int(offsets[-1])
+        done.records += rows.num_rows
+        done.pending += rows.num_rows
+        if done.pending >= self.commit_records:
+            self._commit(transaction, writer, done)
+
+    def _commit(self, transaction: Transaction, writer: TaskWriter, done: Replayed) -> None:
+        if not done.pending or done.last is None:
+            return
+        writer.flush()
+        transaction.mark(Marker(done.last + 1, ""))
+        transaction.end(commit=True)
+        done.pending = 0
+
+    def _outgoing(self, rows: pa.RecordBatch, target: str) -> pa.RecordBatch:
+        names = ["key", "value", "timestamp", "headers", *(() if self.repartition else ("partition",))]
+        columns = [rows.column(name) for name in names]
+        topic = pa.repeat(pa.scalar(target, pa.string()), rows.num_rows)
+        return pa.RecordBatch.from_arrays([topic, *columns], names=["topic", *names])
+
+
+def report_of(done: Replayed) -> pa.RecordBatch:
+    """A row of `REPORT`."""
+    columns = {
+        "topic": pa.array([done.partition.topic], pa.string()),
+        "partition": pa.array([done.partition.partition], pa.int32()),
+        "target": pa.array([done.target], pa.string()),
+        "records": pa.array([done.records], pa.int64()),
+        "first": pa.array([done.first], pa.int64()),
+        "last": pa.array([done.last], pa.int64()),
+    }
+    return pa.record_batch(columns)
+
+
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """Rows cut where the partition changes."""
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        topics = batch.column("topic").dictionary_encode()
+        places = topics.indices.to_numpy(zero_copy_only=False).astype(np.int64) << 32
+        places |= batch.column("partition").to_numpy(zero_copy_only=False)
+        starts = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), batch.num_rows]
+        for start, end in zip(starts, starts[1:], strict=False):
+            partition = TopicPartition(batch.column("topic")[start].as_py(), batch.column("partition")[start].as_py())
+            yield partition, batch.slice(start, end - start)
+
+
+def _limited(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Rows in batches of `most` at most."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, most):
+            yield batch.slice(start, most)

@@ -1,0 +1,232 @@
+"""Archived rows go back to a running broker, without Spark: each once, in order, however often a task is begun."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from kafka.partitioner.default import murmur2
+
+from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.pipeline.jobs.replay import Archived, needed_topics, replay_id_of, replay_settings
+from minibroker.pipeline.jobs.replay_targets import Needed, prepare_topics
+from minibroker.pipeline.jobs.replay_task import Replayed, ReplayTask, report_of
+from minibroker.pipeline.log_source import OptionError, TopicPartition
+from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
+from minibroker.pipeline.sink.errors import WriteFailed
+from tests.pipeline.sink.committed import create_topic, read, values
+from tests.running import RunningBroker, running_broker
+
+NUMBERS = count()
+T = datetime(2026, 11, 1, tzinfo=UTC)
+T_MS = int(T.timestamp() * 1000)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(broker: RunningBroker) -> Iterator[Client]:
+    with Client(broker.bootstrap_servers) as client:
+        yield client
+
+
+def task_for(broker: RunningBroker, **changes: object) -> ReplayTask:
+    """A task of a replay of its own, to a topic of two partitions of its own."""
+    target = f"target-{next(NUMBERS)}"
+    create_topic(broker.bootstrap_servers, target, 2, retention_ms="-1")
+    task = ReplayTask(replay_settings(broker.bootstrap_servers), target, {"old": target}, commit_records=10)
+    return replace(task, **changes)  # type: ignore[arg-type]
+
+
+def target_of(task: ReplayTask) -> str:
+    return task.target("old")
+
+
+def rows(start: int, end: int, partition: int = 0, topic: str = "old", step: int = 1) -> pa.RecordBatch:
+    """Archived rows whose values are their offsets."""
+    offsets = range(start, end, step)
+    columns = {
+        "topic": pa.array([topic for _ in offsets], pa.string()),
+        "partition": pa.array([partition for _ in offsets], pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "key": pa.array([b"%d" % (offset % 7) for offset in offsets], pa.binary()),
+        "value": pa.array([b"%d" % offset for offset in offsets], pa.binary()),
+        "timestamp": pa.array([T for _ in offsets], TIMESTAMP),
+        "headers": pa.array([[{"key": "h", "value": b"%d" % offset}] for offset in offsets], HEADERS),
+    }
+    return pa.record_batch(columns)
+
+
+def replay(task: ReplayTask, *batches: pa.RecordBatch) -> list[Replayed]:
+    return list(pickle.loads(pickle.dumps(task)).run(iter(batches)))
+
+
+def offsets_in(broker: RunningBroker, task: ReplayTask, isolation: str = "read_committed") -> list[int]:
+    return [int(value or b"") for value in values(broker.bootstrap_servers, target_of(task), isolation)]
+
+
+def test_partitions_follow_each_other_whatever_the_batches(broker: RunningBroker) -> None:
+    task = task_for(broker)
+    batches = [rows(5, 20), rows(20, 23), pa.concat_batches([rows(23, 25), rows(0, 4, partition=1)]), rows(4, 6, 1)]
+    done = replay(task, *batches, rows(0, 0))
+    assert done == [
+        Replayed(TopicPartition("old", 0), target_of(task), 20, 5, 24),
+        Replayed(TopicPartition("old", 1), target_of(task), 6, 0, 5),
+    ]
+    found = read(broker.bootstrap_servers, target_of(task))
+    assert [(each.partition, each.value) for each in found] == [
+        *[(0, b"%d" % offset) for offset in range(5, 25)],
+        *[(1, b"%d" % offset) for offset in range(6)],
+    ]
+    assert {each.timestamp_ms for each in found} == {T_MS}
+    assert all(each.headers == [("h", each.value)] for each in found)
+
+
+def test_a_second_run_writes_only_what_is_new(broker: RunningBroker) -> None:
+    task = task_for(broker)
+    replay(task, rows(0, 25))
+    assert replay(task, rows(0, 25)) == [Replayed(TopicPartition("old", 0), target_of(task))]
+    (done,) = replay(task, rows(0, 25), rows(25, 30))
+    assert (done.records, done.first, done.last) == (5, 25, 29)
+    assert offsets_in(broker, task) == list(range(30))
+    replay(replace(task, replay_id=task.replay_id + "-again"), rows(0, 30))
+    assert sorted(offsets_in(broker, task)) == sorted([*range(30), *range(30)])
+
+
+def test_a_run_that_dies_is_gone_on_with(broker: RunningBroker) -> None:
+    task = task_for(broker)
+
+    def dying() -> Iterator[pa.RecordBatch]:
+        yield rows(0, 13)
+        yield rows(13, 17)
+        raise OSError("the archive cannot be read")
+
+    with pytest.raises(OSError, match="the archive cannot be read"):
+        list(task.run(dying()))
+    assert offsets_in(broker, task) == list(range(10))
+    replay(task, rows(0, 25))
+    assert offsets_in(broker, task) == list(range(25))
+
+
+def test_a_run_that_was_replaced_writes_no_more(broker: RunningBroker) -> None:
+    task = task_for(broker)
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield rows(0, 10)
+        replay(task, rows(0, 20))
+        yield rows(10, 20)
+
+    with pytest.raises(WriteFailed, match="PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
+        list(task.run(slow()))
+    assert offsets_in(broker, task) == list(range(20))
+
+
+def test_how_far_it_is_can_be_asked_at_any_time(broker: RunningBroker, client: Client) -> None:
+    task = task_for(broker)
+    asked = []
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        for start in range(0, 30, 5):
+            asked.append(task.next_offset(client, TopicPartition("old", 0)))
+            yield rows(start, start + 5)
+
+    list(task.run(watched()))
+    assert asked == [0, 0, 10, 10, 20, 20]
+    assert task.next_offset(client, TopicPartition("old", 0)) == 30
+
+
+def test_gaps_between_offsets_are_no_gaps_in_the_target(broker: RunningBroker) -> None:
+    task = task_for(broker)
+    replay(task, rows(0, 40, step=3))
+    assert offsets_in(broker, task) == list(range(0, 40, 3))
+
+
+def test_an_archive_that_has_an_offset_twice_is_refused(broker: RunningBroker) -> None:
+    task = task_for(broker)
+    with pytest.raises(WriteFailed, match="old-0: the archive has offset 3 after 4"):
+        replay(task, rows(0, 5), rows(3, 6))
+    with pytest.raises(WriteFailed, match="old-0: the archive has offset 2 after 2"):
+        replay(task, pa.concat_batches([rows(0, 3), rows(2, 3)]))
+    assert offsets_in(broker, task) == []
+
+
+def test_partitions_can_be_chosen_by_key(broker: RunningBroker) -> None:
+    task = task_for(broker, repartition=True)
+    replay(task, rows(0, 30, partition=5))
+    found = read(broker.bootstrap_servers, target_of(task))
+    assert len(found) == 30
+    assert all(each.partition == (murmur2(each.key or b"") & 0x7FFFFFFF) % 2 for each in found)
+
+
+def test_a_record_without_a_time_stays_without(broker: RunningBroker) -> None:
+    task = task_for(broker)
+    timeless = rows(0, 1).set_column(5, pa.field("timestamp", TIMESTAMP), pa.nulls(1, TIMESTAMP))
+    replay(task, timeless)
+    assert [each.timestamp_ms for each in read(broker.bootstrap_servers, target_of(task))] == [-1]
+
+
+def test_a_report_is_a_row() -> None:
+    done = Replayed(TopicPartition("old", 1), "new", 3, 5, 9)
+    assert report_of(done).to_pylist() == [
+        {"topic": "old", "partition": 1, "target": "new", "records": 3, "first": 5, "last": 9}
+    ]
+
+
+def test_a_replay_has_the_same_name_only_if_it_does_the_same() -> None:
+    names = {
+        replay_id_of(path, targets, repartition)
+        for path in ("/a", "/b")
+        for targets in ({}, {"a": "b"})
+        for repartition in (False, True)
+    }
+    assert len(names) == 8
+    assert replay_id_of("/a", {"x": "1", "y": "2"}) == replay_id_of("/a", {"y": "2", "x": "1"})
+
+
+def test_topics_that_are_missing_are_made_to_keep_old_records(broker: RunningBroker, client: Client) -> None:
+    needed = {"made-a": Needed(3, 0), "made-b": Needed(1, None)}
+    assert prepare_topics(client, needed, {"segment.bytes": "1048576"}) == (["made-a", "made-b"], [])
+    assert prepare_topics(client, needed) == ([], [])
+    assert len(client.partitions(["made-a", "made-b"])) == 4
+
+
+def test_a_topic_that_would_lose_partitions_or_times_is_refused(broker: RunningBroker, client: Client) -> None:
+    create_topic(broker.bootstrap_servers, "small", 2)
+    with pytest.raises(OptionError, match="topic small has 2 partitions, and the archive has 3"):
+        prepare_topics(client, {"small": Needed(3, None)})
+    assert prepare_topics(client, {"small": Needed(3, None)}, any_count=True) == ([], [])
+    create_topic(broker.bootstrap_servers, "appended", 1, message_timestamp_type="LogAppendTime")
+    with pytest.raises(OptionError, match=r"topic appended has message\.timestamp\.type=LogAppendTime"):
+        prepare_topics(client, {"appended": Needed(1, None)})
+    with pytest.raises(ClientError, match="bad/name: INVALID_TOPIC_EXCEPTION"):
+        prepare_topics(client, {"bad/name": Needed(1, None)})
+
+
+def test_a_topic_that_would_not_keep_the_records_is_remarked_on(broker: RunningBroker, client: Client) -> None:
+    create_topic(broker.bootstrap_servers, "short", 1, retention_ms="1000")
+    (remark,) = prepare_topics(client, {"short": Needed(1, T_MS)}).remarks
+    assert remark == "topic short has retention.ms=1000: the broker deletes archived records that are older"
+    create_topic(broker.bootstrap_servers, "compacted", 1, retention_ms="1000", cleanup_policy="compact")
+    assert prepare_topics(client, {"compacted": Needed(1, T_MS)}).remarks == []
+
+
+def test_what_is_needed_of_a_topic_is_what_all_that_go_to_it_need(tmp_path: Path) -> None:
+    task = ReplayTask(replay_settings("nowhere:1"), "id", {"a": "c"})
+    a = Archived(TopicPartition("a", 1), 1, 0, 0, 50)
+    b = Archived(TopicPartition("a", 4), 1, 0, 0, None)
+    c = Archived(TopicPartition("c", 0), 1, 0, 0, 40)
+    assert needed_topics([a, b, c], task) == {"c": Needed(5, 40)}
+    same = Archived(TopicPartition("c", 1), 1, 0, 0, 40)
+    with pytest.raises(OptionError, match="a and c both go to c, and both have a partition 1"):
+        needed_topics([a, same], task)
+    assert needed_topics([a, same], replace(task, repartition=True)) == {"c": Needed(2, 40)}
