@@ -123,6 +123,11 @@ class FetchSessions:
         session = self._sessions[session_id] = FetchSession(session_id, partitions, uses_topic_ids, now_ms)
         return session
 
+    def partitions_of(self, session_id: int) -> list[tuple[str | bytes, int]]:
+        """The (topic's name or id, partition) that a session has; none if it is not there."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(session.partitions)
+
     def remove(self, session_id: int) -> None:
         """End a session; one that is not there is none the worse."""
         self._sessions.pop(session_id, None)

@@ -11,38 +11,38 @@ from typing import Any, NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import fields
 
-ERROR_CODE = "error_code"
+ERROR_FIELDS = ("error_code", "partition_error_code")  # AddPartitionsToTxn has the second
 
 
 def error_codes(response: Message) -> list[int]:
-    """All codes but 0 that the fields `error_code` of the response have, each as often as it is there."""
+    """All codes but 0 that the response has, each as often as it is there."""
     codes: list[int] = []
     _collect(response, _places(type(response)), codes)
     return codes
 
 
 class _Places(NamedTuple):
-    """Whether a struct has a code itself, and its fields that lead to others."""
+    """The field with a struct's own code, and its fields that lead to others."""
 
-    here: bool
+    here: str
     below: tuple[tuple[str, _Places], ...]
 
 
 @cache
 def _places(struct: type) -> _Places:
     below = []
-    here = False
+    here = ""
     for field in fields(struct):
         inner = (field.kind.item or field.kind).struct
-        here = here or field.name == ERROR_CODE
+        here = field.name if field.name in ERROR_FIELDS else here
         if inner is not None and any(places := _places(inner)):
             below.append((field.name, places))
     return _Places(here, tuple(below))
 
 
 def _collect(struct: Any, places: _Places, codes: list[int]) -> None:
-    if places.here and struct.error_code:
-        codes.append(struct.error_code)
+    if places.here and (code := getattr(struct, places.here)):
+        codes.append(code)
     for name, inner in places.below:
         value = getattr(struct, name)
         if value.__class__ is list:

@@ -139,7 +139,7 @@ class Embedded:
     # --- its state --------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Back to empty at once: no topics, groups, transactions, changed configs. Connections and ports stay."""
+        """Back to empty at once: topics, groups, transactions, configs, faults, journal. Connections and ports stay."""
         self.loop.call(lambda: self._replace(None))
 
     def snapshot(self) -> Snapshot:

@@ -45,6 +45,7 @@ class Journal(Interceptor):
         self._kept_bytes = 0
         self._number = 0
         self.dropped = 0
+        broker.when_reset.append(self._clear)
 
     # --- for tests --------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.testing.durations import Duration
 from minibroker.testing.embedded import Embedded
 from minibroker.testing.exchange import Exchange
+from minibroker.testing.faults.engine import Faults
 from minibroker.testing.journal import Journal, Where
 from minibroker.testing.records import DEFAULT_TIMEOUT, Headers, Records, SeenRecord, Text, encoded, header_pairs
 from minibroker.testing.waiting import Watch
@@ -24,6 +25,11 @@ class Verbs(Embedded):
     def journal(self) -> Journal:
         """What the broker saw: switch it `on`, look at it by `requests`, `save` it."""
         return Journal(self)
+
+    @cached_property
+    def faults(self) -> Faults:
+        """What goes wrong: `add` it, `clear` it."""
+        return Faults(self, self.watch, self.journal)
 
     @cached_property
     def watch(self) -> Watch:

@@ -1,0 +1,288 @@
+"""The faults of a broker at work: an interceptor that does to requests what the rules say, while there are rules.
+
+What a rule is stands in `rules`, whom it concerns in `matching`; a test holds each by a `Fault`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.dispatch import Unanswerable
+from minibroker.broker.interceptors import Call, Interceptor
+from minibroker.broker.parked import Parked
+from minibroker.broker.sockets import BYTES, CLOSE
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.declare import Message
+from minibroker.testing.durations import Duration
+from minibroker.testing.faults.answers import corrupt_batches, refused, set_errors, set_throttle, without_wait
+from minibroker.testing.faults.file import rules_in
+from minibroker.testing.faults.matching import Asked, names_by
+from minibroker.testing.faults.parts import put_in, take_out
+from minibroker.testing.faults.rules import Rule, rule_from, rule_of
+from minibroker.testing.journal import Journal
+
+if TYPE_CHECKING:
+    from minibroker.testing.embedded import Embedded
+    from minibroker.testing.waiting import Watch
+
+_CORRELATION_ID = Struct(">i")
+_CORRELATION_POSITION = 4
+DEFAULT_TIMEOUT = "5 s"
+
+
+class Fault:
+    """One rule at work. `matches` counts the requests that it concerns, `hits` those that it did something to."""
+
+    def __init__(self, faults: Faults, rule: Rule, number: int) -> None:
+        self.rule = rule
+        self.number = number
+        self.matches = 0
+        self.hits = 0
+        self._faults = faults
+        self._random = random.Random(rule.seed)
+
+    def __repr__(self) -> str:
+        return f"<fault {self.number}: {self.rule} ({self.hits} hits of {self.matches} matches)>"
+
+    def wait(self, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> None:
+        """Block until there have been so many hits. Raises Expired."""
+        self._faults.broker.loop.run(self._reached(hits, timeout))
+
+    async def await_hits(self, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> None:
+        """As `wait`."""
+        await self._faults.broker.loop.arun(self._reached(hits, timeout))
+
+    def remove(self) -> None:
+        """Be without effect from now on. What was held back goes on."""
+        self._faults.remove(self)
+
+    async def _reached(self, hits: int, timeout: Duration) -> None:
+        await self._faults.watch.until(
+            lambda: self.hits >= hits, timeout, lambda: f"{hits} hits were expected of {self!r}"
+        )
+
+    def strikes(self) -> bool:
+        """Count a match; whether this one is to be hit."""
+        self.matches += 1
+        rule = self.rule
+        if rule.nth is not None and self.matches != rule.nth:
+            return False
+        if rule.times is not None and self.hits >= rule.times:
+            return False
+        if rule.probability < 1 and self._random.random() >= rule.probability:
+            return False
+        self.hits += 1
+        return True
+
+
+class Faults(Interceptor):
+    """The faults of a broker."""
+
+    def __init__(self, broker: Embedded, watch: Watch, journal: Journal) -> None:
+        self.broker = broker
+        self.watch = watch
+        self._journal = journal
+        self._faults: list[Fault] = []
+        self._number = 0
+        self._struck: dict[Call, list[Fault]] = {}
+        self._errors: dict[Call, list[tuple[Rule, Message]]] = {}
+        self._held: dict[Fault, list[Callable[[], None]]] = {}
+        broker.when_reset.append(self._clear)
+
+    # --- for tests --------------------------------------------------------------------------------
+
+    def add(self, **words: Any) -> Fault:
+        """A fault in the words of `rule_of`: add(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2).
+
+        Raises FaultError.
+        """
+        return self._add(rule_of(**words))
+
+    def add_all(self, mappings: Iterable[Any]) -> list[Fault]:
+        """Faults in the same words, as mappings. Raises FaultError, and then adds none."""
+        return [self._add(rule) for rule in [rule_from(words) for words in mappings]]
+
+    def load(self, path: str | Path) -> list[Fault]:
+        """The faults of a YAML file: a list of mappings. Raises FaultError, and OSError."""
+        return [self._add(rule) for rule in rules_in(Path(path))]
+
+    def all(self) -> list[Fault]:
+        """Those that are at work, in the order in which they are looked at."""
+        return self.broker.on_loop(lambda: list(self._faults))
+
+    def remove(self, fault: Fault) -> None:
+        """Take one away; without effect if that was done already."""
+        self.broker.on_loop(lambda: self._remove(fault))
+
+    def clear(self) -> None:
+        """Take all away."""
+        self.broker.on_loop(self._clear)
+
+    # --- on the loop ------------------------------------------------------------------------------
+
+    def _add(self, rule: Rule) -> Fault:
+        self._number += 1
+        fault = Fault(self, rule, self._number)
+        self.broker.on_loop(lambda: self._put(fault))
+        return fault
+
+    def _put(self, fault: Fault) -> None:
+        if not self._faults:
+            behind_journal = sum(isinstance(each, Journal) for each in self.broker.interceptors)
+            self.broker.interceptors.insert(behind_journal, self)
+        self._faults.append(fault)
+
+    def _remove(self, fault: Fault) -> None:
+        if fault in self._faults:
+            self._faults.remove(fault)
+            if not self._faults:
+                self.broker.interceptors.remove(self)
+            for go_on in self._held.pop(fault, []):
+                go_on()
+
+    def _clear(self) -> None:
+        for fault in list(self._faults):
+            self._remove(fault)
+
+    # --- as an interceptor ------------------------------------------------------------------------
+
+    def before(self, call: Call) -> Message | Parked | None:
+        asked = Asked(call)
+        struck = [fault for fault in self._faults if asked.concerns(fault.rule) and fault.strikes()]
+        if not struck:
+            return None
+        self._struck[call] = struck
+        self._note(call, struck)
+        delay_ms = sum(fault.rule.delay_ms for fault in struck)
+        if delay_ms:
+            return self._delayed(call, struck, delay_ms)
+        return self._done_before(call, struck)
+
+    def _note(self, call: Call, struck: list[Fault]) -> None:
+        exchange = self._journal.of(call)
+        if exchange is not None:
+            exchange.faults = tuple(str(fault.rule) for fault in struck)
+
+    def _delayed(self, call: Call, struck: list[Fault], delay_ms: float) -> Parked:
+        parked = Parked()
+
+        def go_on() -> None:
+            if parked.done:
+                return
+            try:
+                outcome = self._done_before(call, struck)
+            except Unanswerable:
+                call.lost()
+                call.context.connection.fail()
+                return
+            if outcome is None:
+                call.go_on(parked)
+            elif isinstance(outcome, Parked):
+                outcome.attach(parked.complete)
+            else:
+                parked.complete(outcome)
+
+        self.broker.moving_clock.call_later(delay_ms, go_on)
+        return parked
+
+    def _done_before(self, call: Call, struck: list[Fault]) -> Message | Parked | None:
+        """What is done before the effect, or to the effect's own answer. Raises Unanswerable."""
+        for fault in struck:
+            rule = fault.rule
+            if rule.close is not None:
+                return self._closed(call, rule)
+            if rule.answer == "silence":
+                return self._silent(call, fault)
+            if rule.error is not None and rule.when == "before":
+                answer = self._refused(call, rule)
+                if answer is not None:
+                    return answer
+        return None
+
+    def _closed(self, call: Call, rule: Rule) -> Parked:
+        if rule.close == "before":
+            raise Unanswerable(f"a fault: {rule}")
+        outcome = call.run()
+        if not isinstance(outcome, Parked):
+            raise Unanswerable(f"a fault, after the effect: {rule}")
+        ended = Parked(outcome.cancel)
+
+        def cut(_: Message) -> None:
+            call.lost()
+            call.context.connection.fail()
+
+        outcome.attach(cut)
+        return ended
+
+    def _silent(self, call: Call, fault: Fault) -> Parked:
+        """The request waits for ever, or until the fault is removed: then its client is cut off."""
+        if fault.rule.when == "after":
+            outcome = call.run()
+            if isinstance(outcome, Parked):
+                outcome.attach(lambda _: None)
+        parked = Parked()
+
+        def go_on() -> None:
+            if not parked.done:
+                parked.cancel()
+                call.context.connection.fail()
+
+        self._held.setdefault(fault, []).append(go_on)
+        return parked
+
+    def _refused(self, call: Call, rule: Rule) -> Message | None:
+        """The answer, if nothing of the request is let through; else None, and the errors are put into its answer."""
+        if call.api_key == ApiKey.FETCH and rule.level != "top":
+            without_wait(call.request)
+            self._errors.setdefault(call, []).append((rule, call.request))
+            return None
+        if call.api_key == ApiKey.PRODUCE and call.request.acks == 0:  # type: ignore[attr-defined]
+            raise Unanswerable(f"a fault of a Produce with acks=0: {rule}")
+        answer = refused(call, rule)
+        if rule.level == "top" or not take_out(call.request, rule, names_by(call)):
+            return answer
+        self._errors.setdefault(call, []).append((rule, answer))
+        return None
+
+    def answer(self, call: Call, response: Message) -> Message:
+        for rule, errors in self._errors.pop(call, ()):
+            if call.api_key == ApiKey.FETCH:
+                set_errors(call, rule, response)
+            else:
+                put_in(response, errors, rule, names_by(call))
+        for fault in self._struck.get(call, ()):
+            rule = fault.rule
+            if rule.error is not None and rule.when == "after":
+                set_errors(call, rule, response)
+            if rule.corrupt is not None:
+                corrupt_batches(call, rule, response)
+            if rule.throttle_ms:
+                set_throttle(rule, response)
+        return response
+
+    def encoded(self, call: Call, items: list[Any]) -> list[Any]:
+        for fault in self._struck.get(call, ()):
+            if fault.rule.answer == "half":
+                data = _joined(items)
+                return [data[: len(data) // 2], CLOSE]
+            if fault.rule.answer == "wrong-correlation-id":
+                _CORRELATION_ID.pack_into(items[0], _CORRELATION_POSITION, (call.correlation_id + 1) & 0x7FFFFFFF)
+        return items
+
+    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+        self._forget(call)
+
+    def lost(self, call: Call) -> None:
+        self._forget(call)
+
+    def _forget(self, call: Call) -> None:
+        self._struck.pop(call, None)
+        self._errors.pop(call, None)
+
+
+def _joined(items: list[Any]) -> bytes:
+    return b"".join(item if item.__class__ in BYTES else item.read() for item in items)

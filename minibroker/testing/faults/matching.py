@@ -1,0 +1,82 @@
+"""Whether a fault concerns a request, and which parts of it.
+
+What a request is about is read by `subjects`; what is done to it is in `engine`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from minibroker.broker.interceptors import Call
+from minibroker.testing.faults.places import Place
+from minibroker.testing.faults.rules import Rule
+from minibroker.testing.subjects import NameOf, Subjects, subjects_of
+
+
+def names_by(call: Call) -> NameOf:
+    """The names of topics by their ids, as the broker knows them."""
+    topics = call.context.cluster.image.topics_by_id
+
+    def name_of(topic_id: bytes) -> str | None:
+        topic = topics.get(topic_id)
+        return None if topic is None else topic.name
+
+    return name_of
+
+
+class Asked:
+    """A request, and what it is about, which is only looked at if a rule asks for it."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+
+    @cached_property
+    def subjects(self) -> Subjects:
+        """Topics, groups, transactional ids. A Fetch within a session names only what has changed in it."""
+        found = subjects_of(self.call.request, names_by(self.call))
+        for topic, partition in session_partitions(self.call):
+            found.topics.setdefault(topic, set()).add(partition)
+        return found
+
+    def concerns(self, rule: Rule) -> bool:
+        """Whether the rule is about this request."""
+        context = self.call.context
+        return (
+            (not rule.api or self.call.api_key in rule.api)
+            and (rule.versions is None or context.version in rule.versions)
+            and (rule.node is None or context.node.node_id == rule.node)
+            and (rule.client_id is None or context.client_id == rule.client_id)
+            and self._names(rule)
+            and (rule.where is None or bool(rule.where(self.call.request)))
+        )
+
+    def _names(self, rule: Rule) -> bool:
+        if rule.topic is not None:
+            partitions = self.subjects.topics.get(rule.topic)
+            if partitions is None or (rule.partition is not None and partitions and rule.partition not in partitions):
+                return False
+        elif rule.partition is not None and not any(
+            rule.partition in partitions for partitions in self.subjects.topics.values()
+        ):
+            return False
+        return (rule.group is None or rule.group in self.subjects.groups) and (
+            rule.transactional_id is None or rule.transactional_id in self.subjects.transactional_ids
+        )
+
+
+def session_partitions(call: Call) -> list[tuple[str, int]]:
+    """What the client's fetch session has, if the request is a Fetch within one (KIP-227)."""
+    session_id = getattr(call.request, "session_id", 0)
+    if not session_id:
+        return []
+    name_of = names_by(call)
+    partitions = call.context.node.sessions.partitions_of(session_id)
+    named = ((name_of(topic) if isinstance(topic, bytes) else topic, index) for topic, index in partitions)
+    return [(topic, index) for topic, index in named if topic is not None]
+
+
+def is_meant(rule: Rule, place: Place) -> bool:
+    """Whether a place in an answer is one of those that the rule is about."""
+    if rule.topic is not None and place.level != "top" and place.topic != rule.topic:
+        return False
+    return rule.partition is None or place.level != "partition" or place.partition == rule.partition
