@@ -63,7 +63,7 @@ def picture(statistics: Statistics) -> bytes:
     from matplotlib.figure import Figure
 
     plots = plots_of(statistics)
-    rows = -(-len(plots) // 2)
+    rows = max(1, -(-len(plots) // 2))
     width, height = PLOT_SIZE_INCHES
     with rc_context(STYLE):
         lines = [statistics.source, *summary(statistics)]

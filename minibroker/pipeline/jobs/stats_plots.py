@@ -139,6 +139,7 @@ def _name_partitions(axes: Axes, shown: Sequence[Traffic], topics: set[str]) -> 
         short = [name if len(name) <= NAME_LENGTH_MAX else f"…{name[1 - NAME_LENGTH_MAX :]}" for name in names]
         turned = len(shown) * max(map(len, short)) > LABEL_CHARACTERS_MAX
         axes.set_xticks(range(len(shown)), short, rotation=45 if turned else 0, ha="right" if turned else "center")
+        axes.set_xlabel("partition")
     else:
         if len(shown) <= LABELS_MAX:
             axes.set_xticks(range(len(shown)), [str(row.by["partition"]) for row in shown])
@@ -197,7 +198,7 @@ def compression(axes: Axes, statistics: Statistics) -> None:
     axes.set_xlim(0, longest * 1.15)
     _name_rows(axes, [_codec_and_format(row) for row in rows])
     axes.xaxis.set_major_formatter(lambda number, _: bytes_text(number))
-    _legend(axes, 2)
+    axes.legend(**_legend_style(2, True))
     axes.set_title(f"Compression{_estimated(rows)}")
     axes.set_xlabel("bytes")
 
@@ -217,16 +218,16 @@ def parts_of_a_record(axes: Axes, statistics: Statistics) -> None:
     axes.set_xlim(0, longest * 1.3)
     _name_rows(axes, [_codec_and_format(row) for row in rows])
     axes.xaxis.set_major_formatter(lambda number, _: bytes_text(number))
-    _legend(axes, len(PARTS))
+    axes.legend(**_legend_style(len(PARTS), True))
     axes.set_title(f"What a record consists of, uncompressed{_estimated(rows)}")
     axes.set_xlabel("bytes a record, on average")
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """A name beside each bar, from the top down."""
+    """A name beside each bar, from the top down, where room for a legend is left."""
     axes.set_yticks(range(len(names)), names)
     margin = max(0.5, (ROWS_MIN - len(names)) / 2)
-    axes.set_ylim(len(names) - 1 + margin, -margin)
+    axes.set_ylim(len(names) - 1 + margin, -max(margin, 0.5 + 0.1 * len(names)))
     axes.grid(axis="y", visible=False)
 
 

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from minibroker.pipeline.jobs.quantities import bytes_text, count_text, time_text
 from minibroker.pipeline.jobs.stats_report import KeySkew, Statistics, Traffic
 
-TITLES: Final = {"producer": "By producer"}
 KEY_LENGTH_MAX: Final = 60
 
 
@@ -49,15 +48,22 @@ def summary(statistics: Statistics) -> list[str]:
     return lines
 
 
-def tables(statistics: Statistics) -> list[Table]:
-    """All tables, with those of keys at the end."""
-    found = [
-        traffic_table(name, rows, statistics.left_out.get(name, 0)) for name, rows in statistics.tables.items() if rows
-    ]
+def tables(statistics: Statistics, most: int | None = None, only: str | None = None) -> list[Table]:
+    """All tables, or the one by `only`, with at most so many rows; those of keys come at the end, also then."""
+    names = [only] if only else [name for name in statistics.tables if name != "producer" or _has_producers(statistics)]
+    found = []
+    for name in names:
+        rows = statistics.tables[name][:most]
+        left_out = len(statistics.tables[name]) - len(rows) + statistics.left_out.get(name, 0)
+        found.append(traffic_table(name, rows, left_out))
     if statistics.keys is not None:
         found.append(_skew_table(statistics.keys))
         found.append(_key_table(statistics.keys))
     return found
+
+
+def _has_producers(statistics: Statistics) -> bool:
+    return any(row.by["producer"] != -1 for row in statistics.tables["producer"])
 
 
 def traffic_table(name: str, rows: list[Traffic], left_out: int = 0) -> Table:
@@ -112,7 +118,7 @@ def _skew_table(skews: Iterable[KeySkew]) -> Table:
         ]
         for skew in skews
     ]
-    note = "Gini: 0 if all keys have as many records, near 1 if few have nearly all."
+    note = "Gini: 0 if all keys have as many records, near 1 if few have nearly all. Top 1 %: one key at least."
     return Table("How records spread over keys", columns, rows, note)
 
 

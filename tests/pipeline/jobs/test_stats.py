@@ -1,0 +1,138 @@
+"""What Spark counts in a log: by partition, codec and producer, over time and by key; from headers and a sample."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from minibroker.cli import pipeline_stats
+from minibroker.cli.main import main
+from minibroker.pipeline.encode.encoder import BatchSettings, Producer
+from minibroker.pipeline.jobs.stats_run import gather, sample_of
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.formats import batches_in, records_in
+from tests.pipeline.jobs.logs import NOW_MS, records, write_log
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Run = Callable[..., Result]
+PLAIN = BatchSettings(batch_records=20)
+PACKED = BatchSettings(batch_records=50, codec=Compression.GZIP)
+OLD = BatchSettings(magic=1, batch_records=10, codec=Compression.GZIP, drop_headers=True)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two topics, three codecs and formats, one producer with an id."""
+    root = tmp_path_factory.mktemp("log")
+    write_log(root, "orders", 0, records(200), PLAIN)
+    write_log(root, "orders", 1, records(100), PACKED, Producer(4711, 0, 0))
+    write_log(root, "old", 0, records(30), OLD)
+    return root
+
+
+@pytest.fixture
+def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command in the session of all tests."""
+
+    @contextmanager
+    def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(pipeline_stats, "spark_session", session)
+    return lambda *arguments: CliRunner().invoke(main, ["pipeline", "stats", *arguments])
+
+
+def test_what_is_counted_is_what_the_brokers_codec_finds(spark: SparkSession, log: Path) -> None:
+    found = gather(spark, {"path": str(log), "subscribePattern": "."}, name="x", by=("topic", "codec"), top_keys=3)
+    assert found.measured_every == 1
+    for row in found.tables["topic, partition"]:
+        data = (log / f"{row.by['topic']}-{row.by['partition']}" / f"{0:020}.log").read_bytes()
+        every = [record for at, header in batches_in(data) for record in records_in(data[at : at + header.size_bytes])]
+        assert row.records == len(every)
+        assert (row.batches, row.bytes) == (len(list(batches_in(data))), len(data))
+        assert row.key_bytes == sum(len(record.key or b"") for record in every)
+        assert row.value_bytes == sum(len(record.value or b"") for record in every)
+        assert row.tombstones == sum(record.value is None for record in every)
+        assert (row.first_ms, row.last_ms) == (
+            min(header.max_timestamp for _, header in batches_in(data)),
+            max(record.timestamp for record in every),
+        )
+    assert {row.by["producer"]: row.records for row in found.tables["producer"]} == {-1: 230, 4711: 100}
+    assert {(row.by["codec"], row.by["format"]): row.records for row in found.tables["codec, format"]} == {
+        ("none", 2): 200,
+        ("gzip", 2): 100,
+        ("gzip", 1): 30,
+    }
+    assert {tuple(row.by.values()): row.batches for row in found.tables["topic, codec"]} == {
+        ("orders", "none"): 10,
+        ("orders", "gzip"): 2,
+        ("old", "gzip"): 3,
+    }
+    plain = next(row for row in found.tables["codec, format"] if row.by["codec"] == "none")
+    assert plain.compression_ratio == 1.0
+    assert sum(size.batches for size in found.sizes) == 15
+    assert sum(rate.records for rate in found.rates) == 330
+    assert {rate.start_ms % found.span_ms for rate in found.rates} == {0}
+    skews = {skew.topic: skew for skew in found.keys or ()}
+    assert (skews["orders"].keys, skews["orders"].records_without_key) == (7, 60)
+    counted = Counter(record.key for record in records(30) if record.key is not None)
+    most = sorted(counted.items(), key=lambda each: (-each[1], each[0]))[:3]
+    assert [(top.key, top.records) for top in skews["old"].top] == [*most, (None, 6)]
+    assert sum(skew.records for skew in skews.values()) == 330 * 4 // 5
+
+
+def test_the_command_prints_tables_and_json_and_writes_a_report(run: Run, log: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    where = ("--path", str(log), "--topic", "orders")
+    result = run(*where, "--plot", str(report), "--keys", "--top", "1")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("300 records in 12 batches, ")
+    assert "\nBy topic and partition\n" in result.stdout and "1 more are left out, the smallest." in result.stdout
+    assert "\nBy producer\n" in result.stdout and "\nThe most frequent keys\n" in result.stdout
+    assert report.read_text().count("<svg") == 8
+    parsed = json.loads(run(*where, "--by", "format, topic", "--json", "--span", "1m").stdout)
+    assert parsed["tables"]["format, topic"][0]["by"] == {"format": 2, "topic": "orders"}
+    assert parsed["span_ms"] == 60_000
+    assert parsed["all"]["records"] == 300
+    assert parsed["keys"] is None
+    late = json.loads(run(*where, "--json", "--option", f"startingTimestamp={NOW_MS + 50_000}").stdout)
+    assert late["all"]["records"] < 300
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--by", "topic,colour"), "'colour': it can be topic, partition, producer, codec, format"),
+        (("--plot", "report.pdf"), "does not end with .png or .html"),
+        (("--plot", "no/such/place/report.png"), "there is no directory"),
+        (("--span", "never"), "'never' is not a time like"),
+        (("--topic", "missing"), "there is no missing"),
+        (("--option", "includeHeaders=true"), "includeHeaders: not an option of"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(run: Run, log: Path, arguments: tuple[str, ...], complaint: str) -> None:
+    result = run("--path", str(log), *arguments)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1 and complaint in result.stderr
+
+
+def test_a_log_without_records_has_statistics_too(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "log" / "t-0").mkdir(parents=True)
+    (tmp_path / "log" / "t-0" / f"{0:020}.log").touch()
+    result = run("--path", str(tmp_path / "log"), "--keys", "--plot", str(tmp_path / "report.png"))
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("0 records in 0 batches, 0 B\n")
+    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_large_log_is_sampled() -> None:
+    assert [sample_of(count) for count in (0, 1_000_000, 1_600_000, 250_000_000)] == [1, 1, 2, 250]

@@ -1,0 +1,67 @@
+"""The tables of statistics: their cells in the units of a reader, and what is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from minibroker.pipeline.jobs.stats_tables import key_text, summary, tables
+from tests.pipeline.jobs.made_up import statistics, traffic
+
+
+def test_a_row_of_traffic_in_units() -> None:
+    table = tables(statistics())[0]
+    cells = dict(zip((column.name for column in table.columns), table.rows[0], strict=True))
+    assert cells == {
+        "topic": "orders",
+        "partition": "0",
+        "records": "100",
+        "batches": "100",
+        "bytes": "5 kB",
+        "share": "0.5%",
+        "records/batch": "1",
+        "median batch": "500 B",
+        "largest": "900 B",
+        "compression": "3.00 x",
+        "overhead/record": "20 B",
+        "tombstones": "~3",
+        "records/s": "0.167",
+    }
+
+
+def test_of_many_rows_the_first_are_given_and_the_others_counted() -> None:
+    by_partition, _, by_producer, *_ = tables(statistics(partitions=30), 20)
+    assert (len(by_partition.rows), by_partition.note) == (20, "10 more are left out, the smallest.")
+    assert by_producer.note == "3 more are left out, the smallest."
+    assert [row[0] for row in by_producer.rows] == ["without an id", "4711"]
+
+
+def test_one_table_alone() -> None:
+    found = tables(statistics(keys=False), only="codec, format")
+    assert [table.title for table in found] == ["By codec and format"]
+
+
+def test_producers_are_a_table_only_where_there_are_any() -> None:
+    found = statistics(keys=False)
+    found.tables["producer"] = [traffic(producer=-1)]
+    assert [table.title for table in tables(found)] == ["By topic and partition", "By codec and format"]
+
+
+def test_it_is_said_what_is_an_estimate() -> None:
+    found = statistics()
+    lines = summary(found)
+    assert lines[0] == "1,000 records in 100 batches, 50 kB, from 2026-09-21 14:13:20 to 2026-09-21 14:23:20 UTC"
+    assert "estimates from 10 batches, one of 10; --exact measures all" in lines[-1]
+    found.all = replace(found.all, measured_batches=100, control_batches=2, control_bytes=156)
+    assert summary(found)[1:] == [
+        "besides 2 markers of transactions, 156 B",
+        "what is uncompressed was measured on all batches",
+    ]
+
+
+def test_keys_are_text_where_they_can_be_and_never_more_than_a_line() -> None:
+    assert key_text(b"k\xc3\xa4se") == "käse"
+    assert key_text(None) == "(no key)"
+    assert key_text(b"\xff\x00") == "0xff00"
+    assert key_text(b"a\nb") == "0x610a62"
+    assert key_text(b"") == "0x"
+    assert len(key_text(b"x" * 1000)) == 60
