@@ -25,16 +25,19 @@ class LogView:
         self.cuts = 0  # how often what had been there was there no more
 
     def look(self) -> LogView:
-        """Take in what has changed. Raises `OSError`."""
-        before = self.segments[-1] if self.segments else None
-        self.segments = segments_in(self.log.path)
-        if not self.segments:
-            self._set(Place(0, 0), is_cut=True)
-        elif before is None or self.segments[-1].path != before.path:
-            self._move_to(self.segments[-1])
-        elif self.segments[-1] != before:
-            self._follow(self.segments[-1])
+        """Take in what has changed. Raises `OSError`, and has then taken in nothing."""
+        segments = segments_in(self.log.path)
+        before, last = self.segments[-1:], segments[-1:]
+        if before != last or not last:
+            self.end, is_cut = self._end_now(before, last)
+            self.cuts += is_cut
+        self.segments = segments
         return self
+
+    @property
+    def start_offset(self) -> int:
+        """Where the first segment begins."""
+        return self.segments[0].base_offset if self.segments else 0
 
     def size_of(self, segment: SegmentFile) -> int:
         """How many bytes of the segment belong to the log."""
@@ -44,15 +47,12 @@ class LogView:
         """Where the segment of this index ends, be it by the name of the next one."""
         return self.segments[index + 1].base_offset if index + 1 < len(self.segments) else self.end.next_offset
 
-    def _move_to(self, segment: SegmentFile) -> None:
-        with closing(OpenSegment(segment)) as opened:
-            self._set(opened.last_place(), is_cut=segment.base_offset < self.end.next_offset)
-
-    def _follow(self, segment: SegmentFile) -> None:
-        with closing(OpenSegment(segment)) as opened:
+    def _end_now(self, before: list[SegmentFile], last: list[SegmentFile]) -> tuple[Place, bool]:
+        """(where the last of the segments ends, whether something that had been there is there no more)."""
+        if not last:
+            return Place(0, 0), bool(before)
+        with closing(OpenSegment(last[0])) as opened:
+            if not before or last[0].path != before[0].path:
+                return opened.last_place(), last[0].base_offset < self.end.next_offset
             is_there = opened.has(self.end)
-            self._set(opened.last_place(self.end if is_there else None), is_cut=not is_there)
-
-    def _set(self, end: Place, *, is_cut: bool) -> None:
-        self.end = end
-        self.cuts += is_cut
+            return opened.last_place(self.end if is_there else None), not is_there

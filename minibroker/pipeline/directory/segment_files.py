@@ -6,10 +6,11 @@ Nothing in an index is believed before the batch that it names was found there. 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,15 @@ from minibroker.pipeline.directory.walking import steps
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.files import File
-from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, offsets_with, segment_name
+from minibroker.storage.names import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    offset_in,
+    offsets_with,
+    segment_name,
+)
 from minibroker.storage.offset_index import OffsetIndex
 from minibroker.storage.scanning import headers
 
@@ -28,35 +37,66 @@ Numbers = npt.NDArray[np.int64]
 
 MARKS_TRIED = 8  # entries that name no batch, before the index is taken for useless
 MAX_INDEX_BYTES = 1 << 28
+INDEXES_KEPT = 4
+SWAP_WAITS_S = (0, 0.01, 0.02, 0.04)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A `.log` file as it was seen in its directory; `path` has no suffix, as it is that of the indexes too."""
+    """A `.log` file as it was seen in its directory; `path` has no suffix, as it is that of the indexes too.
+
+    `state` stands behind the suffix: `.swap` of what compaction has made, and a crash has kept from its place.
+    """
 
     path: str
     base_offset: int
     size_bytes: int
     modified_ns: int
+    state: str = ""
 
-    @property
-    def log_path(self) -> str:
-        """The path of the `.log` file."""
-        return self.path + LOG_SUFFIX
+    def file(self, suffix: str) -> str:
+        """The path of one of the segment's files."""
+        return f"{self.path}{suffix}{self.state}"
 
 
 def segments_in(directory: str) -> list[SegmentFile]:
     """The segments of the log in a directory, oldest first; none if it is gone.
 
-    Files on their way out or in (`.deleted`, `.cleaned`, `.swap`) are none. Raises `OSError`.
+    Files on their way out (`.deleted`) or being made (`.cleaned`) are none. Those about to replace others (`.swap`) are
+    waited for a little; if they stay, a broker has died there, and they count as they would at its next start. Raises
+    `OSError`.
     """
+    for wait_s in SWAP_WAITS_S:
+        time.sleep(wait_s)
+        try:
+            names = DISK.names(directory)
+        except FileNotFoundError:
+            return []
+        swaps = _whole_swaps(names)
+        if not swaps:
+            break
+    found = _segments(directory, offsets_with(names, LOG_SUFFIX))
+    for swap in _segments(directory, swaps, SWAP_SUFFIX):
+        with closing(OpenSegment(swap)) as opened:
+            end = max(opened.last_place().next_offset, swap.base_offset + 1)
+        found = [each for each in found if not swap.base_offset <= each.base_offset < end] + [swap]
+    return sorted(found, key=lambda each: each.base_offset)
+
+
+def _whole_swaps(names: Sequence[str]) -> list[int]:
+    """The segments that have been compacted whole: one that is still being made shows that others are not."""
+    cleaned = [offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_in(name)) is not None]
+    swaps = offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX)
+    return [offset for offset in swaps if not cleaned or offset < min(cleaned)]
+
+
+def _segments(directory: str, base_offsets: Iterable[int], state: str = "") -> list[SegmentFile]:
     found = []
-    with suppress(FileNotFoundError):
-        for base_offset in offsets_with(DISK.names(directory), LOG_SUFFIX):
-            path = f"{directory}/{segment_name(base_offset)}"
-            with suppress(FileNotFoundError):  # it was removed after the names were read
-                status = os.stat(path + LOG_SUFFIX)
-                found.append(SegmentFile(path, base_offset, status.st_size, status.st_mtime_ns))
+    for base_offset in base_offsets:
+        path = f"{directory}/{segment_name(base_offset)}"
+        with suppress(FileNotFoundError):  # it was removed after the names were read
+            status = os.stat(f"{path}{LOG_SUFFIX}{state}")
+            found.append(SegmentFile(path, base_offset, status.st_size, status.st_mtime_ns, state))
     return found
 
 
@@ -81,7 +121,7 @@ class OpenSegment:
 
     def __init__(self, segment: SegmentFile, size_bytes: int | None = None) -> None:
         self.segment = segment
-        self.file: File = DISK.open_to_read(segment.log_path)
+        self.file: File = DISK.open_to_read(segment.file(LOG_SUFFIX))
         self.size_bytes = segment.size_bytes if size_bytes is None else size_bytes
         self.start = Place(0, segment.base_offset)
 
@@ -162,6 +202,7 @@ class OpenSegment:
         return header
 
 
+@lru_cache(maxsize=INDEXES_KEPT)  # one plan may ask a segment for many small ranges
 def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Numbers, Numbers]:
     """(last offset, position) of the batches that the index names, both ascending; none if it contradicts itself.
 
@@ -169,7 +210,7 @@ def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Numbers, Numbers
     """
     nothing = np.empty(0, np.int64)
     try:
-        file = DISK.open_to_read(segment.path + INDEX_SUFFIX)
+        file = DISK.open_to_read(segment.file(INDEX_SUFFIX))
     except OSError:
         return nothing, nothing
     entry = OffsetIndex.ENTRY.size

@@ -6,9 +6,9 @@ Each duty has its file beside this one; here they are put together, and what was
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import pyarrow as pa
 
@@ -30,6 +30,7 @@ from minibroker.pipeline.log_source import (
 from minibroker.pipeline.selection import TopicSelection
 
 SPLIT_BYTES = 16 << 20
+TRIES = 5
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
@@ -92,6 +93,10 @@ class DirectorySource:
 
         Raises `DataLoss` for a partition that is gone, unless that is to be passed over: it is then left out.
         """
+        wanted = list(partitions)
+        return _steadily(lambda: self._bounds_now(wanted))
+
+    def _bounds_now(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
         found = find_logs(self._paths)
         starts = {each: log_start_offsets(each) for each in {log.log_directory for log in found.values()}}
         bounds = {}
@@ -108,7 +113,10 @@ class DirectorySource:
 
         None where there is none, or none that the isolation level lets be read.
         """
-        bounds = self.bounds(timestamps_ms)
+        return _steadily(lambda: self._offsets_at_now(timestamps_ms))
+
+    def _offsets_at_now(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        bounds = self._bounds_now(list(timestamps_ms))
         found: dict[TopicPartition, int | None] = {}
         for partition, timestamp_ms in timestamps_ms.items():
             found[partition] = None
@@ -124,6 +132,9 @@ class DirectorySource:
         A split is cut only between batches, so a few large ones may make fewer. Raises `DataLoss` for offsets that are
         not there any more, and for an end that the log does not reach.
         """
+        return _steadily(lambda: self._splits_now(ranges, min_splits))
+
+    def _splits_now(self, ranges: Sequence[OffsetRange], min_splits: int) -> list[Split]:
         wanted = [each for each in self._there(ranges) if each.start < each.end]
         found = [list(extents(self._views[each.partition], each.start, each.end)) for each in wanted]
         step_bytes = self._split_bytes
@@ -154,8 +165,7 @@ class DirectorySource:
         if view is None or view.log != log:
             view = self._views[log.partition] = LogView(log)
             self._transactions[log.partition] = Transactions()
-        view.look()
-        earliest = max(start, view.segments[0].base_offset if view.segments else 0)
+        earliest = max(start, view.look().start_offset)
         latest = view.end.next_offset
         if self._is_committed:
             transactions = self._transactions[log.partition]
@@ -165,7 +175,7 @@ class DirectorySource:
 
     def _there(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
         """The ranges as far as they are there. Raises `DataLoss`."""
-        bounds = self.bounds([each.partition for each in ranges])
+        bounds = self._bounds_now([each.partition for each in ranges])
         for each in ranges:
             if each.partition not in bounds:
                 continue
@@ -191,5 +201,19 @@ class DirectorySource:
         log = find_logs([each for each in self._paths if os.path.isdir(each)]).get(offsets.partition)
         if log is None:
             return []
-        found = list(extents(LogView(log).look(), offsets.start, offsets.end))
+        found = _steadily(lambda: list(extents(LogView(log).look(), offsets.start, offsets.end)))
         return stretches_of(found, offsets, self._split_bytes)
+
+
+Result = TypeVar("Result")
+
+
+def _steadily(work: Callable[[], Result]) -> Result:
+    """Do it once more if a file goes away meanwhile: retention and compaction do not wait for readers."""
+    gone = ""
+    for _ in range(TRIES):
+        try:
+            return work()
+        except FileNotFoundError as error:
+            gone = error.filename
+    raise DataLoss(f"{gone} is gone, and others went while it was looked for what is left")

@@ -10,6 +10,7 @@ Reading them is told in `reading.py`.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile
 from minibroker.pipeline.directory.walking import steps
 from minibroker.pipeline.log_source import OffsetRange, Split
+from minibroker.storage.names import LOG_SUFFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,11 @@ class Extent(NamedTuple):
 
 def extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
     """Where the batches of the offsets from `start` to before `end` lie, oldest segment first. Raises `OSError`."""
-    for index, segment in enumerate(view.segments):
-        is_last = index == len(view.segments) - 1
-        below = max(end, start) if is_last else view.segments[index + 1].base_offset
+    bases = [segment.base_offset for segment in view.segments]
+    for index in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
+        segment = view.segments[index]
+        below = bases[index + 1] if index + 1 < len(bases) else end
         first_offset, end_offset = max(start, segment.base_offset), min(end, below)
-        if first_offset >= end_offset:
-            continue
         size_bytes = view.size_of(segment)
         with closing(OpenSegment(segment, size_bytes)) as opened:
             first = opened.place_of(first_offset) if first_offset > segment.base_offset else opened.start
@@ -139,7 +140,7 @@ def _stretch(opened: OpenSegment, extent: Extent, first: Place, last: Place) -> 
         None,
     )
     return Stretch(
-        path=extent.segment.log_path,
+        path=extent.segment.file(LOG_SUFFIX),
         position=first.position,
         end_position=last.position,
         start=extent.start if first is extent.first else first.next_offset,

@@ -92,7 +92,7 @@ def _entries(segment: SegmentFile) -> tuple[np.ndarray, np.ndarray]:
     """
     nothing = np.empty(0, np.int64)
     try:
-        file = DISK.open_to_read(segment.path + TIME_INDEX_SUFFIX)
+        file = DISK.open_to_read(segment.file(TIME_INDEX_SUFFIX))
     except OSError:
         return nothing, nothing
     entry = TimeIndex.ENTRY.size

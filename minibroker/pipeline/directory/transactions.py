@@ -125,11 +125,11 @@ def _indexed(segment: SegmentFile, end: int) -> list[AbortedTransaction] | None:
     That there is none means that nothing was aborted, unless the segment has lost its other indexes, too.
     """
     try:
-        if DISK.size_bytes(segment.path + INDEX_SUFFIX) % OffsetIndex.ENTRY.size:
+        if DISK.size_bytes(segment.file(INDEX_SUFFIX)) % OffsetIndex.ENTRY.size:
             return None
-        if not DISK.exists(segment.path + TRANSACTION_INDEX_SUFFIX):
+        if not DISK.exists(segment.file(TRANSACTION_INDEX_SUFFIX)):
             return []
-        entries = transactions_from_bytes(DISK.read_whole(segment.path + TRANSACTION_INDEX_SUFFIX))
+        entries = transactions_from_bytes(DISK.read_whole(segment.file(TRANSACTION_INDEX_SUFFIX)))
     except (FileNotFoundError, CorruptIndex):
         return None
     is_whole = all(segment.base_offset <= each.last_offset < end for each in entries)

@@ -8,9 +8,12 @@ from __future__ import annotations
 import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from minibroker.pipeline.directory import segment_files
+from minibroker.pipeline.directory.finding import DISK
 from minibroker.pipeline.directory.source import DirectorySource
 from minibroker.pipeline.log_source import Bounds, DataLoss, OffsetRange, OptionError, ReadRequest, TopicPartition
 from minibroker.protocol.records.compression import Compression
@@ -20,6 +23,7 @@ from tests.pipeline.directory.support import (
     BATCHES,
     ORDERS,
     SMALL,
+    Row,
     append,
     batch_of,
     batches_in,
@@ -33,6 +37,7 @@ from tests.pipeline.directory.support import (
     written,
 )
 from tests.storage.compaction.support import COMPACT, clean
+from tests.storage.support import files_in
 
 FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in range(5) if magic == 2 or codec != Compression.ZSTD]
 
@@ -313,3 +318,62 @@ def test_only_the_columns_that_were_asked_for_are_given(tmp_path: Path) -> None:
     assert found.schema.names == ["timestampType", "offset"]
     assert found.num_rows == 3
     source.close()
+
+
+def compact_but_die(tmp_path: Path, *, keep: str) -> tuple[Path, list[Row]]:
+    """A log whose compaction stopped when the new files had not yet, or only some of the old ones, been replaced."""
+    log = log_in(tmp_path, settings=SMALL._replace(cleanup_policy=COMPACT, file_delete_delay_ms=1 << 40))
+    fill(log, 100)
+    log.roll()
+    before = files_in(Path(log.directory))
+    clean(log)
+    directory = finish(log)
+    after = files_in(directory)
+    expected = written(directory)
+    replaced = [name for name, data in before.items() if after.get(name) != data and name.endswith(".log")]
+    for name in replaced:
+        for path in directory.glob(f"{name[:20]}.*"):
+            path.unlink()
+        if name in after:
+            for suffix in (".log", ".index", ".timeindex"):
+                (directory / f"{name[:20]}{suffix}.swap").write_bytes(after[name[:20] + suffix])
+        if keep == "all originals" or (keep == "some originals" and name != replaced[0]):
+            (directory / name).write_bytes(before[name])
+    return directory, expected
+
+
+@pytest.mark.parametrize("keep", ["no originals", "some originals", "all originals"])
+def test_what_a_compaction_had_made_when_it_died_counts_as_at_a_broker_s_next_start(tmp_path: Path, keep: str) -> None:
+    directory, expected = compact_but_die(tmp_path, keep=keep)
+    assert list(directory.glob("*.log.swap"))
+    source = source_of(tmp_path)
+    assert records(source) == expected
+    assert records(source, source.splits([whole(source)], 10)) == expected
+
+
+def test_a_file_that_goes_away_while_it_is_looked_for_is_looked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = log_in(tmp_path)
+    fill(log)
+    directory = finish(log)
+    source = source_of(tmp_path)
+    ranges = [whole(source)]
+    gone: list[str] = []
+    original = segment_files.OpenSegment.__init__
+
+    def going(opened: segment_files.OpenSegment, *arguments: Any) -> None:
+        segment = arguments[0]
+        if len(gone) < 3 and segment.path not in gone:
+            gone.append(segment.path)
+            raise FileNotFoundError(2, "No such file or directory", segment.path)
+        original(opened, *arguments)
+
+    monkeypatch.setattr(segment_files.OpenSegment, "__init__", going)
+    assert records(source, source.splits(ranges)) == written(directory)
+    assert len(gone) == 3
+    monkeypatch.setattr(
+        segment_files.OpenSegment, "__init__", lambda *_: DISK.open_to_read(str(directory / "nothing.log"))
+    )
+    with pytest.raises(DataLoss, match="nothing.log is gone"):
+        source.splits(ranges)
