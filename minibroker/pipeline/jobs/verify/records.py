@@ -112,24 +112,31 @@ def header_problem(block: Block, index: int) -> str:
     return ""
 
 
+def _contradictory(block: Block) -> Flags:
+    """For which batches `header_problem` has something to say, all at once."""
+    delta, count = block.last_offset - block.base_offset, block.record_count
+    found: Flags = (delta < 0) | (count < 0) | (count > delta + 1) | (block.base_offset < 0)
+    found |= (block.producer_id < -1) | ((block.producer_id >= 0) != (block.producer_epoch >= 0))
+    return found | (block.base_sequence < -1)
+
+
 def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterator[list[Payload]]:
     """The payloads of all batches that have records, in portions; what cannot be decompressed is a problem."""
+    is_new = block.sound & (block.magic == 2)
+    contradictory = _contradictory(block)
+    for index in np.flatnonzero(is_new & contradictory).tolist():
+        problems.append(_problem(block, index, "header", header_problem(block, index)))
+    readable = is_new & ~contradictory
+    if not compacted:
+        for index in np.flatnonzero(readable & (block.record_count == 0)).tolist():
+            problems.append(_problem(block, index, "record-count", "no records, in a log that is not compacted"))
     chunk: list[Payload] = []
     size = 0
-    for index in np.flatnonzero(block.sound & (block.magic == 2)).tolist():
-        position, offset = int(block.positions[index]), int(block.base_offset[index])
-        contradiction = header_problem(block, index)
-        if contradiction:
-            problems.append(Problem("header", position, offset, contradiction))
-            continue
-        if block.record_count[index] == 0:
-            if not compacted:
-                problems.append(Problem("record-count", position, offset, "no records, in a log that is not compacted"))
-            continue
+    for index in np.flatnonzero(readable & (block.record_count > 0)).tolist():
         try:
             payload = payload_of(block, index)
         except Unreadable as error:
-            problems.append(Problem(error.kind, position, offset, str(error)))
+            problems.append(_problem(block, index, error.kind, str(error)))
             continue
         chunk.append(Payload(index, payload))
         size += len(payload)
@@ -138,6 +145,10 @@ def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterat
             chunk, size = [], 0
     if chunk:
         yield chunk
+
+
+def _problem(block: Block, index: int, kind: str, detail: str) -> Problem:
+    return Problem(kind, int(block.positions[index]), int(block.base_offset[index]), detail)
 
 
 def _diagnosis(block: Block, payload: Payload, *, compacted: bool) -> list[Problem]:
@@ -151,7 +162,7 @@ def _diagnosis(block: Block, payload: Payload, *, compacted: bool) -> list[Probl
         elided=bool(block.attributes[index] & ELIDED),
         compacted=compacted,
     )
-    return [Problem(found[0], int(block.positions[index]), int(block.base_offset[index]), found[1])] if found else []
+    return [_problem(block, index, *found)] if found else []
 
 
 def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tuple[Records, set[int]]:
