@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
@@ -18,14 +20,15 @@ from minibroker.pipeline.jobs.replay import Archived, needed_topics, replay_id_o
 from minibroker.pipeline.jobs.replay_targets import Needed, prepare_topics
 from minibroker.pipeline.jobs.replay_task import Replayed, ReplayTask, report_of
 from minibroker.pipeline.log_source import OptionError, TopicPartition
-from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
+from minibroker.pipeline.schemas import TIMESTAMP
 from minibroker.pipeline.sink.errors import WriteFailed
+from tests.pipeline.jobs.replaying import COUNT, T_MS, rows
 from tests.pipeline.sink.committed import create_topic, read, values
 from tests.running import RunningBroker, running_broker
 
 NUMBERS = count()
-T = datetime(2026, 11, 1, tzinfo=UTC)
-T_MS = int(T.timestamp() * 1000)
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +53,6 @@ def task_for(broker: RunningBroker, **changes: object) -> ReplayTask:
 
 def target_of(task: ReplayTask) -> str:
     return task.target("old")
-
-
-def rows(start: int, end: int, partition: int = 0, topic: str = "old", step: int = 1) -> pa.RecordBatch:
-    """Archived rows whose values are their offsets."""
-    offsets = range(start, end, step)
-    columns = {
-        "topic": pa.array([topic for _ in offsets], pa.string()),
-        "partition": pa.array([partition for _ in offsets], pa.int32()),
-        "offset": pa.array(offsets, pa.int64()),
-        "key": pa.array([b"%d" % (offset % 7) for offset in offsets], pa.binary()),
-        "value": pa.array([b"%d" % offset for offset in offsets], pa.binary()),
-        "timestamp": pa.array([T for _ in offsets], TIMESTAMP),
-        "headers": pa.array([[{"key": "h", "value": b"%d" % offset}] for offset in offsets], HEADERS),
-    }
-    return pa.record_batch(columns)
 
 
 def replay(task: ReplayTask, *batches: pa.RecordBatch) -> list[Replayed]:
@@ -116,6 +104,22 @@ def test_a_run_that_dies_is_gone_on_with(broker: RunningBroker) -> None:
     assert offsets_in(broker, task) == list(range(10))
     replay(task, rows(0, 25))
     assert offsets_in(broker, task) == list(range(25))
+
+
+def test_a_run_that_is_killed_is_gone_on_with(broker: RunningBroker, client: Client) -> None:
+    task = task_for(broker)
+    arguments = [broker.bootstrap_servers, task.replay_id, target_of(task)]
+    runner = subprocess.Popen([sys.executable, "-m", "tests.pipeline.jobs.replaying", *arguments], cwd=ROOT)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while task.next_offset(client, TopicPartition("old", 0)) < 1000:
+            assert runner.poll() is None and time.monotonic() < deadline
+    finally:
+        runner.kill()
+        runner.wait()
+    (done,) = replay(replace(task, commit_records=5000), rows(0, COUNT))
+    assert 0 < done.records <= COUNT - 1000
+    assert offsets_in(broker, task) == list(range(COUNT))
 
 
 def test_a_run_that_was_replaced_writes_no_more(broker: RunningBroker) -> None:

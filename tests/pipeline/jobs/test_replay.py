@@ -1,0 +1,124 @@
+"""`minibroker pipeline replay` with Spark: an archive goes back to a broker as it was, and a second time not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from minibroker.cli import pipeline_replay
+from minibroker.cli.main import main
+from minibroker.pipeline.jobs.archive import read_archive
+from minibroker.pipeline.jobs.replay import Archived, archived_partitions, replay_settings, replayed
+from minibroker.pipeline.jobs.replay_task import ReplayTask
+from minibroker.pipeline.log_source import TopicPartition
+from tests.pipeline.jobs.replaying import T_MS, rows
+from tests.pipeline.sink.committed import create_topic, read
+from tests.running import RunningBroker, running_broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """Two partitions of `old` and one of `7`, in files as the archive has them, none of which is in order."""
+    path = tmp_path / "archive"
+    add_to(path, "old", "2026-11-02", rows(500, 700, 1), rows(0, 300))
+    add_to(path, "old", "2026-11-01", rows(0, 500, 1), rows(300, 600))
+    add_to(path, "7", "2026-11-01", rows(0, 10, topic="7"))
+    return path
+
+
+def add_to(archive: Path, topic: str, date: str, *batches: pa.RecordBatch) -> None:
+    directory = archive / f"topic={topic}" / f"date={date}"
+    directory.mkdir(parents=True, exist_ok=True)
+    number = len(list(directory.iterdir()))
+    pq.write_table(pa.Table.from_batches(batches).drop(["topic"]), directory / f"part-{number}.parquet")
+
+
+@pytest.fixture
+def run(spark: SparkSession, archive: Path, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command in the session of all tests."""
+
+    @contextmanager
+    def session(*_: Any, **__: Any) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(pipeline_replay, "spark_session", session)
+    where = ["--from", str(archive), "--bootstrap-server", broker.bootstrap_servers]
+    return lambda *arguments: CliRunner().invoke(main, ["pipeline", "replay", *where, *arguments])
+
+
+def test_an_archive_goes_back_as_it_was_and_only_once(run: Run, archive: Path, broker: RunningBroker) -> None:
+    result = run("--topic-map", "old=new", "--commit-records", "70")
+    assert result.exit_code == 0, result.output
+    table = [line.split() for line in result.stdout.splitlines()[2:]]
+    assert table == [
+        ["7", "0", "7", "10", "10", "0"],
+        ["old", "0", "new", "600", "600", "0"],
+        ["old", "1", "new", "700", "700", "0"],
+    ]
+    found = read(broker.bootstrap_servers, "new")
+    assert [(each.partition, each.value) for each in found] == [
+        *[(0, b"%d" % offset) for offset in range(600)],
+        *[(1, b"%d" % offset) for offset in range(700)],
+    ]
+    assert {each.timestamp_ms for each in found} == {T_MS}
+    assert all(each.headers == [("h", each.value)] for each in found)
+
+    add_to(archive, "old", "2026-11-01", rows(600, 650))
+    again = json.loads(run("--topic-map", "old=new", "--json").stdout)
+    assert again["created"] == []
+    assert [each["written"] for each in again["partitions"]] == [0, 50, 0]
+    assert [each["already"] for each in again["partitions"]] == [10, 600, 700]
+    assert len(read(broker.bootstrap_servers, "new")) == 1350
+
+
+def test_a_dataframe_is_replayed_by_key(spark: SparkSession, archive: Path, broker: RunningBroker) -> None:
+    create_topic(broker.bootstrap_servers, "by-key", 3, retention_ms="-1")
+    table = read_archive(spark, str(archive)).where("topic = 'old'")
+    assert archived_partitions(table) == [
+        Archived(TopicPartition("old", 0), 600, 0, 599, T_MS),
+        Archived(TopicPartition("old", 1), 700, 0, 699, T_MS),
+    ]
+    task = ReplayTask(replay_settings(broker.bootstrap_servers), "by-key", {"old": "by-key"}, repartition=True)
+    report = sorted(tuple(row) for row in replayed(table, task).collect())
+    assert report == [("old", 0, "by-key", 600, 0, 599), ("old", 1, "by-key", 700, 0, 699)]
+    found = read(broker.bootstrap_servers, "by-key")
+    assert len(found) == 1300
+    places: dict[bytes | None, set[int]] = {}
+    for each in found:
+        places.setdefault(each.key, set()).add(each.partition)
+    assert all(len(of_key) == 1 for of_key in places.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--topic", "missing"), "the archive has no topic missing"),
+        (("--to", "one"), "--to is for one topic, and the archive has 7, old: name one with --topic"),
+        (("--to", "one", "--topic-map", "a=b"), "--to is for one topic, and goes without --topic-map"),
+        (("--topic-map", "old=7",), "7 and old both go to 7, and both have a partition 0"),
+        (("--partitions", "3"), "--partitions is for --repartition"),
+    ],
+)
+def test_what_cannot_be_is_one_line(run: Run, arguments: tuple[str, ...], complaint: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert complaint in result.stderr
