@@ -7,7 +7,6 @@ commands share is in `pipeline_shared`.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 import click
@@ -16,11 +15,7 @@ from minibroker.cli.pipeline_shared import explained
 from minibroker.cli.shared import OneLineGroup, help_if_alone
 
 # Each job's module is `pipeline_<job>`, which holds a click command of the job's name.
-JOBS: Final = tuple(
-    job
-    for job in ("archive", "replay", "verify", "stats", "rewrite", "compact")
-    if find_spec(f"minibroker.cli.pipeline_{job}")
-)
+JOBS: Final = ("archive", "replay", "verify", "stats", "rewrite", "compact")
 
 
 class Jobs(OneLineGroup):
