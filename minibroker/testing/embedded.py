@@ -60,7 +60,7 @@ class Embedded:
         """
         self._data = Data(None if directory is None else Path(directory))
         self._texts = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
-        self._texts |= {name: _text(value) for name, value in (settings or {}).items()}
+        self._texts |= {name: text_of_setting(value) for name, value in (settings or {}).items()}
         _check(self._texts)  # what is wrong with them is said at once
         self.nodes: Final = nodes
         self._random = random.SystemRandom() if seed is None else random.Random(seed)
@@ -174,6 +174,11 @@ class Embedded:
             raise NotRunning("the broker is not running")
         return self._loop
 
+    @property
+    def is_running(self) -> bool:
+        """Whether clients can connect."""
+        return self._running is not None
+
     def on_loop(self, function: Callable[[], Result]) -> Result:
         """What `function` gives on the broker's loop, or here while it has none."""
         return function() if self._loop is None else self._loop.call(function)
@@ -236,6 +241,7 @@ class Embedded:
             else:
                 self._data.restore(snapshot)
             running.replace(self._settings(), self._seams(), cluster_id=cluster_id)
+            self.moving_clock.reset()
             for told in self.when_reset:
                 told()
         except BaseException:
@@ -276,10 +282,10 @@ def _check(texts: Mapping[str, str]) -> None:
         log.warning(warning)
 
 
-def _text(value: object) -> str:
+def text_of_setting(value: object) -> str:
     """A setting's value as it stands in a file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
-        return ",".join(_text(each) for each in value)
+        return ",".join(text_of_setting(each) for each in value)
     return str(value)

@@ -35,6 +35,7 @@ class MovingClock:
     def __init__(self, system: SystemClock) -> None:
         self._system = system
         self._ahead_ms = 0.0
+        self._wall_ahead_ms = 0.0
         self._frozen_at: tuple[int, float] | None = None  # the machine's wall and monotonic time, in ms
         self._order = itertools.count()
         self._timers: list[tuple[float, int, MovingTimer]] = []
@@ -57,7 +58,7 @@ class MovingClock:
     def wall_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC, and what was added."""
         wall_ms = self._system.wall_ms() if self._frozen_at is None else self._frozen_at[0]
-        return wall_ms + int(self._ahead_ms)
+        return wall_ms + int(self._wall_ahead_ms)
 
     def monotonic_ms(self) -> float:
         """Milliseconds that never go back."""
@@ -93,14 +94,22 @@ class MovingClock:
     def unfreeze(self) -> None:
         """Go on from where it stood."""
         if self._frozen_at is not None:
-            self._ahead_ms -= self._system.monotonic_ms() - self._frozen_at[1]
+            stood_ms = self._system.monotonic_ms() - self._frozen_at[1]
+            self._ahead_ms -= stood_ms
+            self._wall_ahead_ms -= stood_ms
             self._frozen_at = None
             self._set_alarm()
 
     def jump(self, by_ms: float) -> None:
         """Move ahead and run what is due then, in the order in which it became due."""
         self._ahead_ms += by_ms
+        self._wall_ahead_ms += by_ms
         self._run_due()
+
+    def reset(self) -> None:
+        """Go on, with the machine's own date. The monotonic clock is not set back, as timers hang on it."""
+        self.unfreeze()
+        self._wall_ahead_ms = 0.0
 
     # --- timers -----------------------------------------------------------------------------------
 

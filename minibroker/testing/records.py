@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import batches_in, records_in
 from minibroker.protocol.records.record import Record
 from minibroker.testing.durations import Duration, milliseconds
+from minibroker.testing.filling import NewTopic
 from minibroker.testing.inside import ask
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from minibroker.testing.waiting import Watch
 
 READ_BYTES = 1 << 20
+FILL_RECORDS = 100  # a batch, so that large values fit max.message.bytes
 VERSION_BY_NAME = 12  # of Produce: 13 names topics by their ids
 DEFAULT_TIMEOUT = "5 s"
 Text = bytes | str | None
@@ -99,6 +102,46 @@ class Records:
             raise KafkaError(ErrorCode(said.error_code), said.error_message or f"{topic}-{partition}")
         offset: int = said.base_offset
         return offset
+
+    async def create(self, topic: str, partitions: int | None, config: Mapping[str, str]) -> None:
+        """Make a topic. Raises KafkaError."""
+        cluster = self._broker.running.cluster
+        wanted = CreateTopicsRequest.CreatableTopic(
+            name=topic,
+            num_partitions=-1 if partitions is None else partitions,
+            replication_factor=-1,
+            configs=[
+                CreateTopicsRequest.CreatableTopic.CreatableTopicConfig(name=name, value=value)
+                for name, value in config.items()
+            ],
+        )
+        node = next(iter(cluster.nodes.values()))
+        answer = await ask(cluster, node, CreateTopicsRequest(topics=[wanted], timeout_ms=30_000))
+        made = answer.topics[0]
+        if made.error_code:
+            raise KafkaError(ErrorCode(made.error_code), made.error_message or topic)
+
+    async def fill(self, topics: list[NewTopic]) -> None:
+        """Make the topics that are not there, and append their records. Raises KafkaError."""
+        for topic in topics:
+            there = topic.name in self._broker.running.cluster.image.topics
+            if not there or topic.partitions is not None or topic.config:
+                await self.create(topic.name, topic.partitions, topic.config)
+            now_ms = self._broker.moving_clock.wall_ms()
+            for partition in sorted({record.partition for record in topic.records}):
+                records = [
+                    Record(
+                        -1,
+                        now_ms if each.timestamp_ms is None else each.timestamp_ms,
+                        each.key,
+                        each.value,
+                        each.headers,
+                    )
+                    for each in topic.records
+                    if each.partition == partition
+                ]
+                for start in range(0, len(records), FILL_RECORDS):
+                    await self.append(topic.name, partition, records[start : start + FILL_RECORDS])
 
     def read(self, topic: str, partition: int | None = None) -> list[SeenRecord]:
         """All records of a topic, one partition after the other; none if there is no such topic."""

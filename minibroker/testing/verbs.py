@@ -5,13 +5,17 @@ Those that wait block, and have a twin to be awaited whose name begins with `a`;
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 from minibroker.protocol.records.record import Record
 from minibroker.testing.durations import Duration
-from minibroker.testing.embedded import Embedded
+from minibroker.testing.embedded import Embedded, text_of_setting
 from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.engine import Faults
+from minibroker.testing.filling import topics_from
 from minibroker.testing.journal import Journal, Where
 from minibroker.testing.records import DEFAULT_TIMEOUT, Headers, Records, SeenRecord, Text, encoded, header_pairs
 from minibroker.testing.waiting import Watch
@@ -45,6 +49,25 @@ class Verbs(Embedded):
         return Waits(self, self.watch, self.journal)
 
     # --- records ----------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int | None = None, **config: object) -> None:
+        """Make a topic, with configs as `retention_ms=1000`. Raises KafkaError, as an admin client would be told."""
+        self.loop.run(self._records.create(name, partitions, _configs(config)))
+
+    async def acreate_topic(self, name: str, partitions: int | None = None, **config: object) -> None:
+        """As `create_topic`."""
+        await self.loop.arun(self._records.create(name, partitions, _configs(config)))
+
+    def fill(self, source: Mapping[str, Any] | str | Path) -> None:
+        """Make topics with records: {"orders": ["first", {"key": "k", "value": {"id": 2}}]}, or a file of them.
+
+        The file is .yaml, .json or .jsonl. Raises FillError, OSError, KafkaError.
+        """
+        self.loop.run(self._records.fill(topics_from(source)))
+
+    async def afill(self, source: Mapping[str, Any] | str | Path) -> None:
+        """As `fill`."""
+        await self.loop.arun(self._records.fill(topics_from(source)))
 
     def produce(
         self,
@@ -223,3 +246,8 @@ class Verbs(Embedded):
     ) -> int:
         """As `wait_for_high_watermark`."""
         return await self.loop.arun(self._waits.high_watermark(topic, partition, offset, timeout))
+
+
+def _configs(config: dict[str, object]) -> dict[str, str]:
+    """A topic's configs by their names in Kafka."""
+    return {name.replace("_", "."): text_of_setting(value) for name, value in config.items()}

@@ -163,10 +163,13 @@ def test_log_append_time_is_the_brokers() -> None:
         asyncio.run(use(broker))
 
 
-def test_time_goes_on_after_a_restart_and_a_reset() -> None:
+def test_a_restart_keeps_the_time_and_a_reset_goes_back_to_the_machines() -> None:
     with Broker() as broker:
+        now_ms = time.time_ns() // 1_000_000
         broker.clock.advance("1 day")
-        moved_ms = broker.clock.now_ms()
         broker.restart()
+        assert broker.clock.now_ms() >= now_ms + 86_400_000
+        broker.clock.freeze()
         broker.reset()
-        assert broker.clock.now_ms() >= moved_ms
+        assert not broker.clock.frozen
+        assert now_ms <= broker.clock.now_ms() < now_ms + 80_000_000

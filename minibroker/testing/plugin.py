@@ -1,0 +1,140 @@
+"""The pytest plugin: fixtures with a broker, the marker for its settings, and what it saw in the report of a failure.
+
+It is loaded by every pytest of an environment: nothing is imported here before a fixture is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from minibroker.testing import Broker
+
+MARKER = "kafka"
+MARKER_HELP = (
+    "kafka(nodes=1, auto_create=True, settings={...}, fill={...}): how the broker of this test's `kafka` is to be: "
+    "nodes, whether topics are made when they are first used, settings by Apache Kafka's names, and topics with records"
+)
+MARKER_WORDS = ("nodes", "auto_create", "settings", "fill")
+SEEN = pytest.StashKey["list[Broker]"]()
+
+Make = Callable[..., "Broker"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER_HELP)
+
+
+@pytest.fixture(scope="session")
+def kafka_settings() -> Mapping[str, object]:
+    """Settings of all brokers of the session, by Apache Kafka's names. Override it in a conftest.py."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def _kafka_brokers(kafka_settings: Mapping[str, object]) -> Iterator[Make]:
+    """Brokers by how they are to be: each is started once, and stopped with the session."""
+    import contextlib
+
+    from minibroker.testing import Broker
+
+    brokers: dict[str, Broker] = {}
+    with contextlib.ExitStack() as running:
+
+        def broker(nodes: int = 1, auto_create: bool = True, settings: Mapping[str, object] | None = None) -> Broker:
+            wanted = {**kafka_settings, **(settings or {})}
+            key = repr((nodes, auto_create, sorted(wanted.items())))
+            if key not in brokers:
+                made = Broker(wanted, nodes=nodes, auto_create=auto_create)
+                brokers[key] = running.enter_context(made)
+                made.journal.on()
+            return brokers[key]
+
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(_kafka_brokers: Make) -> Broker:
+    """The broker of the session, which nobody resets but `kafka`. Its address is `kafka_broker.bootstrap_servers`."""
+    return _kafka_brokers()
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest, _kafka_brokers: Make) -> Broker:
+    """The session's broker, empty again; or, with the marker `kafka`, one that is as this says."""
+    words = _marked(request.node)
+    fill = words.pop("fill", None)
+    broker = _kafka_brokers(**words)
+    _watch(request.node, broker)
+    if not broker.is_running:
+        broker.restart()
+    broker.reset()
+    broker.journal.on()
+    if fill is not None:
+        broker.fill(request.path.parent / fill if isinstance(fill, str | Path) else fill)
+    return broker
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka: Broker) -> str:
+    """The name of a topic that is there and empty."""
+    name = "".join(char if char.isalnum() and char.isascii() else "-" for char in request.node.name)[:200].strip("-")
+    kafka.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) -> Iterator[Make]:
+    """Makes brokers for this test alone: `kafka_cluster(nodes=3)`. They are stopped at its end."""
+    import contextlib
+
+    from minibroker.testing import Broker
+
+    with contextlib.ExitStack() as running:
+
+        def cluster(nodes: int = 3, **more: Any) -> Broker:
+            settings = {**kafka_settings, **more.pop("settings", {})}
+            broker = running.enter_context(Broker(settings, nodes=nodes, **more))
+            broker.journal.on()
+            _watch(request.node, broker)
+            return broker
+
+        yield cluster
+
+
+def _marked(node: Any) -> dict[str, Any]:
+    """What the markers of a test say, the nearest of them last."""
+    words: dict[str, Any] = {}
+    for marker in reversed(list(node.iter_markers(MARKER))):
+        unknown = [word for word in marker.kwargs if word not in MARKER_WORDS]
+        if marker.args or unknown:
+            wrong = unknown[0] if unknown else marker.args[0]
+            raise pytest.UsageError(f"the marker kafka has no {wrong!r}; it has {', '.join(MARKER_WORDS)}")
+        words.update(marker.kwargs)
+    return words
+
+
+def _watch(node: Any, broker: Broker) -> None:
+    """Have the broker tell what it saw, if the test fails."""
+    node.stash.setdefault(SEEN, []).append(broker)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and call.when == "call":
+        for broker in item.stash.get(SEEN, []):
+            from minibroker.testing.seen import seen_by
+
+            report.sections.append((f"minibroker at {_address(broker)}", seen_by(broker)))
+    return report
+
+
+def _address(broker: Broker) -> str:
+    return broker.bootstrap_servers if broker.is_running else "no address: it is down"

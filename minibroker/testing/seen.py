@@ -1,0 +1,41 @@
+"""What a broker saw, for the report of a test that failed: its topics, groups and faults, and the last requests.
+
+It is text for people; `Journal.save` writes what programs read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from minibroker.testing.waits import member_ids
+
+if TYPE_CHECKING:
+    from minibroker.testing.broker import Broker
+
+MAXIMUM_LINES = 40  # of each kind
+
+
+def seen_by(broker: Broker) -> str:
+    """The lines, the newest request last."""
+    lines = broker.on_loop(lambda: list(_state(broker))) if broker.is_running else ["it is down"]
+    requests = [str(exchange) for exchange in broker.requests()]
+    shown = requests[-MAXIMUM_LINES:]
+    older = len(requests) - len(shown) + broker.journal.dropped
+    lines += [f"({older} older requests)"] if older else []
+    return "\n".join(lines + shown)
+
+
+def _state(broker: Broker) -> Iterator[str]:
+    cluster = broker.running.cluster
+    topics = [topic for topic in cluster.image.topics.values() if not topic.internal]
+    for topic in topics[:MAXIMUM_LINES]:
+        ends = ", ".join(str(each.log.log_end_offset) if each.is_here else "?" for each in topic.partitions)
+        yield f"topic {topic.name}: partitions end at {ends}"
+    if len(topics) > MAXIMUM_LINES:
+        yield f"({len(topics) - MAXIMUM_LINES} more topics)"
+    for group in list(cluster.groups.groups.values())[:MAXIMUM_LINES]:
+        committed = {f"{name}-{index}": each.offset for (name, index), each in group.offsets.by_partition.items()}
+        yield f"group {group.group_id}: {group.state_name}, {len(member_ids(group))} members, committed {committed}"
+    for fault in broker.faults.all():
+        yield repr(fault)

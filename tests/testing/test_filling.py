@@ -1,0 +1,105 @@
+"""Topics and records from dictionaries and files, and what is said of those that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.protocol.errors import KafkaError
+from minibroker.testing import Broker
+from minibroker.testing.filling import FillError, NewRecord, NewTopic, topics_from
+
+YAML = """\
+orders: [first, null, {total: 7}]
+users:
+  partitions: 3
+  config: {cleanup.policy: compact, retention.ms: 1000, preallocate: true}
+  records:
+    - {key: ann, value: {age: 7}, partition: 1, headers: {source: test}, timestamp_ms: 1700000000000}
+empty:
+"""
+TOPICS = [
+    NewTopic("orders", records=[NewRecord(b"first"), NewRecord(None), NewRecord(b'{"total": 7}')]),
+    NewTopic(
+        "users",
+        3,
+        {"cleanup.policy": "compact", "retention.ms": "1000", "preallocate": "true"},
+        [NewRecord(b'{"age": 7}', b"ann", 1, (("source", b"test"),), 1700000000000)],
+    ),
+    NewTopic("empty"),
+]
+
+
+def test_yaml(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(YAML)
+    assert topics_from(tmp_path / "a.yaml") == TOPICS
+
+
+def test_json(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"t": ["a", {"value": "b", "headers": [["h", "1"], ["h", "2"]]}]}')
+    (topic,) = topics_from(str(tmp_path / "a.json"))
+    assert [record.headers for record in topic.records] == [(), (("h", b"1"), ("h", b"2"))]
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"topic": "t", "value": "a"}\n\n{"topic": "u"}\n{"topic": "t", "key": "k"}\n')
+    assert topics_from(tmp_path / "a.jsonl") == [
+        NewTopic("t", records=[NewRecord(b"a"), NewRecord(None, b"k")]),
+        NewTopic("u", records=[NewRecord(None)]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"t": 5}, "topic t: a list of records is expected"),
+        ({5: []}, "name cannot be 5"),
+        ({"t": {"partition": 1}}, "topic t has no 'partition'; it has config, partitions, records"),
+        ({"t": {"partitions": 0}}, "topic t: partitions cannot be 0"),
+        ({"t": [{"key": "k", "time": 1}]}, "a record has no 'time'"),
+        ({"t": [{"key": "k", "partition": "1"}]}, "are numbers, not '1'"),
+    ],
+)
+def test_what_is_no_topic_is_said(source: dict[Any, Any], said: str) -> None:
+    with pytest.raises(FillError, match=said):
+        topics_from(source)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.txt", "", "'.txt' is none of"),
+        ("a.json", "[]", "a mapping of topics"),
+        ("a.json", "{", "a.json: Expecting"),
+        ("a.yaml", "a: [", "a.yaml: while parsing"),
+        ("a.jsonl", '{"topic": "t"}\n{"value": 1}', "a.jsonl: line 2: a record is expected"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, name: str, content: str, said: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(FillError, match=said) as raised:
+        topics_from(tmp_path / name)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_broker_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(YAML)
+    with Broker() as broker:
+        broker.fill(tmp_path / "a.yaml")
+        assert [record.value for record in broker.records("orders")] == [b"first", None, b'{"total": 7}']
+        (ann,) = broker.records("users")
+        assert (ann.key, ann.partition, ann.timestamp_ms) == (b"ann", 1, 1700000000000)
+        users = broker.running.cluster.image.topics["users"]
+        assert (len(users.partitions), users.overrides["cleanup.policy"]) == (3, "compact")
+        assert "empty" in broker.running.cluster.image.topics
+        broker.fill({"orders": [str(number) for number in range(250)]})
+        assert len(broker.records("orders")) == 253
+
+
+def test_what_the_broker_refuses_is_said() -> None:
+    with Broker() as broker:
+        for source in ({"t": {"config": {"no.such": 1}}}, {"t u": ["a"]}):
+            with pytest.raises(KafkaError):
+                broker.fill(source)

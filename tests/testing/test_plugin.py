@@ -1,0 +1,249 @@
+"""The pytest plugin, in projects of its users: fixtures, the marker, reports of failures, and what it costs unused."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = "pytester"
+
+CLIENTS = """
+from confluent_kafka import Consumer, Producer
+import pytest
+
+def produce(broker, *values, topic="t"):
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(20) == 0
+"""
+
+
+def run(pytester: pytest.Pytester, source: str, *arguments: str) -> pytest.RunResult:
+    pytester.makepyfile(CLIENTS + source)
+    plain = ("-p", "minibroker.testing.plugin", "-p", "no:cacheprovider", "--strict-markers")
+    return pytester.runpytest_subprocess(*plain, *arguments)
+
+
+def test_each_test_gets_the_sessions_broker_empty(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+where = set()
+
+@pytest.mark.parametrize("number", range(3))
+def test_alone(kafka, kafka_broker, number):
+    assert kafka is kafka_broker and kafka.records("t") == []
+    where.add(kafka.bootstrap_servers)
+    assert len(where) == 1
+    produce(kafka, "a")
+    assert [record.text for record in kafka.expect("t")] == ["a"]
+""",
+    )
+    result.assert_outcomes(passed=3)
+
+
+def test_a_broker_that_a_test_has_killed_or_whose_time_it_moved_is_as_new_for_the_next(
+    pytester: pytest.Pytester,
+) -> None:
+    result = run(
+        pytester,
+        """
+def test_kill(kafka):
+    kafka.clock.advance("7 days")
+    kafka.clock.freeze()
+    kafka.faults.add(close="before")
+    kafka.kill()
+
+def test_next(kafka):
+    import time
+    assert abs(kafka.clock.now_ms() - time.time() * 1000) < 60_000 and not kafka.clock.frozen
+    produce(kafka, "a")
+""",
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_a_topic_is_there_for_the_test(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.mark.parametrize("value", ["a/b c", "ü"])
+def test_topic(kafka, kafka_topic, value):
+    assert kafka.records(kafka_topic) == []
+    produce(kafka, value, topic=kafka_topic)
+    assert kafka.expect(kafka_topic)[0].text == value
+""",
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_a_marker_says_how_the_broker_is_to_be(pytester: pytest.Pytester) -> None:
+    pytester.makefile(".yaml", orders="orders: [first, {key: k, value: {id: 2}}]\n")
+    result = run(
+        pytester,
+        """
+@pytest.mark.kafka(nodes=3, settings={"num.partitions": 6})
+def test_nodes(kafka):
+    assert kafka.bootstrap_servers.count(",") == 2
+    produce(kafka, "a")
+    assert len(kafka.running.cluster.image.topics["t"].partitions) == 6
+
+@pytest.mark.kafka(auto_create=False)
+class TestClass:
+    def test_no_topics(self, kafka):
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.timeout.ms": 500})
+        failed = []
+        producer.produce("t", "a", on_delivery=lambda error, _: failed.append(error))
+        producer.flush(20)
+        assert failed[0] is not None
+
+    @pytest.mark.kafka(fill={"t": ["a", {"key": "k", "value": "b"}], "u": {"partitions": 2}})
+    def test_filled(self, kafka):
+        assert [(r.key, r.text) for r in kafka.records("t")] == [(None, "a"), (b"k", "b")]
+
+@pytest.mark.kafka(fill="orders.yaml")
+def test_filled_from_a_file_beside_the_test(kafka):
+    assert [record.text for record in kafka.records("orders")] == ["first", '{"id": 2}']
+""",
+    )
+    result.assert_outcomes(passed=4)
+
+
+@pytest.mark.parametrize("words", ["nodez=3", "3"])
+def test_a_marker_that_cannot_be_is_told(pytester: pytest.Pytester, words: str) -> None:
+    result = run(pytester, f"@pytest.mark.kafka({words})\ndef test_it(kafka): pass\n")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*the marker kafka has no *; it has nodes, auto_create, settings, fill*"])
+
+
+def test_a_cluster_is_the_tests_own(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+def test_cluster(kafka_cluster):
+    first, second = kafka_cluster(nodes=3), kafka_cluster(nodes=1, settings={"num.partitions": 2})
+    produce(first, "a")
+    assert second.records("t") == [] and first.nodes == 3
+""",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_settings_of_all_brokers_are_overridden_in_a_conftest(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        "import pytest\n@pytest.fixture(scope='session')\ndef kafka_settings(): return {'num.partitions': 4}\n"
+    )
+    result = run(
+        pytester,
+        """
+def test_settings(kafka):
+    produce(kafka, "a")
+    assert len(kafka.running.cluster.image.topics["t"].partitions) == 4
+""",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_failure_tells_what_the_broker_saw(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+def test_fails(kafka):
+    kafka.faults.add(api="Fetch", close="before", name="no reading")
+    produce(kafka, "a")
+    assert False
+
+def test_passes(kafka):
+    produce(kafka, "other", topic="unseen")
+""",
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*minibroker at 127.0.0.1:*",
+            "topic t: partitions end at 1",
+            "<fault 1: no reading (0 hits of 0 matches)>",
+            "#*rdkafka: Produce * answered*",
+        ]
+    )
+    assert "unseen" not in result.stdout.str()
+
+
+def test_it_works_with_xdist(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.mark.parametrize("number", range(4))
+def test_it(kafka, number):
+    produce(kafka, str(number))
+    assert [record.text for record in kafka.records("t")] == [str(number)]
+""",
+        "-n",
+        "2",
+    )
+    result.assert_outcomes(passed=4)
+
+
+def test_it_works_in_tests_of_pytest_asyncio_and_anyio(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+from aiokafka import AIOKafkaProducer
+
+async def use(kafka):
+    producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    await producer.start()
+    await producer.send_and_wait("t", b"a")
+    await producer.stop()
+    assert (await kafka.aexpect("t"))[0].text == "a"
+
+@pytest.mark.asyncio
+async def test_asyncio(kafka):
+    await use(kafka)
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+@pytest.mark.anyio
+async def test_anyio(kafka):
+    await use(kafka)
+""",
+        "-o",
+        "asyncio_mode=strict",
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_unused_it_imports_nothing(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+def test_nothing():
+    import sys
+    ours = sorted(name for name in sys.modules if name.startswith("minibroker"))
+    assert ours == ["minibroker", "minibroker.testing", "minibroker.testing.plugin"]
+    assert not {"asyncio.runners", "uvloop", "yaml", "numpy"} & set(sys.modules)
+""".replace("asyncio.runners", "lz4"),
+        "-p",
+        "no:asyncio",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_project_with_packages_of_the_same_names_is_unharmed(pytester: pytest.Pytester) -> None:
+    for name in ("broker", "storage", "protocol", "pipeline", "testing"):
+        package = pytester.mkpydir(name)
+        (package / "mine.py").write_text(f"NAME = {name!r}\n")
+    result = run(
+        pytester,
+        """
+import broker.mine, storage.mine, protocol.mine, pipeline.mine, testing.mine
+
+def test_mine(kafka):
+    produce(kafka, broker.mine.NAME)
+    assert kafka.expect("t")[0].text == "broker"
+    assert (storage.mine.NAME, protocol.mine.NAME) == ("storage", "protocol")
+""",
+    )
+    result.assert_outcomes(passed=1)
