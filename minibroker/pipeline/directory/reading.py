@@ -7,9 +7,9 @@ here, damage within a batch in `minibroker.pipeline.decode`.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from os.path import basename
 from struct import Struct
 
 import pyarrow as pa
@@ -123,7 +123,7 @@ class SplitReader:
             "partition": partition,
             "offset": damage.offset,
             "baseOffset": damage.offset,
-            "segment": basename(damage.path),
+            "segment": os.path.basename(damage.path),
             "position": damage.position,
             CORRUPT: message,
         }
@@ -155,7 +155,13 @@ def _planned(stretch: Stretch) -> str:
 
 
 def _is_unchanged(file: File, stretch: Stretch) -> bool:
-    """Whether the first batch and the last still begin and end where they did, with the same offsets."""
+    """Whether the first batch and the last still begin and end where they did, with the same offsets.
+
+    Where both were damaged, it must be the same file, and nothing may have been written to it.
+    """
+    if stretch.first_offset is None and stretch.last_position is None:
+        status = os.stat(stretch.path)
+        return (status.st_size, status.st_mtime_ns) == (stretch.size_bytes, stretch.modified_ns)
     if stretch.first_offset is not None:
         first = _header(file, stretch.position, stretch.end_position)
         if first is None or first.base_offset != stretch.first_offset:

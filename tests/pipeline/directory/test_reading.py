@@ -5,6 +5,7 @@ What is whole is read in `test_source.py`.
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -259,6 +260,27 @@ def test_damage_at_the_end_of_a_segment_that_is_not_the_last(tmp_path: Path, log
             records(source, plan)
         found = records(source, plan, replace(RECORDS, mode="DROPMALFORMED"))
         assert len(found) == 117
+
+
+def test_a_damaged_segment_that_is_another_by_now_is_a_loss(tmp_path: Path, log: Log) -> None:
+    path = sorted(finish(log).glob("*.log"))[1]
+    data = bytearray(path.read_bytes())
+    data[16] = data[-1] = 0x7F
+    last = sum(map(len, list(batches_in(path.read_bytes()))[:-1]))
+    data[last + 16] = 0x7F
+    path.write_bytes(data)
+    source, splits = planned(tmp_path)
+    careful = replace(RECORDS, mode="DROPMALFORMED")
+    expected = records(source, splits, careful)
+    assert len(expected) == 120 - 6
+    path.write_bytes(data[: last - 7] + data[last:])
+    os.utime(path)
+    with pytest.raises(DataLoss, match="other batches lie there now|bytes now"):
+        records(source, splits, careful)
+    path.write_bytes(data)
+    os.utime(path, ns=(0, 0))
+    with pytest.raises(DataLoss, match="other batches lie there now"):
+        records(source, splits, careful)
 
 
 def test_damage_before_the_end_of_the_last_segment_is_not_taken_for_the_end(tmp_path: Path, damaged: Path) -> None:

@@ -1,6 +1,6 @@
 """Archived rows; and as a program, a replay of some that takes long enough to be killed.
 
-    python -m tests.pipeline.jobs.replaying SERVERS REPLAY_ID TARGET
+python -m tests.pipeline.jobs.replaying SERVERS REPLAY_ID TARGET
 """
 
 from __future__ import annotations

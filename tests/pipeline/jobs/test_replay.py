@@ -114,7 +114,13 @@ def test_a_dataframe_is_replayed_by_key(spark: SparkSession, archive: Path, brok
         (("--topic", "missing"), "the archive has no topic missing"),
         (("--to", "one"), "--to is for one topic, and the archive has 7, old: name one with --topic"),
         (("--to", "one", "--topic-map", "a=b"), "--to is for one topic, and goes without --topic-map"),
-        (("--topic-map", "old=7",), "7 and old both go to 7, and both have a partition 0"),
+        (
+            (
+                "--topic-map",
+                "old=7",
+            ),
+            "7 and old both go to 7, and both have a partition 0",
+        ),
         (("--partitions", "3"), "--partitions is for --repartition"),
     ],
 )
