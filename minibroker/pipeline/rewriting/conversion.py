@@ -169,7 +169,7 @@ class Converter:
             origins, stretches = _origins(stretches, offsets, following)
             try:
                 for batch in encode_origins(some, settings, origins):
-                    yield from _written(batch, settings.magic)
+                    yield from _written(batch, settings)
             except EncodeError as error:
                 topic, partition = self._partition
                 raise RewriteError(f"{topic}-{partition}, from offset {offsets[0]} on: {error}") from error
@@ -262,10 +262,13 @@ def _producer(stretch: Stretch, offset: int) -> Producer:
     return Producer(run.producer_id, run.producer_epoch, sequence, run.is_transactional)
 
 
-def _written(batch: EncodedBatch, magic: int) -> Iterator[Written]:
-    """The batch, or each of the messages that are one set."""
-    if magic == MAGIC:
+def _written(batch: EncodedBatch, settings: BatchSettings) -> Iterator[Written]:
+    """The batch or wrapper, whose header is made to count what is in it, or each of the messages that are one set."""
+    if settings.magic == MAGIC:
         yield Written(read_header(batch.data), batch.data)
+        return
+    if settings.codec:
+        yield Written(message_header(batch.data)._replace(record_count=batch.record_count), batch.data)
         return
     view, position = memoryview(batch.data), 0
     while position < len(view):
