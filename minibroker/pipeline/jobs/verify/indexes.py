@@ -52,6 +52,7 @@ class OffsetIndexCheck:
         beyond = ~behind & (self._positions >= end_position)
         nowhere = ~behind & ~beyond & (self._last_at == NONE) & (not damaged)
         after = np.concatenate((self._positions[1:], [np.iinfo(np.int64).max]))[: len(self._positions)]
+        after = np.where(after > self._positions, after, np.iinfo(np.int64).max)
         is_at = (self._batch_at >= self._positions) & (self._batch_at < after)
         other = ~behind & (self._last_at != NONE) & ~is_at & ~self._damaged_at
         for place in np.flatnonzero(behind | beyond | nowhere | other).tolist():

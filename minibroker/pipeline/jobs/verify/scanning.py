@@ -272,7 +272,12 @@ def _candidates(data: bytes) -> list[int]:
     count = len(bytes_) - HEAD_BYTES + 1
     if count <= 0:
         return []
-    likely = (bytes_[MAGIC_AT : MAGIC_AT + count] <= 2) & (bytes_[:count] == 0) & (bytes_[1 : 1 + count] == 0)
+
+    def at(place: int) -> npt.NDArray[np.uint8]:
+        return bytes_[place : place + count]
+
+    likely = (at(MAGIC_AT) <= 2) & (at(0) == 0) & (at(1) == 0)
+    likely &= at(9) | at(10) | at(11) != 0  # the length: zero is what a file is full of that was made large beforehand
     found: list[int] = np.flatnonzero(likely).tolist()
     return found
 
