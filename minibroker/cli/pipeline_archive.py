@@ -81,7 +81,7 @@ def archive(
             _show_until_over(spark, run, progress, "archive")
         finally:
             run.stop()
-        _print(run, as_json)
+        _print(run, out, as_json)
 
 
 def _begun(
@@ -146,7 +146,7 @@ def _shown(spark: SparkSession, run: ArchiveRun, progress: StreamProgress) -> di
     return {"completed": done, "total": total, "state": state}
 
 
-def _print(run: ArchiveRun, as_json: bool) -> None:
+def _print(run: ArchiveRun, out: str, as_json: bool) -> None:
     written, totals = run.batches.written, run.batches.totals
     if as_json:
         answer = {"archive": run.batches.files.root, "written": written.as_json(), "in_all": totals.as_json()}
@@ -155,7 +155,5 @@ def _print(run: ArchiveRun, as_json: bool) -> None:
     if written.partitions:
         print_table(HEAD, [(*partition, *counts) for partition, counts in sorted(written.partitions.items())])
         click.echo()
-    click.echo(
-        f"{written.records:,} records written to {run.batches.files.root}: {written.files:,} files of "
-        f"{written.file_bytes:,} bytes; {totals.records:,} records in all"
-    )
+    files = f"{written.files:,} file{'' if written.files == 1 else 's'}"
+    click.echo(f"{written.records:,} records written to {out} in {files}; {totals.records:,} records in all")

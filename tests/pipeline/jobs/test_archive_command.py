@@ -48,7 +48,7 @@ def test_it_tells_what_it_has_written(run: Run, tmp_path: Path) -> None:
     head, _, row, _, total = [line.rstrip() for line in result.stdout.splitlines()]
     assert head.split("   ")[0] == "topic"
     assert row.split() == ["orders", "0", "20", "252", "0", "19"]
-    assert total.startswith(f"20 records written to {out}: 1 files of ")
+    assert total == f"20 records written to {out} in 1 file; 20 records in all"
     again = json.loads(run("--path", str(log), "--out", str(out), "--json").stdout)
     assert again["written"] == {"partitions": [], "files": 0, "file_bytes": 0}
     assert again["in_all"]["partitions"][0]["records"] == 20
