@@ -5,10 +5,11 @@ Nothing of the extra `minibroker[spark]` is imported before a session is asked f
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
@@ -127,11 +128,14 @@ def spark_session(
     Raises click.ClickException with status 2 where Spark or Java is missing.
     """
     session = _imported_session()
+    # It would print the stack of every call that Ctrl-C interrupts.
+    logging.getLogger("py4j").addHandler(logging.NullHandler())
     with TemporaryDirectory(prefix="minibroker-spark-") as scratch:
         settings = {"spark.sql.warehouse.dir": str(Path(scratch, "warehouse")), **dict(conf)}
         if master.startswith("local"):
             settings.setdefault("spark.local.dir", scratch)
-        spark = session(master, log_level="off", **settings)
+        with _starting():
+            spark = session(master, log_level="off", **settings)
         try:
             if progress and sys.stderr.isatty():
                 from minibroker.cli.pipeline_progress import progress_of
@@ -142,6 +146,15 @@ def spark_session(
                 yield spark
         finally:
             spark.stop()
+
+
+def _starting() -> AbstractContextManager[object]:
+    """Say on a terminal what is waited for: the start of a JVM takes seconds."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status("starting Spark")
 
 
 def _imported_session() -> Callable[..., SparkSession]:
