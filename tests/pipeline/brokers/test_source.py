@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as AdminPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from minibroker.pipeline.brokers.client import ClientError
 from minibroker.pipeline.brokers.source import BrokerSource
 from minibroker.pipeline.log_source import (
     Bounds,
@@ -27,6 +28,7 @@ from minibroker.pipeline.log_source import (
 )
 from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
 from minibroker.pipeline.selection import TopicSelection
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.message_set import build_message_set
 from tests.pipeline.brokers.scripted import Script, partition_data, scripted
@@ -270,6 +272,23 @@ def test_old_formats(magic: int, compression: int) -> None:
     assert [(row["offset"], row["key"], row["value"]) for row in read] == [
         (record.offset, record.key, record.value) for record in SMALL[1:4]
     ]
+
+
+def test_a_broker_of_kafka_0_10_1() -> None:
+    old = {ApiKey.FETCH: 3, ApiKey.LIST_OFFSETS: 1, ApiKey.METADATA: 2, ApiKey.API_VERSIONS: 0}
+    data = bytes(build_message_set(SMALL, 1))
+    script = Script(lambda node, offset: partition_data(data, end=5), bounds=(0, 5), versions=dict(old))
+    with scripted(script) as nodes:
+        selection = TopicSelection(("t",))
+        log = BrokerSource(nodes.bootstrap_servers, selection)
+        (partition,) = log.partitions()
+        assert log.bounds([partition]) == {partition: Bounds(0, 5)}
+        assert [row["value"] for row in rows(log, OffsetRange(partition, 0, 5))] == [each.value for each in SMALL]
+        committed = BrokerSource(nodes.bootstrap_servers, selection, read_committed=True)
+        with pytest.raises(ClientError, match="ListOffsets: incompatible broker version: "):
+            committed.bounds([partition])
+        for each in (log, committed):
+            each.close()
 
 
 def test_a_damaged_batch_is_told_with_broker_partition_and_offset() -> None:

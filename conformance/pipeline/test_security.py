@@ -1,0 +1,176 @@
+"""The pipeline's client against Apache Kafka with TLS and SASL, which minibroker does not have.
+
+The settings are those that Spark's users write after `kafka.`; the certificates are those of the client's own tests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from conformance.kafka_reference import KafkaProcess
+from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.pipeline.brokers.source import BrokerSource
+from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
+from minibroker.pipeline.selection import TopicSelection
+from tests.clients.ports import free_ports
+
+pytestmark = [
+    pytest.mark.minibroker_only,  # asks the one Apache Kafka that it starts itself
+    pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
+]
+CERTIFICATES = Path(__file__).parents[2] / "tests" / "pipeline" / "brokers" / "certificates"
+MODULES = "org.apache.kafka.common.security"
+PLAIN = f"{MODULES}.plain.PlainLoginModule required"
+SCRAM = f"{MODULES}.scram.ScramLoginModule required"
+BEARER = f"{MODULES}.oauthbearer.OAuthBearerLoginModule required"
+IMPATIENT = {"request.timeout.ms": "5000", "default.api.timeout.ms": "8000"}
+TRUST = {"ssl.truststore.location": str(CERTIFICATES / "ca.pem"), "ssl.truststore.type": "PEM"}
+WITH_TLS = {"security.protocol": "SASL_SSL", **TRUST}
+SCRAM_256, SCRAM_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
+
+
+class SecureKafka(KafkaProcess):
+    """Listeners for each way in, on three ports of their own beside the one without security."""
+
+    def _write_properties(self, controller_port: int, properties: Mapping[str, str]) -> None:
+        self.port = free_ports(3)
+        listeners = [f"PLAINTEXT://127.0.0.1:{self._port}", f"CONTROLLER://127.0.0.1:{controller_port}"]
+        names = ("TLS", "SECURE", "CLEAR")
+        listeners += [f"{name}://127.0.0.1:{self.port + index}" for index, name in enumerate(names)]
+        protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,SECURE:SASL_SSL,CLEAR:SASL_PLAINTEXT"
+        given = {
+            "listeners": ",".join(listeners),
+            "listener.security.protocol.map": protocols,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(CERTIFICATES / "server.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(CERTIFICATES / "ca.pem"),
+            "listener.name.tls.ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": f"PLAIN,{SCRAM_256},{SCRAM_512},OAUTHBEARER",
+        }
+        for listener in ("secure", "clear"):
+            name = f"listener.name.{listener}"
+            given[f"{name}.plain.sasl.jaas.config"] = f'{PLAIN} user_alice="secret";'
+            given[f"{name}.scram-sha-256.sasl.jaas.config"] = f"{SCRAM};"
+            given[f"{name}.scram-sha-512.sasl.jaas.config"] = f"{SCRAM};"
+            given[f"{name}.oauthbearer.sasl.jaas.config"] = f'{BEARER} unsecuredLoginStringClaim_sub="broker";'
+        super()._write_properties(controller_port, {**given, **properties})
+
+    def address(self, listener: str) -> str:
+        return f"127.0.0.1:{self.port + ('TLS', 'SECURE', 'CLEAR').index(listener)}"
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """With the topic `t` of 100 records, and the user alice for both kinds of SCRAM."""
+    broker = SecureKafka(tmp_path_factory.mktemp("kafka"), {})
+    broker.start()
+    try:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result()
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            credential = UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), b"secret")
+            admin.alter_user_scram_credentials([credential])["alice"].result()
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for number in range(100):
+            producer.produce("t", b"%d" % number)
+        assert producer.flush(30) == 0
+        time.sleep(1)  # until the credentials have reached the broker from the controller
+        yield broker
+    finally:
+        broker.kill()
+
+
+def sasl(mechanism: str, jaas: str) -> dict[str, str]:
+    return {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
+
+
+ALICE = 'username="alice" password="secret";'
+WAYS = {
+    "TLS with a certificate": (
+        "TLS",
+        {
+            "security.protocol": "SSL",
+            **TRUST,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(CERTIFICATES / "client.pem"),
+            "ssl.key.password": "secret",
+        },
+    ),
+    "PLAIN": ("SECURE", {**WITH_TLS, **sasl("PLAIN", f"{PLAIN} {ALICE}")}),
+    SCRAM_256: ("SECURE", {**WITH_TLS, **sasl(SCRAM_256, f"{SCRAM} {ALICE}")}),
+    SCRAM_512: ("SECURE", {**WITH_TLS, **sasl(SCRAM_512, f"{SCRAM} {ALICE}")}),
+    "OAUTHBEARER": ("SECURE", {**WITH_TLS, **sasl("OAUTHBEARER", f'{BEARER} unsecuredLoginStringClaim_sub="alice";')}),
+    "without TLS": ("CLEAR", {"security.protocol": "SASL_PLAINTEXT", **sasl(SCRAM_256, f"{SCRAM} {ALICE}")}),
+    "librdkafka's names": (
+        "SECURE",
+        {
+            "security.protocol": "sasl_ssl",
+            "ssl.ca.location": str(CERTIFICATES / "ca.pem"),
+            "sasl.mechanisms": SCRAM_256,
+            "sasl.username": "alice",
+            "sasl.password": "secret",
+        },
+    ),
+    "Java's store": (
+        "SECURE",
+        {
+            "security.protocol": "SASL_SSL",
+            "ssl.truststore.location": str(CERTIFICATES / "trusted.jks"),
+            "ssl.truststore.password": "changeit",
+            **sasl("PLAIN", f"{PLAIN} {ALICE}"),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_topic_is_read_by_every_way_in(kafka: SecureKafka, way: str) -> None:
+    listener, settings = WAYS[way]
+    log = BrokerSource(kafka.address(listener), TopicSelection(("t",)), settings)
+    (partition,) = log.partitions()
+    bounds = log.bounds([partition])[partition]
+    (split,) = log.splits([OffsetRange(partition, *bounds)])
+    values = [value for batch in log.read(split, ReadRequest("records", ("value",))) for value in batch["value"]]
+    log.close()
+    assert [int(value.as_py()) for value in values] == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("listener", "settings", "message"),
+    [
+        (
+            "SECURE",
+            {**WITH_TLS, **sasl("PLAIN", f"{PLAIN} username=alice password=wrong;")},
+            "sasl authentication failed",
+        ),
+        ("SECURE", {**WITH_TLS, **sasl(SCRAM_256, f"{SCRAM} username=bob password=b;")}, "sasl authentication failed"),
+        ("SECURE", {**WITH_TLS, "ssl.truststore.location": str(CERTIFICATES / "client.pem")}, "TLS: "),
+        ("TLS", {"security.protocol": "SSL", **TRUST}, "Metadata: "),
+        ("CLEAR", {}, "Metadata: "),
+    ],
+    ids=["wrong password", "unknown user", "not trusted", "no certificate", "no security"],
+)
+def test_who_does_not_come_in_is_told_in_one_line(
+    kafka: SecureKafka, listener: str, settings: dict[str, str], message: str
+) -> None:
+    if settings.get("security.protocol") == "SASL_SSL" and "sasl.mechanism" not in settings:
+        settings = {**settings, **sasl("PLAIN", f"{PLAIN} {ALICE}")}
+    with (
+        Client(kafka.address(listener), {**IMPATIENT, **settings}) as client,
+        pytest.raises(ClientError, match=message) as failure,
+    ):
+        client.leader(TopicPartition("t", 0))
+    assert "\n" not in str(failure.value) and str(failure.value).startswith(kafka.address(listener))
