@@ -31,6 +31,9 @@ Buffer = bytes | bytearray | memoryview
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
+MAX_BATCH_RECORDS: Final = 1 << 23
+"""How many records of one batch are decoded, which bounds the memory that finding them takes to half a gigabyte."""
+
 _MIN_LENGTHS: Final = (*(size - LOG_OVERHEAD_BYTES for size in MIN_MESSAGE_BYTES), MIN_BATCH_LENGTH)  # by magic
 _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
@@ -262,7 +265,8 @@ def checksum_problem(view: memoryview, headers: Headers, index: int) -> str | No
 def are_possible(headers: Headers, preceding: I64, max_batch_bytes: int) -> bool:
     """Whether each batch begins at the offset in `preceding` or later, and `header_problem` has nothing else to say."""
     in_order = (headers.base_offset >= preceding) & (headers.last_offset >= headers.base_offset)
-    return bool((in_order & (headers.size <= max_batch_bytes)).all())
+    is_small = (headers.size <= max_batch_bytes) & (headers.record_count <= MAX_BATCH_RECORDS)
+    return bool((in_order & is_small).all())
 
 
 def header_problem(headers: Headers, index: int, next_offset: int, max_batch_bytes: int) -> str | None:
@@ -270,6 +274,8 @@ def header_problem(headers: Headers, index: int, next_offset: int, max_batch_byt
     base_offset, last_offset = int(headers.base_offset[index]), int(headers.last_offset[index])
     if headers.size[index] > max_batch_bytes:
         return f"a batch of {headers.size[index]} bytes, more than the {max_batch_bytes} that are decoded at once"
+    if headers.record_count[index] > MAX_BATCH_RECORDS:
+        return f"a batch of {headers.record_count[index]} records, more than {MAX_BATCH_RECORDS}"
     if last_offset < base_offset:
         return f"Batch has an invalid offset range: [{base_offset}, {last_offset}]"
     return None if base_offset >= next_offset else f"the batches before it reach up to offset {next_offset - 1}"

@@ -243,7 +243,7 @@ class TestHostileBytes:
 
     def test_more_headers_than_there_can_be(self) -> None:
         count = b"\xfe\xff\xff\xff\x0f"
-        assert decoded(batch_of(b"\x16\0\0\0\1\1" + count, 1), mode="DROPMALFORMED") == []
+        assert decoded(batch_of(b"\x14\0\0\0\1\1" + count, 1), mode="DROPMALFORMED") == []
 
     @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
     def test_what_expands_too_much(self, codec: Compression) -> None:

@@ -199,6 +199,12 @@ class TestForm:
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ()), EVERYTHING)
         assert sum(batch.num_rows for batch in (*decoder.feed(LOG, "a.log", 0), *decoder.finish())) == 10
 
+    def test_no_columns_of_a_part(self) -> None:
+        gaps = bytes(build_batch(renumbered(SMALL, 0, gap=3), keep_offsets=True))
+        for data, rows in ((LOG, 3), (gaps, 1)):
+            decoder = RecordsDecoder(PARTITION, ReadRequest("records", ()), OffsetRange(PARTITION, 2, 5))
+            assert sum(batch.num_rows for batch in (*decoder.feed(data, "a.log", 0), *decoder.finish())) == rows
+
     def test_chunks_gather_small_batches(self) -> None:
         data = b"".join(bytes(build_batch([Record(0, T)], base_offset=offset)) for offset in range(1000))
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING)
