@@ -139,8 +139,20 @@ class Findings:
     def __iter__(self) -> Iterator[Finding]:
         return iter(self._found)
 
-    def add(self, file: str, kind: str, detail: str, *, offset: int = -1, position: int = -1) -> None:
-        """Note one, unless its check was not asked for, or it has been noted before."""
+    def add(
+        self,
+        file: str,
+        kind: str,
+        detail: str,
+        *,
+        offset: int = -1,
+        position: int = -1,
+        of_directory: bool = False,
+    ) -> None:
+        """Note one, unless its check was not asked for, or it has been noted before.
+
+        `of_directory` says that the file lies in the log directory itself.
+        """
         known = BY_CODE[kind]
         key = (file, kind, offset, position)
         if known.check not in self.checks or key in self._seen:
@@ -151,7 +163,7 @@ class Findings:
         if self._counts[file, kind] == MAX_OF_A_KIND:
             detail += "; further ones of this kind are not listed"
         self._seen.add(key)
-        path = f"{self._directory}/{file}" if self._directory else file
+        path = f"{self._directory}/{file}" if self._directory and not of_directory else file
         self._found.append(Finding(self._topic, self._partition, path, offset, position, kind, known.severity, detail))
 
     def extend(self, file: str, problems: Iterable[Problem]) -> None:

@@ -25,6 +25,7 @@ from minibroker.pipeline.log_source import OptionError
 LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
+_IMAGE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")  # of the metadata log: what all before an offset comes to
 _FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)")
 
 
@@ -33,7 +34,8 @@ class PartitionPlan:
     """What is known of a partition before its files are judged.
 
     `directory` is below `root`, the log directory. Below `clean_offset` the log was cleaned; `compacted` says that gaps
-    are to be expected. `checkpoints` has the partition's offset in each checkpoint file that knows it.
+    are to be expected. `checkpoints` has the partition's offset in each checkpoint file that knows it,
+    `images` the names of the metadata log's snapshots.
     """
 
     root: str
@@ -46,6 +48,7 @@ class PartitionPlan:
     checks: frozenset[str]
     compacted: bool = False
     checkpoints: Mapping[str, int] | None = None
+    images: tuple[str, ...] = ()
     max_transaction_ms: int = MAX_TRANSACTION_MS
 
     @property
@@ -61,7 +64,7 @@ class PartitionPlan:
     def for_segment(self, base: int) -> PartitionPlan:
         """As much of it as the judgement of one segment needs: it travels with each."""
         names = self.names & {f"{base:020d}{suffix}" for suffix in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)}
-        return replace(self, bases=self.bases[:1], snapshots=(), names=names)
+        return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
 
     def path(self, name: str) -> Path:
         """The path of a file of the partition."""
@@ -184,6 +187,7 @@ def _partition(
         partition=key[1],
         bases=tuple(by_suffix.get(LOG, ())),
         snapshots=tuple(by_suffix.get(SNAPSHOT, ())),
+        images=tuple(sorted(name for name in names if _IMAGE.fullmatch(name))),
         names=frozenset(name for name in names if _FILE.fullmatch(name) or name == LEADER_EPOCHS),
         checks=checks,
         compacted=compacted,

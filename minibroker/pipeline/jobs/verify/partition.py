@@ -12,7 +12,7 @@ from minibroker.pipeline.jobs.verify.kinds import Finding, Findings, Problem
 from minibroker.pipeline.jobs.verify.log_files import SNAPSHOT, TRANSACTION_INDEX, PartitionPlan
 from minibroker.pipeline.jobs.verify.offsets import EpochRun
 from minibroker.pipeline.jobs.verify.producers import State, carried_on
-from minibroker.pipeline.jobs.verify.segment import SegmentSummary
+from minibroker.pipeline.jobs.verify.segment import SegmentSummary, judge_image
 from minibroker.pipeline.jobs.verify.snapshots import SnapshotEntry, read_snapshot, wrong_states
 from minibroker.pipeline.jobs.verify.transaction_index import Known, wrong_entries
 from minibroker.pipeline.jobs.verify.transactions import (
@@ -76,8 +76,10 @@ class _Fold:
         for name, offset in (self._plan.checkpoints or {}).items():
             if offset > end:
                 detail = f"{name} has {offset}, the log ends at {end}"
-                self.findings.add(f"../{name}", "checkpoint-beyond-log", detail, offset=offset)
+                self.findings.add(name, "checkpoint-beyond-log", detail, offset=offset, of_directory=True)
         self._check_epoch_file(end)
+        for image in self._plan.images:
+            judge_image(self._plan, image, self.findings)
 
     # --- offsets and epochs -----------------------------------------------------------------------
 

@@ -14,7 +14,14 @@ import pyarrow as pa
 from minibroker.pipeline.jobs.verify.compaction import KEYS, keys_in_cleaned, wrong_in_cleaned
 from minibroker.pipeline.jobs.verify.indexes import OffsetIndexCheck, TimeIndexCheck
 from minibroker.pipeline.jobs.verify.kinds import Finding, Findings
-from minibroker.pipeline.jobs.verify.log_files import INDEX, LOG, TIME_INDEX, TRANSACTION_INDEX, SegmentPlan
+from minibroker.pipeline.jobs.verify.log_files import (
+    INDEX,
+    LOG,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    PartitionPlan,
+    SegmentPlan,
+)
 from minibroker.pipeline.jobs.verify.messages import check_messages
 from minibroker.pipeline.jobs.verify.offsets import EpochRun, OffsetCheck, Offsets
 from minibroker.pipeline.jobs.verify.producers import MAX_SEQUENCE, Event, ProducerCheck
@@ -47,6 +54,18 @@ def judge_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
     finally:
         judgement.file.close()
     return list(judgement.findings), judgement.summary()
+
+
+def judge_image(plan: PartitionPlan, name: str, findings: Findings) -> None:
+    """What is wrong with a snapshot of the metadata: batches as in a `.log` file, whole or of no use."""
+    file = LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)
+    try:
+        for block in file.blocks():
+            if "records" in plan.checks:
+                findings.extend(name, check_records(block, compacted=False).problems)
+    finally:
+        file.close()
+    findings.extend(name, file.problems)
 
 
 def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,87 @@
+"""Which files are judged: those of logs, of a directory or of one partition, and not what is on its way out or in."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from minibroker.pipeline.jobs.verify.kinds import MAX_OF_A_KIND, Findings
+from minibroker.pipeline.jobs.verify.log_files import plan_directory
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
+from minibroker.storage.checkpoints import offsets_text
+from tests.pipeline.jobs.verify.support import judge, kinds, put_bytes, written
+
+
+def test_a_partition_s_directory_is_judged_alone_with_what_the_checkpoints_say(tmp_path: Path) -> None:
+    written(tmp_path)
+    shutil.copytree(tmp_path / "orders-0", tmp_path / "orders-1")
+    for partition in ("orders-0", "orders-1"):
+        put_bytes(tmp_path / partition / f"{0:020d}.log", 70, b"\xff")
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(offsets_text({("orders", 1): 20, ("orders", 0): 7}))
+    assert [finding.file for finding in judge(tmp_path / "orders-1")] == [f"orders-1/{0:020d}.log"]
+    assert {finding.partition for finding in judge(tmp_path)} == {0, 1}
+    (plan,) = plan_directory(str(tmp_path / "orders-1")).partitions
+    assert plan.log_start == 20
+
+
+def test_what_is_on_its_way_out_or_in_is_not_judged(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    garbage = b"garbage" * 100
+    for name in (f"{5:020d}.log.deleted", f"{5:020d}.log.cleaned", f"{5:020d}.index.swap", "partition.metadata"):
+        (path / name).write_bytes(garbage)
+    for suffix in ("delete", "stray", "future"):
+        shutil.copytree(path, tmp_path / f"gone-0.{'0' * 32}-{suffix}")
+        (tmp_path / f"gone-0.{'0' * 32}-{suffix}" / f"{0:020d}.log").write_bytes(garbage)
+    assert judge(tmp_path) == []
+    assert len(plan_directory(str(tmp_path)).partitions) == 1
+
+
+def test_topics_are_chosen_and_a_dash_belongs_to_a_name(tmp_path: Path) -> None:
+    written(tmp_path)
+    shutil.copytree(tmp_path / "orders-0", tmp_path / "orders-eu-3")
+    found = plan_directory(str(tmp_path), topics=["orders-eu"]).partitions
+    assert [(each.topic, each.partition) for each in found] == [("orders-eu", 3)]
+
+
+def test_a_damaged_snapshot_of_the_metadata_is_found(tmp_path: Path) -> None:
+    written(tmp_path)
+    metadata = tmp_path / "__cluster_metadata-0"
+    metadata.mkdir()
+    batch = bytes(build_batch([Record(timestamp=1, value=b"metadata")]))
+    (metadata / f"{0:020d}.log").write_bytes(b"")
+    (metadata / f"{9:020d}-{1:010d}.checkpoint").write_bytes(batch)
+    assert judge(tmp_path) == []
+    (metadata / f"{9:020d}-{1:010d}.checkpoint").write_bytes(batch[:-1])
+    assert kinds(judge(tmp_path)) == {"torn-tail": 1}
+    (metadata / f"{9:020d}-{1:010d}.checkpoint").write_bytes(batch[:-1] + b"\xff")
+    (finding,) = judge(tmp_path)
+    assert (finding.kind, finding.file) == ("crc", f"__cluster_metadata-0/{9:020d}-{1:010d}.checkpoint")
+
+
+def test_a_partition_without_a_segment_that_checkpoints_know_is_found(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    assert judge(tmp_path) == []
+    (tmp_path / "replication-offset-checkpoint").write_bytes(offsets_text({("orders", 0): 9}))
+    (finding,) = judge(tmp_path)
+    assert (finding.kind, finding.file, finding.offset) == ("checkpoint-beyond-log", "replication-offset-checkpoint", 9)
+
+
+def test_of_a_kind_a_thousand_are_listed_a_file() -> None:
+    findings = Findings("orders", 0, "orders-0", frozenset({"crc"}))
+    for position in range(MAX_OF_A_KIND + 5):
+        findings.add("a.log", "crc", "wrong", position=position)
+        findings.add("a.log", "crc", "wrong", position=position)
+        findings.add("a.log", "gap", "not asked for", position=position)
+    listed = list(findings)
+    assert len(listed) == MAX_OF_A_KIND
+    assert listed[-1].detail == "wrong; further ones of this kind are not listed"
+
+
+@pytest.mark.parametrize("name", ["nothing", "file"])
+def test_what_is_no_log_directory_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ValueError, match="is no directory"):
+        judge(tmp_path / name)
