@@ -112,6 +112,11 @@ class Settings:
         return self._values[name]
 
     @property
+    def given(self) -> dict[str, str]:
+        """What the start gave, as texts by name."""
+        return dict(self._texts[ConfigSource.STATIC_BROKER])
+
+    @property
     def log_directories(self) -> tuple[str, ...]:
         """The data directories: `log.dirs`, or `log.dir` if that is unset."""
         directories: tuple[str, ...] = self["log.dirs"] or self["log.dir"]

@@ -10,10 +10,14 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from minibroker.cli.log_format import FORMATS, formatter
+
+if TYPE_CHECKING:
+    from minibroker.broker.settings import Settings
 
 LOG = logging.getLogger("minibroker")
 LEVELS = ("debug", "info", "warning", "error")
@@ -41,6 +45,14 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     type=click.IntRange(0, 65_535),
     help="Serve Prometheus metrics here, on the first listener's host; 0 is any free port.",
 )
+@click.option("--control", metavar="[HOST:]PORT", help="Serve the test kit over HTTP here; 127.0.0.1 unless told.")
+@click.option(
+    "--control-token",
+    metavar="TOKEN",
+    envvar="MINIBROKER_CONTROL_TOKEN",
+    help="What its clients must bear; needed where other machines reach it.",
+)
+@click.option("--faults", type=click.Path(path_type=Path), help="Begin with the faults of this YAML file.")
 @click.option(
     "--help-settings",
     is_flag=True,
@@ -60,6 +72,9 @@ def serve(
     assignments: tuple[str, ...],
     nodes: int,
     metrics_port: int | None,
+    control: str | None,
+    control_token: str | None,
+    faults: Path | None,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -87,10 +102,25 @@ def serve(
         settings, warnings = load_settings(properties, os.environ, assignments)
         for warning in warnings:
             LOG.warning(warning)
-        status = run(settings, nodes=nodes, announce=_announce, metrics_port=metrics_port)
+        if control is None and faults is None:
+            status = run(settings, nodes=nodes, announce=_announce, metrics_port=metrics_port)
+        elif metrics_port is not None:
+            raise click.UsageError("--metrics-port is served by a broker without --control and --faults only")
+        else:
+            status = _run_kit(settings, nodes, control, control_token, faults)
     except (SettingsError, StartError) as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)
+
+
+def _run_kit(settings: Settings, nodes: int, control: str | None, token: str | None, faults: Path | None) -> int:
+    from minibroker.testing import serving
+    from minibroker.testing.faults.rules import FaultError
+
+    try:
+        return serving.run(settings, nodes=nodes, announce=_announce, wishes=serving.Wishes(control, token, faults))
+    except (FaultError, OSError) as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _log_to_stderr(level: str, format: str) -> None:

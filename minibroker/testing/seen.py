@@ -11,9 +11,29 @@ from typing import TYPE_CHECKING
 from minibroker.testing.waits import member_ids
 
 if TYPE_CHECKING:
+    from minibroker.broker.groups.group import Group
     from minibroker.testing.broker import Broker
 
 MAXIMUM_LINES = 40  # of each kind
+
+
+def state_of(broker: Broker) -> dict[str, object]:
+    """Topics and groups, for programs: ends of partitions, states, members, committed offsets."""
+    cluster = broker.running.cluster
+    topics = {
+        topic.name: [each.log.log_end_offset if each.is_here else None for each in topic.partitions]
+        for topic in cluster.image.topics.values()
+        if not topic.internal
+    }
+    groups = {
+        group.group_id: {"state": group.state_name, "members": member_ids(group), "committed": _committed(group)}
+        for group in cluster.groups.groups.values()
+    }
+    return {"topics": topics, "groups": groups}
+
+
+def _committed(group: Group) -> dict[str, int]:
+    return {f"{topic}-{index}": each.offset for (topic, index), each in group.offsets.by_partition.items()}
 
 
 def seen_by(broker: Broker) -> str:
@@ -35,7 +55,7 @@ def _state(broker: Broker) -> Iterator[str]:
     if len(topics) > MAXIMUM_LINES:
         yield f"({len(topics) - MAXIMUM_LINES} more topics)"
     for group in list(cluster.groups.groups.values())[:MAXIMUM_LINES]:
-        committed = {f"{name}-{index}": each.offset for (name, index), each in group.offsets.by_partition.items()}
-        yield f"group {group.group_id}: {group.state_name}, {len(member_ids(group))} members, committed {committed}"
+        members = len(member_ids(group))
+        yield f"group {group.group_id}: {group.state_name}, {members} members, committed {_committed(group)}"
     for fault in broker.faults.all():
         yield repr(fault)

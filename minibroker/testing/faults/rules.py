@@ -70,7 +70,8 @@ class Rule:
         """For people: the name, or else the words that it was given in."""
         if self.name:
             return self.name
-        given = ((field.name, getattr(self, field.name)) for field in fields(self) if field.name != "name")
+        silent = ("name", "seed") if self.probability == 1 else ("name",)
+        given = ((field.name, getattr(self, field.name)) for field in fields(self) if field.name not in silent)
         defaults = {field.name: field.default for field in fields(self)}
         return ", ".join(f"{name} {_shown(value)}" for name, value in given if value != defaults[name])
 

@@ -1,0 +1,94 @@
+"""Topics and records over HTTP, and the journal of requests.
+
+What these do is told by the methods of `Broker` of the same names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from minibroker.testing.broker import Broker
+from minibroker.testing.control.models import (
+    Expectation,
+    NewRecords,
+    NewTopic,
+    Record,
+    Request,
+    Silence,
+    Switch,
+    record_model,
+    request_model,
+)
+
+
+def record_routes(broker: Broker) -> APIRouter:
+    """Their paths."""
+    routes = APIRouter(tags=["records"])
+
+    @routes.post("/topics", status_code=201)
+    async def create(asked: NewTopic) -> dict[str, str]:
+        """Make a topic."""
+        await broker.acreate_topic(asked.name, asked.partitions, **asked.config)
+        return {"topic": asked.name}
+
+    @routes.post("/fill", status_code=204)
+    async def fill(source: dict[str, Any]) -> None:
+        """Make topics with records: {"orders": ["first", {"key": "k", "value": {"id": 2}}]}."""
+        await broker.afill(source)
+
+    @routes.get("/topics/{topic}/records")
+    async def records(topic: str, partition: int | None = None) -> list[Record]:
+        """All records of a topic, those of open and aborted transactions too."""
+        return [record_model(record) for record in broker.records(topic, partition)]
+
+    @routes.post("/topics/{topic}/records")
+    async def produce(topic: str, asked: NewRecords) -> dict[str, int]:
+        """Append records as one batch; the offset of the first. A missing topic is made."""
+        more = {"key": asked.key, "partition": asked.partition, "headers": asked.headers}
+        offset = await broker.aproduce(topic, *asked.values, timestamp_ms=asked.timestamp_ms, **more)  # type: ignore[arg-type]
+        return {"offset": offset}
+
+    @routes.post("/topics/{topic}/expect")
+    async def expect(topic: str, asked: Expectation | None = None) -> list[Record]:
+        """The first records of a topic, once there are so many."""
+        asked = asked or Expectation()
+        found = await broker.aexpect(topic, asked.count, asked.timeout, committed=asked.committed)
+        return [record_model(record) for record in found]
+
+    @routes.post("/topics/{topic}/expect-nothing", status_code=204)
+    async def expect_nothing(topic: str, asked: Silence | None = None) -> None:
+        """Wait, and answer 408 if a record has come meanwhile."""
+        await broker.aassert_nothing_produced(topic, (asked or Silence()).during)
+
+    _journal(broker, routes)
+    return routes
+
+
+def _journal(broker: Broker, routes: APIRouter) -> None:
+    @routes.get("/requests")
+    async def requests(
+        api: str | None = None,
+        client_id: str | None = None,
+        node: int | None = None,
+        error: str | None = None,
+        raw: bool = False,
+    ) -> list[Request]:
+        """What the journal has, oldest first."""
+        found = broker.requests(api, client_id=client_id, node=node, error=error)
+        return [request_model(exchange, raw) for exchange in found]
+
+    @routes.delete("/requests", status_code=204)
+    async def forget() -> None:
+        """Forget all requests."""
+        broker.journal.clear()
+
+    @routes.post("/journal")
+    async def journal(asked: Switch) -> dict[str, bool]:
+        """Switch the journal on or off."""
+        if asked.on:
+            broker.journal.on()
+        else:
+            broker.journal.off()
+        return {"on": broker.journal.is_on}

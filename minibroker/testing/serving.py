@@ -1,0 +1,69 @@
+"""A process whose broker is the test kit's: `serve --control` and `serve --faults`, until a signal.
+
+What a plain process does stands in `broker/process`; this one can be reset, frozen and made to fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from minibroker.broker.machine import keep_freed_memory, raise_descriptor_limit, share_the_interpreter
+from minibroker.broker.running import StartError
+from minibroker.broker.settings import Settings
+from minibroker.testing.broker import Broker
+from minibroker.testing.embedded import DEFAULTS
+
+
+class Wishes(NamedTuple):
+    """What a process is to do beside serving clients."""
+
+    control: str | None = None
+    token: str | None = None
+    faults: Path | None = None
+
+
+def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status. Raises StartError, FaultError, OSError."""
+    import uvloop
+
+    keep_freed_memory()
+    raise_descriptor_limit()
+    share_the_interpreter()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(settings, nodes, announce, wishes))
+    return 0
+
+
+async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if len(settings.log_directories) > 1:
+        raise StartError("--control and --faults serve one log directory, and log.dirs names several")
+    directory = Path(settings.log_directories[0])
+    address = None
+    if wishes.control is not None:
+        from minibroker.testing.control.server import address_of, controlled
+
+        address = address_of(wishes.control, wishes.token)
+    # Nothing is to be otherwise than in a plain process, but what the kit is told.
+    texts = {name: settings[name] for name in DEFAULTS} | settings.given
+    auto_create = settings["auto.create.topics.enable"]
+    broker = Broker(texts, nodes=nodes, auto_create=auto_create, directory=directory)
+    if wishes.faults is not None:
+        broker.faults.load(wishes.faults)
+    async with contextlib.AsyncExitStack() as serving:
+        await serving.enter_async_context(broker)
+        url = None
+        if address is not None:
+            broker.journal.on()
+            url = await serving.enter_async_context(controlled(broker, address, wishes.token))
+        announce(f"minibroker listens on {broker.bootstrap_servers}")
+        if url is not None:
+            announce(f"minibroker is controlled at {url}")
+        await stop.wait()

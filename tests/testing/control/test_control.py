@@ -1,0 +1,240 @@
+"""The test kit over HTTP, as a process serves it to tests in other languages: every path, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from tests.running import RunningBroker, environment_for_broker, running_broker, serve_command
+
+ANNOUNCED = "minibroker is controlled at "
+
+
+class Control:
+    """A client of the control."""
+
+    def __init__(self, broker: RunningBroker, token: str | None = None) -> None:
+        assert broker.process.stdout is not None
+        line = broker.process.stdout.readline().decode().rstrip("\n")
+        assert line.startswith(ANNOUNCED)
+        self.url = line.removeprefix(ANNOUNCED)
+        self.token = token
+        self.bootstrap_servers = broker.bootstrap_servers
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Status and answer."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"} | (
+            {"authorization": f"Bearer {self.token}"} if self.token else {}
+        )
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                content = answer.read()
+                return answer.status, json.loads(content) if content else None
+        except HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+    def get(self, path: str) -> Any:
+        status, answer = self.ask("GET", path)
+        assert status == 200, answer
+        return answer
+
+    def post(self, path: str, body: object = None, status: int = 200) -> Any:
+        got, answer = self.ask("POST", path, body)
+        assert got == status, answer
+        return answer
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
+    with running_broker(tmp_path_factory.mktemp("control"), options=("--control", "0")) as broker:
+        yield Control(broker)
+
+
+@pytest.fixture
+def control(process: Control) -> Control:
+    process.post("/v1/reset", status=204)
+    return process
+
+
+def produce(control: Control, *values: str) -> list[object]:
+    producer = Producer({"bootstrap.servers": control.bootstrap_servers, "log_level": 0, "retry.backoff.ms": 20})
+    reported: list[object] = []
+    for value in values:
+        producer.produce("t", value, on_delivery=lambda error, _: reported.append(error))
+    assert producer.flush(20) == 0
+    return reported
+
+
+def test_it_tells_where_the_broker_is_and_what_it_holds(control: Control) -> None:
+    produce(control, "a")
+    state = control.get("/v1/broker")
+    assert state["bootstrap_servers"] == control.bootstrap_servers and state["running"] is True
+    assert state["topics"] == {"t": [1]} and state["groups"] == {}
+
+
+def test_records_go_in_and_come_out(control: Control) -> None:
+    control.post("/v1/topics", {"name": "t", "partitions": 2, "config": {"retention.ms": 1000}}, 201)
+    body = {"values": ["x", None], "key": "k", "partition": 1, "headers": {"h": "v"}, "timestamp_ms": 5}
+    assert control.post("/v1/topics/t/records", body) == {"offset": 0}
+    first, second = control.get("/v1/topics/t/records?partition=1")
+    assert (first["key"], first["value"], first["value_hex"], first["headers"]) == ("k", "x", "78", [["h", "v"]])
+    assert (second["value"], first["timestamp_ms"], first["partition"]) == (None, 5, 1)
+    produce(control, "from a client")
+    assert len(control.post("/v1/topics/t/expect", {"count": 3, "timeout": "20 s"})) == 3
+    control.post("/v1/fill", {"u": ["a", {"key": "k", "value": {"id": 1}}]}, 204)
+    assert [record["value"] for record in control.post("/v1/topics/u/expect", {"count": 2})] == ["a", '{"id": 1}']
+
+
+def test_what_does_not_come_is_told(control: Control) -> None:
+    status, answer = control.ask("POST", "/v1/topics/t/expect", {"timeout": "20 ms"})
+    assert (status, answer["error"]) == (408, "EXPIRED") and "there are 0" in answer["message"]
+    control.post("/v1/topics/t/expect-nothing", {"during": "20 ms"}, 204)
+    assert control.ask("POST", "/v1/groups/g/wait", {"members": 1, "timeout": 10})[0] == 408
+    assert control.ask("POST", "/v1/topics/t/wait-for-high-watermark", {"offset": 9, "timeout": 10})[0] == 408
+
+
+def test_faults_are_added_waited_for_and_taken_away(control: Control) -> None:
+    (fault,) = control.post(
+        "/v1/faults", {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, 201
+    )
+    assert produce(control, "a") == [None]
+    number = fault["number"]
+    assert control.post(f"/v1/faults/{number}/wait", {"hits": 2})["hits"] == 2
+    assert control.get(f"/v1/faults/{number}")["matches"] == 3
+    assert control.ask("DELETE", f"/v1/faults/{number}")[0] == 204
+    assert control.ask("GET", f"/v1/faults/{number}")[0] == 404
+    assert len(control.post("/v1/faults", [{"close": "before", "api": "Fetch"}, {"delay": 1}], 201)) == 2
+    assert control.ask("DELETE", "/v1/faults")[0] == 204
+    assert control.get("/v1/faults") == []
+
+
+def test_time_is_moved(control: Control) -> None:
+    before = control.get("/v1/clock")["now_ms"]
+    assert control.post("/v1/clock/freeze")["frozen"] is True
+    now = control.post("/v1/clock/advance", {"by": "7 days"})["now_ms"]
+    assert now >= before + 604_800_000
+    assert control.post("/v1/clock/unfreeze")["frozen"] is False
+
+
+def test_requests_are_seen(control: Control) -> None:
+    produce(control, "a")
+    seen = control.post("/v1/requests/wait", {"api": "Produce", "count": 1})
+    assert seen[0]["outcome"] == "answered" and seen[0]["raw"] is None
+    (raw,) = control.get("/v1/requests?api=Produce&raw=true")
+    assert b"a" in bytes.fromhex(raw["raw"]["request_hex"])
+    assert control.ask("DELETE", "/v1/requests")[0] == 204
+    assert control.get("/v1/requests?api=Produce") == []
+    assert control.post("/v1/journal", {"on": False}) == {"on": False}
+    assert control.post("/v1/journal", {"on": True}) == {"on": True}
+
+
+def test_groups_are_waited_for(control: Control) -> None:
+    produce(control, "a")
+    settings = {"bootstrap.servers": control.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**settings, "log_level": 0})
+    consumer.subscribe(["t"])
+    assert consumer.consume(1, 20)[0].value() == b"a"
+    assert len(control.post("/v1/groups/g/wait", {"members": 1})["members"]) == 1
+    consumer.commit(asynchronous=False)
+    assert control.post("/v1/groups/g/wait-for-commit", {"topic": "t", "offset": 1}) == {"offset": 1}
+    control.post("/v1/groups/g/wait-until-caught-up", {"topic": "t"}, 204)
+    assert control.post("/v1/topics/t/wait-for-high-watermark", {"offset": 1}) == {"offset": 1}
+    consumer.close()
+
+
+def test_state_comes_back(control: Control) -> None:
+    produce(control, "a")
+    number = control.post("/v1/snapshots")["snapshot"]
+    produce(control, "b")
+    control.post(f"/v1/snapshots/{number}/restore", status=204)
+    assert [record["value"] for record in control.get("/v1/topics/t/records")] == ["a"]
+    control.post("/v1/kill", status=204)
+    assert control.get("/v1/broker")["running"] is False
+    status, answer = control.ask("GET", "/v1/topics/t/records")
+    assert (status, answer["error"]) == (409, "NOT_RUNNING")
+    control.post("/v1/restart", status=204)
+    assert [record["value"] for record in control.get("/v1/topics/t/records")] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "said"),
+    [
+        ("/v1/faults", {"close": "now"}, 400, "close is one of"),
+        ("/v1/clock/advance", {"by": "soon"}, 400, "'soon' is no duration"),
+        ("/v1/clock/advance", {"by": -1}, 400, "no span of time"),
+        ("/v1/topics", {"name": "a b"}, 409, "INVALID_TOPIC_EXCEPTION"),
+        ("/v1/topics", {"name": "t", "partition": 1}, 422, "partition"),
+        ("/v1/fill", {"t": 5}, 400, "a list of records is expected"),
+        ("/v1/snapshots/77/restore", None, 404, "there is no snapshot 77"),
+        ("/v1/topics/t/records", {"values": ["a"], "partition": 70}, 409, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("/v1/topics/t/records", {"values": []}, 422, "values"),
+    ],
+)
+def test_what_cannot_be_is_said(control: Control, path: str, body: object, status: int, said: str) -> None:
+    got, answer = control.ask("POST", path, body)
+    assert got == status and said in json.dumps(answer)
+
+
+def test_it_describes_itself(control: Control) -> None:
+    described = control.get("/openapi.json")
+    assert described["openapi"].startswith("3.") and described["info"]["title"] == "minibroker control"
+    silent = [
+        (path, method)
+        for path, methods in described["paths"].items()
+        for method, told in methods.items()
+        if not told.get("description")
+    ]
+    assert silent == [] and len(described["paths"]) >= 20
+
+
+def test_a_token_is_asked_for(tmp_path: Path) -> None:
+    with running_broker(tmp_path, options=("--control", "127.0.0.1:0", "--control-token", "secret")) as broker:
+        control = Control(broker)
+        for token in (None, "other"):
+            control.token = token
+            assert control.ask("GET", "/v1/broker")[0] == 401
+        control.token = "secret"
+        assert control.get("/v1/broker")["running"] is True
+
+
+def test_faults_are_there_from_the_start(tmp_path: Path) -> None:
+    (tmp_path / "faults.yaml").write_text("- {api: Produce, error: TOPIC_AUTHORIZATION_FAILED}\n")
+    with running_broker(tmp_path, options=("--faults", str(tmp_path / "faults.yaml"))) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        failed: list[Any] = []
+        producer.produce("t", "a", on_delivery=lambda error, _: failed.append(error))
+        producer.flush(20)
+        assert failed[0].name() == "TOPIC_AUTHORIZATION_FAILED"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--control", "0.0.0.0:0"), "is open to other machines, which needs a token: --control-token"),
+        (("--control", "here"), "HOST:PORT or PORT is expected"),
+        (("--faults", "missing.yaml"), "missing.yaml"),
+        (("--control", "0", "--metrics-port", "0"), "--metrics-port"),
+    ],
+)
+def test_what_it_does_not_start_with_is_said(tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    import subprocess
+
+    done = subprocess.run(
+        [*serve_command(tmp_path), *options],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment_for_broker({}),
+    )
+    assert done.returncode == 2 and said in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
