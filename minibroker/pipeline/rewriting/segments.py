@@ -24,6 +24,7 @@ from minibroker.storage.files import Disk
 from minibroker.storage.leader_epochs import LeaderEpochs
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, log_name, segment_name
+from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET
 from minibroker.storage.transaction_index import AbortedTransaction
 
 # What is converted at once. Compressed batches may come to many times their bytes.
@@ -198,9 +199,10 @@ class _Output:
         """Write a batch."""
         header, data = written
         is_full = self._writer.size_bytes + len(data) > self._limit_bytes
-        is_far = header.last_offset - self._base_offset > 0x7FFFFFFF
+        is_far = header.last_offset - self._base_offset > MAX_RELATIVE_OFFSET
         if self._writer.size_bytes and (is_full or is_far):
-            base_offset = max(header.base_offset, self._next_offset) if header.magic == MAGIC else self._next_offset
+            is_next_far = header.last_offset - self._next_offset > MAX_RELATIVE_OFFSET
+            base_offset = header.base_offset if is_next_far else self._next_offset
             self._end(base_offset)
             self.begin(base_offset, self._limit_bytes)
         self._writer.add(header, data)

@@ -63,9 +63,9 @@ class Workspace:
         return lock
 
     def begin(self, plan: Plan, settings: RewriteSettings) -> bool:
-        """Write down what is to be done; whether a part of it is done already.
+        """Write down what is to be done; whether a part of it may be done already.
 
-        Raises `RewriteError` if something else was begun here.
+        Raises `RewriteError` if a part of something else is done here.
         """
         path = f"{self._state}/plan.json"
         said = {
@@ -75,7 +75,7 @@ class Workspace:
             "topics": plan.topics,
             "settings": settings.as_json(),
         }
-        if self._disk.exists(path):
+        if self._disk.exists(path) and self._has_done_something():
             found = json.loads(self._disk.read_whole(path))
             for name, value in json.loads(json.dumps(said)).items():
                 if found.get(name) != value:
@@ -86,6 +86,11 @@ class Workspace:
             self._disk.make_directory(f"{self._state}/{name}")
         self._disk.write_whole(path, json.dumps(said, indent=1).encode(), sync=True)
         return False
+
+    def _has_done_something(self) -> bool:
+        """Whether a segment or a log is done. A run that came to nothing, as it was refused, is no obstacle."""
+        others = set(self._disk.names(self.target)) - {LOCK, STATE}
+        return bool(others or self._disk.names(f"{self._state}/done"))
 
     # --- segments, by whichever process -----------------------------------------------------------
 

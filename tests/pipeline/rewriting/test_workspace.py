@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -106,14 +107,24 @@ def test_one_directory_in_the_other_is_refused(old: Path, tmp_path: Path, place:
 
 
 def test_another_rewriting_is_not_continued(old: Path, tmp_path: Path) -> None:
-    with Rewriting(str(old), str(tmp_path / "new"), SETTINGS):
-        pass
+    with Rewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
+        rewrite_segment(rewriting.left()[0], rewriting.source, rewriting.target, SETTINGS)
     with pytest.raises(RewriteError, match="begun with other settings"):
         rewrite_directory(str(old), str(tmp_path / "new"), RewriteSettings(1))
     with (old / "orders-0" / "00000000000000000000.log").open("ab") as file:
         file.write(b"more")
     with pytest.raises(RewriteError, match="has changed since"):
         rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
+
+
+def test_one_that_was_refused_before_it_did_anything_is_no_obstacle(old: Path, tmp_path: Path) -> None:
+    with pytest.raises(RewriteError, match="orders-0 holds transactions"):
+        rewrite_directory(str(old), str(tmp_path / "new"), RewriteSettings(1, Compression.GZIP))
+    rewrite_directory(str(old), str(tmp_path / "new"), RewriteSettings(1, Compression.GZIP, committed_only=True))
+    assert (tmp_path / "new" / "orders-1").is_dir()
+    with pytest.raises(RewriteError, match="no topic nothing"):
+        rewrite_directory(str(old), str(tmp_path / "none"), SETTINGS, ["nothing"])
+    assert not (tmp_path / "none").exists()
 
 
 def test_damage_is_told_and_nothing_is_made_of_it(old: Path, tmp_path: Path) -> None:
@@ -137,8 +148,19 @@ def test_what_a_crash_has_torn_is_left_out_and_told(old: Path, tmp_path: Path) -
     assert report.total.lost_bytes == 12
     assert seen(tmp_path / "new" / "orders-0") == before
     assert not (tmp_path / "new" / ".kafka_cleanshutdown").exists()
-    older = RewriteSettings(1, Compression.GZIP, committed_only=True)
-    assert rewrite_directory(str(old), str(tmp_path / "older"), older).total.lost_bytes == 12
+
+
+def test_an_old_format_may_be_torn_too_but_for_transactions(old: Path, tmp_path: Path) -> None:
+    shutil.rmtree(old / "orders-0")
+    shutil.rmtree(old / "orders-1")
+    make_log(old / "plain-0", idempotent)
+    (old / ".kafka_cleanshutdown").unlink()
+    path = sorted((old / "plain-0").glob("*.log"))[-1]
+    path.write_bytes(path.read_bytes() + b"torn")
+    settings = RewriteSettings(1, Compression.GZIP)
+    assert rewrite_directory(str(old), str(tmp_path / "new"), settings).total.lost_bytes == 4
+    with pytest.raises(RewriteError, match="was not stopped cleanly"):
+        rewrite_directory(str(old), str(tmp_path / "other"), RewriteSettings(1, committed_only=True))
 
 
 def test_a_swap_that_was_interrupted_is_a_brokers_to_settle(old: Path, tmp_path: Path) -> None:
