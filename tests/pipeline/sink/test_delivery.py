@@ -6,32 +6,37 @@ A task is a call here, and so is a commit; that they are processes of Spark's is
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from kafka.protocol.admin import UpdateFeaturesRequest
 
 from minibroker.pipeline.brokers.client import Client, ClientError
 from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
 from minibroker.pipeline.sink import delivery
-from minibroker.pipeline.sink.delivery import Delivered, Open
-from minibroker.pipeline.sink.errors import Fenced, RecordRefused, WriteFailed
-from minibroker.pipeline.sink.settings import SinkSettings, parse_settings
-from minibroker.pipeline.sink.transaction import generation_of
+from minibroker.pipeline.sink.delivery import Delivered
+from minibroker.pipeline.sink.errors import RecordRefused, WriteFailed
+from minibroker.pipeline.sink.settings import parse_settings
 from tests.clients.ports import free_ports
-from tests.pipeline.sink.committed import create_topic, read, values
+from tests.pipeline.sink.committed import read, values
+from tests.pipeline.sink.scenarios import (
+    PROMPT,
+    SCENARIOS,
+    Broker,
+    batch_of,
+    exactly_once,
+    new_topic,
+    set_generation,
+    settings_for,
+    sorted_values,
+    wanted,
+    write,
+)
 from tests.running import RunningBroker, running_broker
-
-NUMBERS = count()
-SAFE_DOWNGRADE = 2
-# Transactions that time out are looked for soon enough for a test.
-PROMPT = "transaction.abort.timed.out.transaction.cleanup.interval.ms=100"
 
 
 @pytest.fixture(scope="module")
@@ -44,61 +49,17 @@ def plain_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBr
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     """A broker with each of the two generations of transactions."""
     with running_broker(tmp_path_factory.mktemp("broker"), PROMPT) as broker:
-        with Client(broker.bootstrap_servers) as client:
-            if request.param == 1:
-                update = UpdateFeaturesRequest.FeatureUpdateKey(
-                    feature="transaction.version", max_version_level=1, upgrade_type=SAFE_DOWNGRADE
-                )
-                answer = client.request(UpdateFeaturesRequest(timeout_ms=10_000, feature_updates=[update]))
-                assert answer.error_code == 0
-            assert generation_of(client) == request.param
+        set_generation(broker, request.param)
         yield broker
 
 
 @pytest.fixture
 def topic(broker: RunningBroker) -> str:
-    return _topic(broker)
-
-
-def _topic(broker: RunningBroker, partitions: int = 2, **config: str) -> str:
-    name = f"topic-{next(NUMBERS)}"
-    create_topic(broker.bootstrap_servers, name, partitions, **config)
-    return name
-
-
-def settings_for(broker: RunningBroker, topic: str, **options: str) -> SinkSettings:
-    """Settings that give up soon; names have `_` for `.` after `kafka_`."""
-    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic}
-    return parse_settings(given | {name.replace("_", "."): value for name, value in options.items()})
-
-
-def exactly_once(broker: RunningBroker, topic: str, **options: str) -> SinkSettings:
-    return settings_for(broker, topic, delivery="exactly-once", **options)
-
-
-def batch_of(name: str, rows: int = 10) -> pa.RecordBatch:
-    keys = [str(number) for number in range(rows)]
-    return pa.record_batch({"value": [f"{name}-{key}" for key in keys], "key": keys})
-
-
-def wanted(*names: str) -> list[bytes]:
-    """The values of these batches, sorted."""
-    return sorted(f"{name}-{number}".encode() for name in names for number in range(10))
-
-
-def sorted_values(broker: RunningBroker, topic: str, isolation: str = "read_committed") -> list[bytes]:
-    return sorted(value or b"" for value in values(broker.bootstrap_servers, topic, isolation))
-
-
-def write(settings: SinkSettings, name: str, number: int = 0, task: int = 0) -> Open:
-    """A task that leaves its transaction open."""
-    delivered = delivery.write_exactly_once(settings, [batch_of(name)], f"{settings.topic}-{task}", number, task)
-    assert delivered.transaction is not None and delivered.rows == 10
-    return delivered.transaction
+    return new_topic(broker)
 
 
 def test_a_second_client_reads_what_was_written(plain_broker: RunningBroker) -> None:
-    topic = _topic(plain_broker)
+    topic = new_topic(plain_broker)
     headers = [[{"key": "a", "value": b"1"}, {"key": "a", "value": None}], [], None]
     times = [datetime(2026, 1, 2, 3, 4, 5, 678_000, UTC), datetime(1970, 1, 1, tzinfo=UTC), None]
     batch = pa.record_batch(
@@ -120,7 +81,7 @@ def test_a_second_client_reads_what_was_written(plain_broker: RunningBroker) -> 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_many_rows_keep_their_order_in_each_partition(plain_broker: RunningBroker, codec: str) -> None:
-    topic = _topic(plain_broker, 3)
+    topic = new_topic(plain_broker, 3)
     options = {"kafka_compression_type": codec, "kafka_batch_size": "1000", "kafka_buffer_memory": "20000"}
     batches = [pa.record_batch({"value": [f"{part:03}-{row:04}" for row in range(500)]}) for part in range(6)]
     delivery.write_at_least_once(settings_for(plain_broker, topic, **options), batches, 0)
@@ -136,7 +97,7 @@ def test_many_rows_keep_their_order_in_each_partition(plain_broker: RunningBroke
 def test_an_answer_that_is_lost_writes_no_row_twice(
     plain_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic, lost = _topic(plain_broker), iter([True, False, True])
+    topic, lost = new_topic(plain_broker), iter([True, False, True])
 
     class LosingClient(Client):
         def wait(self, future: Any, node_id: int) -> Any:
@@ -152,7 +113,7 @@ def test_an_answer_that_is_lost_writes_no_row_twice(
 
 
 def test_batches_that_a_topic_finds_too_large_are_split_and_a_record_is_named(plain_broker: RunningBroker) -> None:
-    topic = _topic(plain_broker, 1, max_message_bytes="500")
+    topic = new_topic(plain_broker, 1, max_message_bytes="500")
     rows = pa.record_batch({"value": [b"%03d" % number + bytes(97) for number in range(40)]})
     delivery.write_at_least_once(settings_for(plain_broker, topic), [rows], 0)
     assert values(plain_broker.bootstrap_servers, topic) == [value.as_py() for value in rows.column("value")]
@@ -165,7 +126,7 @@ def test_a_topic_or_a_partition_that_there_is_not_is_named(plain_broker: Running
     nowhere = settings_for(plain_broker, "nowhere", kafka_max_block_ms="150")
     with pytest.raises(WriteFailed, match="topic nowhere: UNKNOWN_TOPIC_OR_PARTITION after 150 ms"):
         delivery.write_at_least_once(nowhere, [batch_of("a")], 0)
-    topic = _topic(plain_broker, 2)
+    topic = new_topic(plain_broker, 2)
     rows = pa.record_batch({"value": ["a"], "partition": pa.array([2], pa.int32())})
     with pytest.raises(WriteFailed, match=f"partition 2 of topic {topic}, which has 2, is not present in metadata"):
         delivery.write_at_least_once(settings_for(plain_broker, topic, kafka_max_block_ms="0"), [rows], 0)
@@ -176,106 +137,9 @@ def test_a_topic_is_made_where_the_broker_makes_them(broker: RunningBroker) -> N
     assert sorted_values(broker, "made") == wanted("a")
 
 
-def test_rows_are_seen_when_the_transactions_of_all_tasks_are_committed(broker: RunningBroker, topic: str) -> None:
-    settings = exactly_once(broker, topic)
-    left = [write(settings, "a", task=0), write(settings, "b", task=1)]
-    assert sorted_values(broker, topic) == []
-    delivery.commit(settings, left)
-    assert sorted_values(broker, topic) == wanted("a", "b")
-    delivery.commit(settings, [write(settings, "c", number=1)])
-    assert sorted_values(broker, topic) == wanted("a", "b", "c")
-
-
-def test_a_commit_can_be_done_again(broker: RunningBroker, topic: str) -> None:
-    settings = exactly_once(broker, topic)
-    left = [write(settings, "a")]
-    delivery.commit(settings, left)
-    delivery.commit(settings, left)
-    delivery.abort(settings, left)  # as Spark does when a commit failed half-way
-    assert sorted_values(broker, topic) == wanted("a")
-
-
-def test_a_batch_done_again_writes_only_what_was_not_committed(broker: RunningBroker, topic: str) -> None:
-    settings = exactly_once(broker, topic)
-    left = [write(settings, "a", task=0), write(settings, "b", task=1)]
-    delivery.commit(settings, left[:1])  # the driver dies here
-    again = delivery.write_exactly_once(settings, [batch_of("a")], f"{topic}-0", 0, 0)
-    assert again == Delivered(10)
-    delivery.commit(settings, [write(settings, "b", task=1)])
-    assert sorted_values(broker, topic) == wanted("a", "b")
-    assert len(sorted_values(broker, topic, "read_uncommitted")) == 30
-
-
-def test_a_task_done_again_aborts_what_it_had_written(broker: RunningBroker, topic: str) -> None:
-    settings = exactly_once(broker, topic)
-    write(settings, "a")
-    delivery.commit(settings, [write(settings, "a")])
-    assert sorted_values(broker, topic) == wanted("a")
-
-
-def test_a_driver_that_was_replaced_commits_nothing(broker: RunningBroker, topic: str) -> None:
-    settings = exactly_once(broker, topic)
-    zombies = write(settings, "zombie")
-    mine = write(settings, "mine")
-    with pytest.raises(Fenced, match="the rows of this task are not committed"):
-        delivery.commit(settings, [zombies])
-    delivery.abort(settings, [zombies])
-    delivery.commit(settings, [mine])
-    delivery.commit(settings, [zombies])  # its rows are there by now, though it was not he who wrote them
-    assert sorted_values(broker, topic) == wanted("mine")
-
-
-def test_an_aborted_batch_is_not_seen(broker: RunningBroker, topic: str) -> None:
-    settings = exactly_once(broker, topic)
-    left = [write(settings, "a", task=0), write(settings, "b", task=1)]
-    delivery.commit(settings, left[:1])
-    delivery.abort(settings, left)
-    assert sorted_values(broker, topic) == wanted("a")
-
-
-def test_a_task_that_fails_aborts_at_once(broker: RunningBroker, topic: str) -> None:
-    settings = exactly_once(broker, topic, kafka_buffer_memory="1")
-
-    def failing() -> Iterator[pa.RecordBatch]:
-        yield batch_of("a")
-        raise OSError("the rows cannot be read")
-
-    with pytest.raises(OSError, match="the rows cannot be read"):
-        delivery.write_exactly_once(settings, failing(), f"{topic}-0", 0, 0)
-    delivery.write_at_least_once(settings_for(broker, topic), [batch_of("b")], 0)
-    assert sorted_values(broker, topic) == wanted("b")  # the last stable offset does not wait
-
-
-def test_a_transaction_that_took_too_long_is_said_to_have(broker: RunningBroker, topic: str) -> None:
-    settings = exactly_once(broker, topic, kafka_transaction_timeout_ms="2000")
-    left = write(settings, "a")
-    _wait_until_aborted(broker, topic)
-    with pytest.raises(Fenced, match=r"took longer than kafka\.transaction\.timeout\.ms=2000"):
-        delivery.commit(settings, [left])
-    assert sorted_values(broker, topic) == [b"behind-0"]
-
-
-def _wait_until_aborted(broker: RunningBroker, topic: str) -> None:
-    """Until the transaction is gone, a record behind it is not seen."""
-    delivery.write_at_least_once(settings_for(broker, topic), [batch_of("behind", 1)], 0)
-    deadline = time.monotonic() + 30
-    while not sorted_values(broker, topic):
-        assert time.monotonic() < deadline
-
-
-def test_a_timeout_above_the_brokers_maximum_is_named(broker: RunningBroker, topic: str) -> None:
-    with pytest.raises(WriteFailed, match=r"kafka\.transaction\.timeout\.ms=900001 is above the broker's maximum"):
-        write(exactly_once(broker, topic, kafka_transaction_timeout_ms="900001"), "a")
-
-
-def test_other_rows_than_those_committed_are_refused(broker: RunningBroker, topic: str) -> None:
-    settings = exactly_once(broker, topic)
-    delivery.commit(settings, [write(settings, "a", number=3)])
-    with pytest.raises(WriteFailed, match="which task gets which rows must not change"):
-        delivery.write_exactly_once(settings, [batch_of("a", 9)], f"{topic}-0", 3, 0)
-    with pytest.raises(WriteFailed, match="batch 3 is committed, and now batch 2 is to be"):
-        delivery.write_exactly_once(settings, [batch_of("a")], f"{topic}-0", 2, 0)
-    assert sorted_values(broker, topic) == wanted("a")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_each_row_is_written_once(broker: RunningBroker, topic: str, scenario: Callable[[Broker, str], None]) -> None:
+    scenario(broker, topic)
 
 
 def test_a_task_without_rows_asks_the_broker_nothing(tmp_path: Path) -> None:
@@ -294,7 +158,7 @@ def broker_of_one_address(directory: Path) -> Iterator[RunningBroker]:
 
 def test_a_commit_finds_the_coordinator_after_it_was_killed(tmp_path: Path) -> None:
     with broker_of_one_address(tmp_path) as broker:
-        topic = _topic(broker)
+        topic = new_topic(broker)
         settings = exactly_once(broker, topic)
         left = [write(settings, "a", task=0), write(settings, "b", task=1)]
         broker.kill()
@@ -306,7 +170,7 @@ def test_a_commit_finds_the_coordinator_after_it_was_killed(tmp_path: Path) -> N
 def test_a_commit_waits_for_a_broker_that_is_down(tmp_path: Path) -> None:
     with broker_of_one_address(tmp_path) as broker:
         timeouts = ("kafka_request_timeout_ms", "kafka_delivery_timeout_ms", "kafka_max_block_ms")
-        settings = exactly_once(broker, _topic(broker), **dict.fromkeys(timeouts, "500"))
+        settings = exactly_once(broker, new_topic(broker), **dict.fromkeys(timeouts, "500"))
         left = write(settings, "a")
         broker.kill()
         with pytest.raises(WriteFailed, match=r"transactional id topic-\d+-0: committing: "):
