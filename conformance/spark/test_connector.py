@@ -62,6 +62,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
             NewTopic("by-stream", 3, 1),
             NewTopic("mixed", 2, 1, config={"retention.ms": "-1"}),  # its records are old
             NewTopic("mixed-transactions", 1, 1),
+            NewTopic("ours", 2, 1, config={"retention.ms": "-1"}),
         ]
         for created in admin.create_topics(topics).values():
             created.result()
@@ -75,6 +76,7 @@ def cluster(broker: RunningBroker, spark: SparkSession, tmp_path_factory: pytest
     write_transactions(broker.bootstrap_servers)
     write_by_connector(spark, broker.bootstrap_servers)
     copy_by_stream(spark, broker.bootstrap_servers, tmp_path_factory.mktemp("checkpoint"))
+    copy_by_ours(spark, broker.bootstrap_servers)
     directory = tmp_path_factory.mktemp("copy") / "data"
     shutil.copytree(broker.directory / "data", directory)
     yield Cluster(broker.bootstrap_servers, str(directory))
@@ -136,6 +138,15 @@ def copy_by_stream(spark: SparkSession, servers: str, checkpoint: Path) -> None:
         query.stop()
 
 
+def copy_by_ours(spark: SparkSession, servers: str) -> None:
+    """The connector reads `mixed`, and our writer writes `ours`, each row once."""
+    to = {"kafka.bootstrap.servers": servers}
+    read = spark.read.format("kafka").options(**to, subscribe="mixed", includeHeaders=True).load()
+    rows = read.select("key", "value", "headers", "partition", "timestamp")
+    options = {**to, "topic": "ours", "delivery": "exactly-once", "writeId": "copy", "kafka.compression.type": "lz4"}
+    rows.write.format("minibroker").options(**options).mode("append").save()
+
+
 def by_connector(spark: SparkSession, cluster: Cluster, **options: Any) -> DataFrame:
     options = {"kafka.bootstrap.servers": cluster.servers, "startingOffsets": "earliest", **options}
     return spark.read.format("kafka").options(**options).load()
@@ -176,6 +187,14 @@ def test_what_the_connectors_stream_copied_is_all_there(spark: SparkSession, clu
         for topic in ("by-stream", "by-spark")
     )
     assert copied.exceptAll(original).count() == 0
+
+
+def test_what_our_writer_copied_is_all_there(spark: SparkSession, cluster: Cluster) -> None:
+    committed = {"kafka.isolation.level": "read_committed", "includeHeaders": "true"}
+    assert_same(spark, cluster, 2000, subscribe="ours", **committed)
+    both = (by_connector(spark, cluster, subscribe=topic, **committed) for topic in ("ours", "mixed"))
+    copied, original = (rows.drop("topic", "offset") for rows in both)
+    assert copied.exceptAll(original).count() == original.exceptAll(copied).count() == 0
 
 
 def test_every_codec_nulls_and_headers(spark: SparkSession, cluster: Cluster) -> None:

@@ -149,6 +149,18 @@ def test_a_task_without_rows_asks_the_broker_nothing(tmp_path: Path) -> None:
     delivery.abort(nowhere, [])
 
 
+def test_partitions_and_coordinators_of_several_nodes_are_found(tmp_path: Path) -> None:
+    with running_broker(tmp_path, nodes=3) as broker:
+        topic = new_topic(broker, 6)
+        settings = exactly_once(broker, topic, kafka_batch_size="100")
+        delivery.commit(settings, [write(settings, name, task=task) for task, name in enumerate("abcdef")])
+        assert sorted_values(broker, topic) == wanted(*"abcdef")
+        records = read(broker.bootstrap_servers, topic)
+        assert {record.partition for record in records} == set(range(6))
+        with Client(broker.bootstrap_servers) as client:
+            assert {client.leader(partition).node_id for partition in client.partitions([topic])} == {1, 2, 3}
+
+
 @contextmanager
 def broker_of_one_address(directory: Path) -> Iterator[RunningBroker]:
     """A broker that has the same address after a restart."""
