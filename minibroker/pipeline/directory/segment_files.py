@@ -31,7 +31,7 @@ from minibroker.storage.names import (
     segment_name,
 )
 from minibroker.storage.offset_index import OffsetIndex
-from minibroker.storage.scanning import headers
+from minibroker.storage.scanning import headers, is_blank, stored_batch
 
 Numbers = npt.NDArray[np.int64]
 
@@ -160,10 +160,20 @@ class OpenSegment:
         return place
 
     def last_place(self, known: Place | None = None) -> Place:
-        """Behind the last batch that can be found, from a place on that is known or from what the index knows last."""
-        place = known or self._mark(len(self._index[1]), self.start)
+        """Behind the last batch that can be found, from a place on that is known or from what the index knows last.
+
+        A file that was made longer beforehand has room for a batch of which not all is written: it is not the last one.
+        """
+        before = place = known or self._mark(len(self._index[1]), self.start)
+        last = None
         for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset, blank_ends=True):
-            place = place_after(position, header)
+            before, place, last = place, place_after(position, header), header
+        if last is None or place.position == self.size_bytes or not is_blank(self.file, place.position):
+            return place
+        try:
+            stored_batch(self.file, place.position - last.size_bytes, last)
+        except CorruptBatch:
+            return before
         return place
 
     def has(self, place: Place) -> bool:

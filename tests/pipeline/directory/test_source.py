@@ -201,6 +201,21 @@ def test_a_batch_that_is_cut_at_any_byte_is_the_end(tmp_path: Path) -> None:
         assert source_of(tmp_path).bounds([ORDERS]) == {ORDERS: Bounds(0, 6)}, kept
 
 
+def test_a_batch_half_written_into_a_file_that_was_made_longer_beforehand_is_the_end(tmp_path: Path) -> None:
+    log = log_in(tmp_path, settings=LogSettings())
+    fill(log, 3)
+    path = finish(log) / "00000000000000000000.log"
+    data = path.read_bytes()
+    size = len(data) // 3
+    source = source_of(tmp_path)
+    for kept in range(2 * size, 3 * size - 3):  # the last three bytes are zeros or nearly so
+        path.write_bytes(data[:kept].ljust(5000, b"\0"))
+        assert source_of(tmp_path).bounds([ORDERS]) == {ORDERS: Bounds(0, 6)}, kept
+        assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 6)}, kept
+    path.write_bytes(data.ljust(5000, b"\0"))
+    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 9)}
+
+
 def test_an_empty_log_has_nothing(tmp_path: Path) -> None:
     finish(log_in(tmp_path))
     source = source_of(tmp_path, "orders")
