@@ -34,9 +34,9 @@ class Rows:
         columns = [self._column(field, data, fields) for field in self.schema]
         return record_batch(columns, self.schema, fields.count)
 
-    def damaged(self, offset: int, message: str) -> pa.RecordBatch:
-        """The row that stands for a batch whose records cannot be given."""
-        known = {**self.names, "offset": offset, "baseOffset": offset, CORRUPT: message}
+    def damaged(self, message: str, **known: Any) -> pa.RecordBatch:
+        """The row that stands for a batch that cannot be given; of it no more is known."""
+        known |= {**self.names, CORRUPT: message}
         return record_batch([pa.array([known.get(field.name)], field.type) for field in self.schema], self.schema, 1)
 
     def _column(self, field: pa.Field, data: U8, fields: Fields) -> pa.Array:

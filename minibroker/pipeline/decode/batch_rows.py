@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from os.path import basename
 from typing import Any, Final
 
 import numpy as np
@@ -47,7 +46,7 @@ def _column(name: str, headers: Headers, is_valid: npt.NDArray[np.bool_] | None,
     """The column as an array, or the one value of all its rows."""
     match name:
         case "segment":
-            return None if place.position is None else basename(place.name)
+            return place.segment
         case "position":
             return None if place.position is None else headers.position + place.position
         case "codec":

@@ -60,11 +60,12 @@ class Batches(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A batch whose records cannot be given, and why."""
+    """A batch that cannot be given, and why; or the place from which on no batch can be found."""
 
     offset: int
     reason: str
-    where: str
+    place: Place
+    position: int  # counted from the place
 
 
 Decoded = Iterator[pa.RecordBatch | Damage]
@@ -199,7 +200,13 @@ class ChunkDecoder:
         return [slice(first, last) for first, last in zip(bounds, bounds[1:], strict=False) if first < last]
 
     def _around(self, batches: Batches, bad: npt.NDArray[np.intp]) -> Decoded:
-        """The rows of the batches between the bad ones, and the bad ones as damage, in order."""
+        """The rows of the batches between the bad ones, and the bad ones as damage, in order.
+
+        Where the first of them ends it all, it comes alone: some of these rows may have been given.
+        """
+        if self._fails_fast:
+            yield self._damage(batches, int(bad[0]))
+            return
         decode = self.records if batches.headers.magic[0] == MAGIC else self.messages
         first = 0
         for index in bad.tolist():
@@ -223,7 +230,7 @@ class ChunkDecoder:
         payload = self._arena.data[int(one.start[0]) : int(one.end[0])].tobytes()
         row = {name: int(column[0]) for name, column in zip(Headers._fields, one.headers, strict=True)}
         reason = _reason(row, payload) if row["magic"] == MAGIC else "a message in it contradicts its own sizes"
-        return Damage(row["base_offset"], reason, self.places[int(one.place[0])].at(row["position"]))
+        return Damage(row["base_offset"], reason, self.places[int(one.place[0])], row["position"])
 
 
 def _timestamp_types(headers: Headers) -> I64:

@@ -85,14 +85,18 @@ class _Decoder:
         """Where no batch can be found any more: the offset is what the bytes there would say."""
         yield from self.finish()
         offset = int.from_bytes(bytes(view[found.end : found.end + 8]).ljust(8, b"\0"), "big", signed=True)
-        yield from self._damaged(Damage(offset, str(found.problem), place.at(found.end)))
+        yield from self._damaged(Damage(offset, str(found.problem), place, found.end))
 
     def _damaged(self, damage: Damage) -> RecordBatches:
-        message = f"{damage.where}, offset {damage.offset}: {damage.reason}"
+        place, offset = damage.place, damage.offset
+        message = f"{place.at(damage.position)}, offset {offset}: {damage.reason}"
         if self._request.mode == "FAILFAST":
             raise CorruptData(message)
         if self._request.mode == "PERMISSIVE":
-            yield self._rows.damaged(damage.offset, message)
+            position = None if place.position is None else place.position + damage.position
+            yield self._rows.damaged(
+                message, offset=offset, baseOffset=offset, segment=place.segment, position=position
+            )
 
     def _are_aborted(self, headers: Headers) -> Bool:
         """Which batches hold records of aborted transactions; markers on the way end what is open."""
@@ -166,8 +170,8 @@ class RecordsDecoder(_Decoder):
                 between = headers.select(slice(first, index)).select(has_rows[first:index])
                 yield from self._judged(self._gathering.add(view, between, place))
                 yield from self.finish()
-                where = place.at(int(headers.position[index]))
-                yield from self._damaged(Damage(int(headers.base_offset[index]), problem, where))
+                offset, position = int(headers.base_offset[index]), int(headers.position[index])
+                yield from self._damaged(Damage(offset, problem, place, position))
                 first = index + 1
         rest = headers.select(slice(first, None)).select(has_rows[first:])
         yield from self._judged(self._gathering.add(view, rest, place))

@@ -136,7 +136,7 @@ class Gathering:
                 unpacked.ends.append(self._arena.used)
             except KafkaError as error:
                 reason = error.message or str(error)
-                damage = Damage(int(headers.base_offset[index]), reason, place.at(position))
+                damage = Damage(int(headers.base_offset[index]), reason, place, position)
             if damage is not None or self._is_full or index == len(headers.size) - 1:
                 self._note_unpacked(headers.select(slice(first, first + len(unpacked.starts))), unpacked, place)
                 unpacked, first = _Unpacked(), index + 1

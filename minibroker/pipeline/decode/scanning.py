@@ -6,6 +6,7 @@ Nothing is decompressed here, and no record looked at. The layouts are drawn in 
 
 from __future__ import annotations
 
+from os.path import basename
 from struct import Struct
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -67,6 +68,11 @@ class Place(NamedTuple):
 
     name: str
     position: int | None
+
+    @property
+    def segment(self) -> str | None:
+        """The file without its folders."""
+        return None if self.position is None else basename(self.name)
 
     def at(self, position: int) -> str:
         """How to call what lies at this position of the bytes."""

@@ -203,6 +203,8 @@ class TestNoWayToTheNextBatch:
         for rows in (decoded(GOOD[0] + rest, mode="PERMISSIVE"), batch_rows(GOOD[0] + rest, mode="PERMISSIVE")):
             assert [reason in (row[CORRUPT] or "") for row in rows].count(True) == 1
             assert rows[-1][CORRUPT].startswith(("a.log", "/logs/t-3/a.log"))
+            assert rows[-1].get("position", SIZE) == SIZE
+            assert rows[-1].get("segment", "a.log") == "a.log"
         assert decoded(GOOD[0] + rest, mode="DROPMALFORMED") == decoded(GOOD[0])
         with pytest.raises(CorruptData, match=f"position {SIZE}, offset"):
             decoded(GOOD[0] + rest)
