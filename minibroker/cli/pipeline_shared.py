@@ -33,7 +33,7 @@ ALL_TOPICS: Final = ".*"
 RAISED: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*): (?P<message>.+)$")
 OURS: Final = "minibroker."
 ERROR_CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
-CAUSE: Final = re.compile(r"^Caused by: (?P<name>[\w.$]+): (?P<message>.+)$", re.MULTILINE)
+CAUSE: Final = re.compile(r"^(?:Caused by)?: (?P<name>[\w.$]+): (?P<message>.+)$", re.MULTILINE)
 
 
 class Cannot(click.ClickException):

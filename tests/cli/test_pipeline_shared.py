@@ -77,6 +77,10 @@ def test_what_is_to_be_read_has_to_be_said(arguments: list[str], complaint: str)
             "IOException: No space left",
         ),
         ("[PATH_ALREADY_EXISTS] Path file:/x already exists. SQLSTATE: 42K04", "Path file:/x already exists."),
+        (
+            "An error occurred while calling o64.create.\n: java.io.FileNotFoundException: /x (No such file)\n\tat a.b",
+            "FileNotFoundException: /x (No such file)",
+        ),
         ("one line", "one line"),
     ],
 )

@@ -30,7 +30,7 @@ STAGING: Final = f"{HOME}/staging"
 DONE: Final = f"{HOME}/batches"
 # A task writes a file for each topic and date that it meets. The splits of a log are small, so that reading is spread
 # well; this many of them make a file of a size that readers of Parquet like.
-SPLITS_PER_TASK: Final = 8
+SPLITS_PER_TASK: Final = 2
 TIMESTAMP_SETTING: Final = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # Spark's INT96 is deprecated
 
 
