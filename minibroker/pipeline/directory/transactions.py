@@ -11,7 +11,7 @@ from contextlib import closing
 
 from minibroker.pipeline.directory.finding import DISK, FoundLog
 from minibroker.pipeline.directory.log_view import LogView
-from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile
+from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile, place_after
 from minibroker.pipeline.directory.walking import steps
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.protocol.errors import CorruptBatch
@@ -52,14 +52,20 @@ class Transactions:
 
     def catch_up(self, view: LogView) -> None:
         """Read what was added to the log. Raises `OSError`, and `CorruptData` at a marker that cannot be read."""
-        paths = [segment.path for segment in view.segments]
-        if self._segment is None or self._segment.path not in paths or self._cuts != view.cuts:
+        index = self._reached(view) if self._cuts == view.cuts else None
+        if index is None:
             index = self._begin(view) if view.segments else 0
-        else:
-            index = paths.index(self._segment.path)
         for segment in view.segments[index:]:
             self._replay(segment, view.size_of(segment))
         self._cuts = view.cuts
+
+    def _reached(self, view: LogView) -> int | None:
+        """The index of the segment that was read last, if it still is what it was up to there."""
+        for index, segment in enumerate(view.segments):
+            if self._segment is not None and segment.path == self._segment.path:
+                with closing(OpenSegment(segment, view.size_of(segment))) as opened:
+                    return index if opened.has(self._place) else None
+        return None
 
     def _begin(self, view: LogView) -> int:
         """Believe what can be believed; the index of the segment from whose start on the log is to be read."""
@@ -79,7 +85,7 @@ class Transactions:
             for position, header in steps(opened.file, place.position, size_bytes, place.next_offset):
                 if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) and header.producer_id >= 0:
                     self._note(opened.file, position, header)
-                place = Place(position + header.size_bytes, header.next_offset)
+                place = place_after(position, header)
         self._segment, self._place = segment, place
 
     def _note(self, file: File, position: int, header: BatchHeader) -> None:

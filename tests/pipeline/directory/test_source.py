@@ -323,6 +323,21 @@ def test_a_partition_that_is_gone_is_a_loss(tmp_path: Path) -> None:
     assert careless.splits([OffsetRange(missing, 0, 5)]) == []
 
 
+def test_reading_changes_nothing_in_the_directory(tmp_path: Path) -> None:
+    log = log_in(tmp_path)
+    fill(log)
+    directory = finish(log)
+    for path in (*directory.glob("*.index"), *directory.glob("*.snapshot")):
+        path.unlink()
+    with max(directory.glob("*.log")).open("ab") as file:
+        file.write(b"torn")
+    before = files_in(directory), files_in(tmp_path)
+    source = source_of(tmp_path, isolation_level="read_committed")
+    assert len(records(source, source.splits([whole(source)], 9))) == 120
+    assert source.offsets_at({ORDERS: 0}) == {ORDERS: 0}
+    assert (files_in(directory), files_in(tmp_path)) == before
+
+
 def test_only_the_columns_that_were_asked_for_are_given(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     fill(log, 1)

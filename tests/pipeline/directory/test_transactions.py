@@ -168,6 +168,22 @@ def test_what_compaction_left_of_transactions_is_read(tmp_path: Path) -> None:
     assert [row.offset for row in records(source, source.splits([whole(source)], 4))] == expected
 
 
+def test_a_log_that_is_compacted_between_two_looks_is_read_on(tmp_path: Path) -> None:
+    log = log_in(tmp_path, settings=LogSettings(cleanup_policy=COMPACT, file_delete_delay_ms=0))
+    fill(log, 50)
+    writer = Writer(log, 7)
+    writer.write(3)
+    source = committed(tmp_path)
+    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 150)}
+    writer.end(committed=True)  # compaction moves the marker to before the place that was reached
+    log.roll()
+    fill(log, 1)
+    clean(log)
+    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 157)}
+    expected = visible(log, Path(log.directory))
+    assert [row.offset for row in records(source, source.splits([whole(source)], 4))] == expected
+
+
 def test_an_end_beyond_the_last_stable_offset_cannot_be_read(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     play(log, [(0, "plain"), (0, "write"), (0, "plain")])
