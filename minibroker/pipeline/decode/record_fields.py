@@ -20,6 +20,8 @@ I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 _FEW: Final = 8  # so few records are gone through faster one by one
+_MIN_HEADER_BYTES: Final = 2  # a length for the key, and one for the value
+_MAX_HEADERS: Final = 1 << 22  # of one record: more are taken for damage, as their places take memory
 
 
 class RecordFields(NamedTuple):
@@ -73,7 +75,7 @@ def _read_headers(data: U8, at: I64, end: I64) -> tuple[HeaderParts, I64]:
     """The headers, and the positions after them: `BEYOND` where they are malformed."""
     raw, at = read_varints(data, at)
     count = raw >> 1
-    impossible = (raw & 1 != 0) | (count > end - at)
+    impossible = (raw & 1 != 0) | (count > (end - at) // _MIN_HEADER_BYTES) | (count > _MAX_HEADERS)
     if impossible.any():
         count[impossible], at[impossible] = 0, BEYOND
     return _Headers(data, count).read(at, end)
