@@ -54,7 +54,7 @@ class History:
         return [
             Record(
                 timestamp=self.now_ms + self.chance.randrange(-50, 50),
-                key=b"key %d" % self.chance.randrange(12),
+                key=b"key %d" % self.chance.randrange(60),
                 value=self.chance.choice((None, b"", b"value" * self.chance.randrange(12))),
                 headers=self.chance.choice(((), (("name", b"1"), ("", None)))),
             )
