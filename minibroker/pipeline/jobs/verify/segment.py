@@ -145,15 +145,22 @@ class _Judgement:
 
     def _follow_producers(self, block: Block, missing: Ints) -> None:
         is_control = block.attributes & CONTROL != 0
-        for index in np.flatnonzero(block.sound & (is_control | (block.producer_id >= 0))).tolist():
-            if is_control[index]:
+        rows = np.flatnonzero(block.sound & (is_control | (block.producer_id >= 0)))
+        transactional = (block.attributes[rows] & TRANSACTIONAL != 0).tolist()
+        # What compaction has emptied only stays for the sequence in its header.
+        holds_data = ~is_control[rows] & ((block.record_count[rows] != 0) | (not self._partition.compacted))
+        each = zip(rows.tolist(), holds_data.tolist(), transactional, _events(block, rows, missing), strict=True)
+        for index, is_data, in_transaction, (producer_id, event) in each:
+            problem = None
+            if is_data:
+                problem = self._transactions.take_data(
+                    producer_id, in_transaction, event.offset, event.position, event.timestamp
+                )
+            elif is_control[index]:
                 self._follow_marker(block, index)
-            elif block.record_count[index] or not self._partition.compacted:
-                self._follow_data(block, index)
-            if block.producer_id[index] >= 0:
-                problem = self._producers.take(int(block.producer_id[index]), _event(block, index, int(missing[index])))
-                if problem is not None:
-                    self.findings.extend(self._log_name, (problem,))
+            other = self._producers.take(producer_id, event) if producer_id >= 0 else None
+            if problem is not None or other is not None:
+                self.findings.extend(self._log_name, filter(None, (problem, other)))
 
     def _follow_marker(self, block: Block, index: int) -> None:
         try:
@@ -170,17 +177,6 @@ class _Judgement:
     def _excused(self) -> bool:
         """Whether what is missing may have been compacted away, or is in what could not be read."""
         return self._partition.compacted or bool(self.file.problems)
-
-    def _follow_data(self, block: Block, index: int) -> None:
-        problem = self._transactions.take_data(
-            int(block.producer_id[index]),
-            bool(block.attributes[index] & TRANSACTIONAL),
-            int(block.base_offset[index]),
-            int(block.positions[index]),
-            int(block.max_timestamp[index]),
-        )
-        if problem is not None:
-            self.findings.extend(self._log_name, (problem,))
 
     def finish(self) -> None:
         """What can be said once all batches have passed."""
@@ -215,17 +211,19 @@ class _Judgement:
         )
 
 
-def _event(block: Block, index: int, missing: int) -> Event:
-    first, last = int(block.base_sequence[index]), int(block.last_offset[index])
-    delta = last - int(block.base_offset[index])
-    is_control = bool(block.attributes[index] & CONTROL)
-    return Event(
-        int(block.producer_epoch[index]),
-        -1 if is_control else first,
-        -1 if is_control or first < 0 else (first + delta) & MAX_SEQUENCE,
-        int(block.base_offset[index]),
+def _events(block: Block, rows: Ints, missing: Ints) -> Iterator[tuple[int, Event]]:
+    """(producer id, event) of some batches; markers have no sequence."""
+    base, last = block.base_offset[rows], block.last_offset[rows]
+    first_sequence = np.where(block.attributes[rows] & CONTROL != 0, -1, block.base_sequence[rows])
+    last_sequence = np.where(first_sequence < 0, -1, (first_sequence + last - base) & MAX_SEQUENCE)
+    columns = (
+        block.producer_epoch[rows],
+        first_sequence,
+        last_sequence,
+        base,
         last,
-        int(block.max_timestamp[index]),
-        int(block.positions[index]),
-        missing,
+        block.max_timestamp[rows],
+        block.positions[rows],
+        missing[rows],
     )
+    return zip(block.producer_id[rows].tolist(), map(Event, *(column.tolist() for column in columns)), strict=True)
