@@ -92,7 +92,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
         """Where the next batch ends; at `start` if there is none yet."""
-        self._latest = self._until or stream_planning.latest_offsets(self._source)
+        self._latest = stream_planning.latest_offsets(self._source) if self._until is None else self._until
         begin = from_json(start)
         if not isinstance(limit, ReadAllAvailable) and self._has_to_wait(begin, self._latest):
             return to_json(begin)

@@ -124,6 +124,14 @@ def test_what_is_available_now_has_an_end() -> None:
     assert ends == [{"a": {"0": 3}}, {"a": {"0": 5}}, {"a": {"0": 5}}]
 
 
+def test_what_is_available_now_may_be_nothing() -> None:
+    log = StandIn({})
+    reader = stream_reader(log)
+    reader.prepareForTriggerAvailableNow()
+    log.logs.update(StandIn({"a-0": (0, 5)}).logs)
+    assert reader.latestOffset({}, ReadAllAvailable()) == {}
+
+
 def test_a_batch_waits_until_there_is_enough_or_it_has_waited_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1000.0
     monkeypatch.setattr(readers.time, "monotonic", lambda: now_s)
