@@ -91,6 +91,7 @@ class Stretch(NamedTuple):
 class Converter:
     """Rewrites the batches of one partition. `epoch_at` tells the leader epoch of an offset, -1 if it is not known.
 
+    `expansion` is how many times their bytes the batches that were decoded last have taken in memory, at least 1.
     Methods raise `RewriteError`, `CorruptData`, and `KafkaError` for records that cannot be read.
     """
 
@@ -101,6 +102,7 @@ class Converter:
         self._place = place
         self._settings = settings
         self._epoch_at = epoch_at
+        self.expansion = 1.0
 
     def convert(self, sources: list[Source]) -> Iterator[Written]:
         """What becomes of some neighbouring batches, in the order of the log."""
@@ -161,7 +163,9 @@ class Converter:
         every = OffsetRange(self._partition, 0, MAX_OFFSET)
         decoder = RecordsDecoder(self._partition, ReadRequest("records", COLUMNS), every)
         data = b"".join(source.data for source in sources)
-        return _Rows([*decoder.feed(data, self._place, None), *decoder.finish()])
+        batches = [*decoder.feed(data, self._place, None), *decoder.finish()]
+        self.expansion = max(1.0, sum(batch.nbytes for batch in batches) / len(data))
+        return _Rows(batches)
 
     def _encoded(self, stretches: list[Stretch], settings: BatchSettings, rows: _Rows) -> Iterator[Written]:
         for some, following in rows.up_to(stretches[-1].last.last_offset):

@@ -27,9 +27,12 @@ from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXE
 from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET
 from minibroker.storage.transaction_index import AbortedTransaction
 
-# What is converted at once. Compressed batches may come to many times their bytes.
+# What is converted at once: how much as it lies in the file, and how much of that decoded. How far batches expand is
+# known from those before, which is why the first ones are few.
 CHUNK_BYTES = 4 << 20
-COMPRESSED_CHUNK_BYTES = 1 << 19
+DECODED_BYTES = 24 << 20
+FIRST_CHUNK_BYTES = 1 << 14
+GROWTH = 8
 BUFFER_BYTES = 1 << 20
 
 EpochAt = Callable[[int], int]
@@ -107,14 +110,14 @@ class SegmentRewriter:
         converter = Converter(TopicPartition(task.topic, task.partition), self._path, self._settings, self._epoch_at())
         self._output.begin(task.base_offset, limit_bytes=max(task.size_bytes, self._output.settings.segment_bytes))
         chunk: list[Source] = []
-        chunk_bytes = 0
+        chunk_bytes, limit_bytes = 0, FIRST_CHUNK_BYTES
         for source in self._sources():
             chunk.append(source)
             chunk_bytes += len(source.data)
-            limit_bytes = COMPRESSED_CHUNK_BYTES if source.header.compression else CHUNK_BYTES
             if chunk_bytes >= limit_bytes:
                 self._write(converter, chunk)
                 chunk, chunk_bytes = [], 0
+                limit_bytes = min(CHUNK_BYTES, GROWTH * limit_bytes, int(DECODED_BYTES / converter.expansion))
         self._write(converter, chunk)
         first, *others = self._output.finish(self._end_offset if task.is_last else None)
         return [
