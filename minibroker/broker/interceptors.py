@@ -62,9 +62,11 @@ class Interceptor(Protocol):
 
         `duration_ms` is counted from when the request was read. 0 bytes: the request has run and has no answer.
         """
+        return None
 
     def lost(self, call: Call) -> None:
         """The client went away, or the request failed, before there was an answer or before it could leave."""
+        return None
 
 
 class Call:

@@ -42,6 +42,18 @@ def fence(cluster: Cluster) -> None:
     cluster.commit(_fencing(node.node_id, node.broker_epoch) for node in cluster.nodes.values())
 
 
+def join(cluster: Cluster, node: Node) -> None:
+    """Record that one more node is there, and give it its broker epoch."""
+    node.broker_epoch = cluster.metadata_log.storage.log_end_offset
+    cluster.commit([_registration(cluster, node)])
+
+
+def leave(cluster: Cluster, node: Node) -> None:
+    """Record that a node, which `cluster.nodes` has no longer, is gone: it leads, and is in sync with, nothing."""
+    concerned = (partition for partition in all_partitions(cluster) if node.node_id in partition.replicas)
+    keep_led(cluster, concerned, away=[node.node_id], beside=[_fencing(node.node_id, node.broker_epoch)])
+
+
 def unregister(cluster: Cluster, broker_id: int) -> None:
     """Forget a broker: it leads nothing and is in sync with nothing from now on.
 

@@ -16,10 +16,12 @@ from minibroker.broker import handlers
 from minibroker.broker.cleaner_statistics import CleanerStatistics
 from minibroker.broker.clock import BusyClock, Clock, SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
+from minibroker.broker.elections import bring_up
 from minibroker.broker.housekeeping import Housekeeping
 from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.listeners import broker_listeners, listeners_of_node
 from minibroker.broker.metadata_log import MetadataError
+from minibroker.broker.registration import join, leave
 from minibroker.broker.server import BindError, BoundListener, Server, bind
 from minibroker.broker.sessions import FetchSessions
 from minibroker.broker.settings import Settings, SettingsError
@@ -63,7 +65,8 @@ class Running:
 
     def __init__(self, settings: Settings, bound: Bound, seams: Seams) -> None:
         """Open the log directories and read what they hold. Raises StartError; then nothing stays open."""
-        self._bound = bound
+        self._bound = dict(bound)
+        self._accepting: list[asyncio.Future[None]] = []  # so that they are not collected before they are done
         self._nodes = {node_id: Node(node_id, FetchSessions(0, seams.random)) for node_id in bound}
         self._cleaning: contextlib.ExitStack | None = None
         # Threads of its own: a cleaning takes minutes, and the others are for syncs, which a producer waits for.
@@ -89,12 +92,13 @@ class Running:
     def _load(self) -> None:
         """Give the cluster its nodes, and have it read what the directories hold of it."""
         cluster = self.cluster
-        for node_id, listeners in self._bound.items():
+        racks = _racks(cluster.settings["broker.rack"], len(self._bound))
+        for (node_id, listeners), rack in zip(self._bound.items(), racks, strict=True):
             slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
             node = cluster.nodes[node_id] = self._nodes[node_id]
             node.sessions = FetchSessions(slots, cluster.random)
             node.endpoints = {listener.listener.name: listener.endpoint for listener in listeners}
-            node.rack = cluster.settings["broker.rack"]
+            node.rack = rack
         cluster.load()
 
     async def serve(self, cleaner_statistics: CleanerStatistics | None = None) -> None:
@@ -117,15 +121,48 @@ class Running:
         self._clock.wait_for_aside()
         self.logs.abandon()
 
-    def replace(self, settings: Settings, seams: Seams, *, cluster_id: str | None) -> None:
+    def replace(self, settings: Settings, seams: Seams, *, cluster_id: str | None, returning: Bound) -> None:
         """Go on, for the same clients, with what the directories of `settings` hold, once `let_go` was called.
 
-        The timers of the clock of before must run no more. Requests that wait are run once more. Raises StartError:
-        then only `crash` is left to be called.
+        Nodes that were away are `returning`. The timers of the clock of before must run no more. Requests that wait are
+        run once more. Raises StartError: then only `crash` is left to be called.
         """
+        self._bound = dict(sorted({**self._bound, **returning}.items()))
         self._open(settings, seams, cluster_id)
         self.server.go_on_with(self.cluster)
+        for node_id, listeners in returning.items():
+            for listener in listeners:
+                self._accepting.append(asyncio.ensure_future(self.server.serve(self._nodes[node_id], listener)))
         self._begin_chores()
+
+    # --- nodes that come and go -------------------------------------------------------------------
+
+    def node_leaves(self, node_id: int, *, cleanly: bool) -> None:
+        """One of several nodes goes: its port is refused, its clients are cut off, and others lead what they can.
+
+        `cleanly` lets the answers that are queued go out first. Raises KeyError for a node that is not there.
+        """
+        node = self.cluster.nodes[node_id]
+        self.server.leave(node_id, cleanly=cleanly)
+        del self._bound[node_id]
+        del self.cluster.nodes[node_id]
+        leave(self.cluster, node)
+
+    async def node_returns(self, node_id: int, listeners: list[BoundListener]) -> None:
+        """A node that went is back, on the same addresses, and its replicas catch up."""
+        node = self.cluster.nodes[node_id] = self._nodes[node_id]
+        slots = self.cluster.settings["max.incremental.fetch.session.cache.slots"]
+        node.sessions = FetchSessions(slots, self.cluster.random)
+        self._bound = dict(sorted({**self._bound, node_id: listeners}.items()))
+        join(self.cluster, node)
+        bring_up(self.cluster)
+        for listener in listeners:
+            await self.server.serve(node, listener)
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The nodes that are there."""
+        return list(self._bound)
 
     @property
     def cleaning(self) -> bool:
@@ -192,6 +229,12 @@ def _open_logs(settings: Settings, seams: Seams, cluster_id: str | None) -> LogD
         cluster_id=cluster_id,
         new_id=lambda: uuid_text(new_uuid(source)),
     )
+
+
+def _racks(told: str | None, nodes: int) -> list[str | None]:
+    """The rack of each node; of several nodes each has one of those that are told, in turn."""
+    racks: list[str | None] = [told] if told is None or nodes == 1 else [rack.strip() for rack in told.split(",")]
+    return [racks[index % len(racks)] for index in range(nodes)]
 
 
 @contextlib.contextmanager

@@ -91,7 +91,7 @@ class Server:
         self._shared = Shared(clock)
         if cluster.settings["queued.max.request.bytes"] > 0:
             self._shared.budget.limit_bytes = cluster.settings["queued.max.request.bytes"]
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id
         self.accepted: Counter[tuple[int, str]] = Counter()
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
@@ -103,7 +103,18 @@ class Server:
             return SocketProtocol(self._loop, self._shared, lambda outlet, peer: self._attach(node, name, outlet, peer))
 
         backlog = self._cluster.settings["socket.listen.backlog.size"]
-        self._servers.append(await self._loop.create_server(protocol, sock=bound.socket, backlog=backlog))
+        server = await self._loop.create_server(protocol, sock=bound.socket, backlog=backlog)
+        self._servers.append((node.node_id, server))
+
+    def leave(self, node_id: int, *, cleanly: bool) -> None:
+        """Accept nobody for this node any more, and close its connections; `cleanly`, once their queues have left."""
+        for of_node, server in self._servers:
+            if of_node == node_id:
+                server.close()
+        self._servers = [(of_node, server) for of_node, server in self._servers if of_node != node_id]
+        for client in list(self._shared.sockets):
+            if client.connection.node.node_id == node_id:
+                client.close() if cleanly else client.abort()
 
     def _attach(self, node: Node, listener: str, outlet: SocketProtocol, peer: str) -> Connection:
         self.accepted[node.node_id, listener] += 1
@@ -151,7 +162,7 @@ class Server:
 
     async def close(self) -> None:
         """Accept nobody any more, let the answers that are queued go out, and close all connections."""
-        for server in self._servers:
+        for _, server in self._servers:
             server.close()
         for client in list(self._shared.sockets):
             client.close()
@@ -164,7 +175,7 @@ class Server:
     def abort(self) -> None:
         """Accept nobody any more, and close all connections at once."""
         self._shared.closed = True
-        for server in self._servers:
+        for _, server in self._servers:
             server.close()
         for client in list(self._shared.sockets):
             client.abort()

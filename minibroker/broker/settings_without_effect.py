@@ -61,7 +61,7 @@ remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks re
 remote.log.storage.manager.class.name remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
 remote.log.storage.system.enable replica.alter.log.dirs.io.max.bytes.per.second replica.fetch.backoff.ms
 replica.fetch.max.bytes replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
-replica.lag.time.max.ms replica.selector.class
+replica.lag.time.max.ms
 replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
 replication.quota.window.size.seconds request.timeout.ms sasl.client.callback.handler.class sasl.enabled.mechanisms
 sasl.jaas.config sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules

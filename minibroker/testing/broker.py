@@ -9,9 +9,10 @@ from functools import cached_property
 
 from minibroker.testing.clock import TestClock
 from minibroker.testing.verbs import Verbs
+from minibroker.testing.verbs_nodes import NodeVerbs
 
 
-class Broker(Verbs):
+class Broker(Verbs, NodeVerbs):
     """A broker on a real socket for `with` (a thread of its own) or `async with` (the caller's event loop)."""
 
     @cached_property

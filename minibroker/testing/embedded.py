@@ -155,9 +155,7 @@ class Embedded:
     @property
     def bootstrap_servers(self) -> str:
         """HOST:PORT of the first listener of each node, with commas between them, as clients take it."""
-        if self._ports is None:
-            raise NotRunning("the broker has not been started")
-        firsts = [listeners[0] for listeners in self._ports.listeners.values()]
+        firsts = [listeners[0] for listeners in self.ports.listeners.values()]
         return ",".join(f"{first.host or 'localhost'}:{first.port}" for first in firsts)
 
     @property
@@ -166,6 +164,13 @@ class Embedded:
         if self._data.current is None:
             raise NotRunning("the broker has not been started")
         return self._data.current
+
+    @property
+    def ports(self) -> Ports:
+        """The addresses that it keeps. Raises NotRunning."""
+        if self._ports is None:
+            raise NotRunning("the broker has not been started")
+        return self._ports
 
     @property
     def loop(self) -> Loop:
@@ -240,7 +245,9 @@ class Embedded:
                 self._data.begin_anew()
             else:
                 self._data.restore(snapshot)
-            running.replace(self._settings(), self._seams(), cluster_id=cluster_id)
+            away = set(self.ports.listeners) - set(running.node_ids)
+            returning = {node_id: self.ports.listen_for(node_id) for node_id in away}
+            running.replace(self._settings(), self._seams(), cluster_id=cluster_id, returning=returning)
             self.moving_clock.reset()
             for told in self.when_reset:
                 told()

@@ -10,7 +10,7 @@ import socket
 
 from minibroker.broker.listeners import Listener, broker_listeners, listeners_of_node
 from minibroker.broker.running import Bound, StartError
-from minibroker.broker.server import BindError, bind
+from minibroker.broker.server import BindError, BoundListener, bind
 from minibroker.broker.settings import Settings, SettingsError
 
 
@@ -50,6 +50,13 @@ class Ports:
             close_all(bound)
             raise StartError(str(error)) from None
         return bound
+
+    def listen_for(self, node_id: int) -> list[BoundListener]:
+        """Take connections for one node again. Raises StartError."""
+        try:
+            return [bind(listener, self._settings) for listener in self.listeners[node_id]]
+        except BindError as error:
+            raise StartError(str(error)) from None
 
     def close(self) -> None:
         """Give the ports back."""

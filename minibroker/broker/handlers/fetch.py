@@ -14,7 +14,10 @@ diverging epochs and the current leader, 13 topic ids, 16 where leaders are, 17 
 Records without attributes (`record.attributes.elide`, KIP-931) get them back for all clients but those that say, in
 the tagged field 10000 of version 12 and newer, that they understand them.
 
-Not implemented: followers (a replica id is taken for a consumer), and rack-aware reading.
+A follower in sync serves consumers of version 11 and newer; a leader tells them of one in their own rack, if
+`replica.selector.class` wants it (KIP-392).
+
+Not implemented: fetching as a follower (a replica id is taken for a consumer).
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from typing import Any
 from minibroker.broker.clock import Timer
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.down_conversion import MAX_CONVERTED_BYTES, Converted, Wanted, read_for_client
+from minibroker.broker.followers import preferred_replica, readable_partition
 from minibroker.broker.leaders import current_leader, leader_endpoints
 from minibroker.broker.parked import Parked
 from minibroker.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
@@ -170,10 +174,24 @@ class Reading:
         topic = None
         try:
             topic = self._topic(fetched.topic)
-            partition = self.context.cluster.led_partition(self.context.node, topic, fetched.index)
-            return self._led(fetched, partition, left)
+            context = self.context
+            if self.request.rack_id or len(context.cluster.nodes) > 1:
+                return self._chosen(fetched, topic, left)
+            return self._led(fetched, context.cluster.led_partition(context.node, topic, fetched.index), left)
         except KafkaError as error:
             return self._refused(fetched, topic, error), 0
+
+    def _chosen(self, fetched: FetchedPartition, topic: Topic | None, left: int) -> tuple[PartitionAnswer, int]:
+        """What a follower, or a leader whose client has a rack, answers."""
+        context = self.context
+        partition = readable_partition(context.cluster, context.node, topic, fetched.index, context.version)
+        other = preferred_replica(context.cluster, context.node, partition, self.request.rack_id)
+        if other is None:
+            return self._led(fetched, partition, left)
+        answer, _ = self._led(fetched, partition, 0)
+        answer.preferred_read_replica, answer.records = other, b""
+        self.urgent = True
+        return answer, 0
 
     def _refused(self, fetched: FetchedPartition, topic: Topic | None, error: KafkaError) -> PartitionAnswer:
         unknown = error.code in UNKNOWN

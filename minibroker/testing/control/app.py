@@ -15,6 +15,7 @@ from minibroker.testing.broker import Broker
 from minibroker.testing.control import errors
 from minibroker.testing.control.routes_faults import fault_routes
 from minibroker.testing.control.routes_life import life_routes
+from minibroker.testing.control.routes_nodes import node_routes
 from minibroker.testing.control.routes_records import record_routes
 from minibroker.testing.control.routes_waits import wait_routes
 
@@ -29,7 +30,7 @@ def control_app(broker: Broker, token: str | None = None) -> FastAPI:
     guards = [] if token is None else [Depends(HTTPBearer(auto_error=False)), Depends(Guard(token))]
     app = FastAPI(title="minibroker control", version=__version__, description=DESCRIPTION, dependencies=guards)
     errors.register(app)
-    for routes in (life_routes, record_routes, wait_routes, fault_routes):
+    for routes in (life_routes, record_routes, wait_routes, fault_routes, node_routes):
         app.include_router(routes(broker), prefix="/v1")
     return app
 

@@ -117,6 +117,24 @@ class Switch(Asked):
     on: bool
 
 
+class LeaderMove(Asked):
+    """The node that is to lead."""
+
+    node: int | None = Field(description="null for nobody.")
+
+
+class CoordinatorMove(Asked):
+    """The node that is to coordinate."""
+
+    node: int
+
+
+class Truncation(Asked):
+    """Where a log is to end."""
+
+    offset: int = Field(ge=0)
+
+
 class Record(BaseModel):
     """A record as it lies in the log. `key_hex` and `value_hex` are exact where the texts are only for people."""
 

@@ -1,0 +1,50 @@
+"""Nodes, leaders and coordinators over HTTP, of a process with three nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.running import running_broker
+from tests.testing.control.test_control import Control
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[Control]:
+    settings = ("default.replication.factor=3",)
+    with running_broker(tmp_path, *settings, nodes=3, options=("--control", "0")) as broker:
+        yield Control(broker)
+
+
+def test_nodes_leaders_and_coordinators_are_moved(control: Control) -> None:
+    leader = "/v1/topics/t/partitions/0/leader"
+    for value in ("a", "b"):
+        control.post("/v1/topics/t/records", {"values": [value]})
+    before = control.get(leader)["leader"]
+    control.post(f"/v1/nodes/{before}/kill", status=204)
+    after = control.get(leader)["leader"]
+    assert after not in (None, before)
+    settings = {"bootstrap.servers": control.bootstrap_servers, "log_level": 0}
+    producer = Producer(settings)
+    producer.produce("t", "c")
+    assert producer.flush(20) == 0
+    for verb in ("start", "pause", "resume", "make-stale", "refresh", "stop", "start"):
+        control.post(f"/v1/nodes/{before}/{verb}", status=204)
+    assert control.post(leader, {"node": before}) == {"leader": before}
+    assert control.post(leader, {"node": None}) == {"leader": None}
+    control.post("/v1/elect-leaders", status=204)
+    assert control.get(leader)["leader"] is not None
+    epoch = control.post("/v1/topics/t/partitions/0/begin-epoch")["leader_epoch"]
+    assert control.post("/v1/topics/t/partitions/0/truncate", {"offset": 1})["leader_epoch"] > epoch
+    assert [record["value"] for record in control.get("/v1/topics/t/records")] == ["a"]
+    control.post("/v1/groups/g/move-coordinator", {"node": 2}, 204)
+    control.post("/v1/transactions/x/move-coordinator", {"node": 3}, 204)
+
+
+def test_a_node_that_is_not_there_is_told(control: Control) -> None:
+    status, answer = control.ask("POST", "/v1/nodes/9/kill")
+    assert (status, answer["error"]) == (409, "BROKER_ID_NOT_REGISTERED")
+    assert control.ask("POST", "/v1/nodes/1/paint")[0] == 422
