@@ -77,9 +77,13 @@ def _walk_together(data: U8, lanes: Lanes) -> tuple[I64, Bool]:
         at += width
         lane += _ADVANCE.take(pairs[lane])
         np.minimum(lane, limit, out=lane)
+    positions = _in_order(flat, widths, order, lanes.records)
     arrived = np.empty(len(order), np.bool_)
     arrived[order] = (current == lanes.end[order]) & (-falling <= len(widths))
-    return _in_order(flat, widths, order, lanes.records), arrived
+    # A lane that was at its end too early may have been kept there by what follows.
+    lasts = np.cumsum(lanes.records) - 1
+    arrived &= (lanes.records == 0) | (positions[lasts] < lanes.end)
+    return positions, arrived
 
 
 def _in_order(flat: I64, widths: npt.NDArray[np.intp], order: npt.NDArray[np.intp], counts: I64) -> I64:

@@ -236,6 +236,15 @@ class TestHostileBytes:
         value = b"\x0e\0\0\0\1\x50\0"  # of 40 bytes, which are not here
         assert offsets_of(decoded(log_with(batch_of(value, 1)), mode="DROPMALFORMED")) == [*FIRST, *LAST]
 
+    @pytest.mark.parametrize("more", [-1, 1, 2])
+    def test_records_that_are_counted_wrongly_in_one_of_many_batches(self, more: int) -> None:
+        records = [Record(0, T, b"k", b"v" * index) for index in range(30)]
+        batches = [bytes(build_batch(records, base_offset=offset)) for offset in range(0, 3000, 30)]
+        batches[50] = with_header(batches[50], record_count=30 + more)
+        rows = decoded(b"".join(batches), mode="PERMISSIVE")
+        assert offsets_of(rows) == [*range(1500), 1500, *range(1530, 3000)]
+        assert rows[1500][CORRUPT] is not None
+
     def test_a_length_may_not_be_zero(self) -> None:
         assert decoded(batch_of(b"\0" * 70, 10), mode="DROPMALFORMED") == []
 

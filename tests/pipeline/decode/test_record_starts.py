@@ -96,6 +96,18 @@ def test_values_that_look_like_records(first_delta: int) -> None:
     assert starts_of([content], [2000])[0] == [walked(content, 2000)]
 
 
+@pytest.mark.parametrize("more", [-1, 1, 2, 30])
+@pytest.mark.parametrize("behind", [b"", b"\0\0", b"\x01", b"\xff\xff"])
+def test_wrong_counts_are_noticed_in_lanes_side_by_side(more: int, behind: bytes) -> None:
+    """Also where what follows the batch leads nowhere, so that the walk stays at its end."""
+    content = batch_of_one_kind(50, 20)
+    counts = [50 + more * (index % 3 == 0) for index in range(60)]
+    data = np.frombuffer((content + behind) * 60 + PADDING, np.uint8)
+    starts = np.arange(60) * len(content + behind)
+    _, sound = record_starts(data, starts, starts + len(content), np.array(counts))
+    assert sound.tolist() == [count == 50 for count in counts]
+
+
 @pytest.mark.parametrize("count", [-1, 0, 1, 999, 1001, 1 << 30])
 def test_a_wrong_count_is_noticed(count: int) -> None:
     content = batch_of_one_kind(1000, 20)
