@@ -6,7 +6,6 @@ Nothing of the extra `minibroker[spark]` is imported before a session is asked f
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from minibroker.cli.shared import assignment_of, one_line, servers_of
+from minibroker.pipeline.spark_errors import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,11 +29,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka")
 REMEDY: Final = "the pipeline needs Spark: python3 -m pip install 'minibroker[spark]'"
 ALL_TOPICS: Final = ".*"
-# The last line of a traceback: the exception's qualified name, and what it says.
-RAISED: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*): (?P<message>.+)$")
-OURS: Final = "minibroker."
-ERROR_CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
-CAUSE: Final = re.compile(r"^(?:Caused by)?: (?P<name>[\w.$]+): (?P<message>.+)$", re.MULTILINE)
 
 
 class Cannot(click.ClickException):
@@ -180,21 +175,3 @@ def explained(error: Exception) -> Exception:
 def cannot(message: str) -> click.ClickException:
     """What a job cannot do, in one line, status 2."""
     return Cannot(one_line(message))
-
-
-def reason_of(text: str) -> str:
-    """What is wrong, out of what Spark says: the Python error of ours in it, else any Python error, else Java's cause.
-
-    Spark wraps a task's error several times over, with the stacks of Java and of Python around a line or two of sense.
-    """
-    raised = [match for line in text.splitlines() if (match := RAISED.match(line))]
-    for match in reversed(raised):
-        if match["name"].startswith(OURS):
-            return match["message"]
-    if "Traceback (most recent call last)" in text and raised:
-        return f"{raised[-1]['name'].rpartition('.')[2]}: {raised[-1]['message']}"
-    causes = list(CAUSE.finditer(text))
-    if causes:
-        return f"{causes[-1]['name'].rpartition('.')[2]}: {causes[-1]['message']}"
-    first = next((line for line in text.splitlines() if line.strip()), text)
-    return ERROR_CLASS.sub("", first)

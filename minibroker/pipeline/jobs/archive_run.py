@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from minibroker.pipeline.jobs.archive import archived
 from minibroker.pipeline.jobs.archive_batches import HOME, ArchiveBatches, ArchiveError, queries_of
 from minibroker.pipeline.jobs.hadoop_files import HadoopFiles, Journal
+from minibroker.pipeline.spark_errors import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,7 +60,11 @@ class ArchiveRun:
 
     def _put(self, rows: DataFrame, batch: int) -> None:
         self.batches.query = self.batches.query or (_query_of(self.checkpoint) or "")
-        self.batches.put(rows, batch)
+        try:
+            self.batches.put(rows, batch)
+        except Exception as error:
+            # In one line: Spark looks into the text of an error with an expression that pages of it are too long for.
+            raise ArchiveError(reason_of(str(error))) from None
 
 
 def _require_archive(files: HadoopFiles) -> None:

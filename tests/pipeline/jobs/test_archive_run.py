@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from minibroker.pipeline.jobs.archive import read_archive
 from minibroker.pipeline.jobs.archive_batches import ArchiveError
 from minibroker.pipeline.jobs.archive_run import ArchiveRun
+from minibroker.pipeline.spark_errors import reason_of
 from tests.pipeline.jobs.logs import DAY_MS, records, write_log
 
 if TYPE_CHECKING:
@@ -78,3 +80,17 @@ def test_an_archive_that_was_begun_by_another_stream_is_refused(spark: SparkSess
     run(spark, log, tmp_path / "two", checkpoint=tmp_path / "checkpoint two")
     with pytest.raises(ArchiveError, match="is of another archive than"):
         run(spark, log, tmp_path / "one", checkpoint=tmp_path / "checkpoint two")
+
+
+def test_what_stops_a_batch_is_said_in_a_line_and_the_next_run_does_it(spark: SparkSession, tmp_path: Path) -> None:
+    log, out = tmp_path / "log", tmp_path / "out"
+    segment = write_log(log, "a", 0, records(9)) / f"{0:020}.log"
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    begun = ArchiveRun(stream(spark, log), str(out), topic_ids=IDS)
+    with pytest.raises(StreamingQueryException) as caught:
+        begun.query.awaitTermination(TIMEOUT_S)
+    assert f"ArchiveError: {segment}" in str(caught.value)
+    assert reason_of(str(caught.value)).startswith(f"{segment}")
+    segment.write_bytes(whole)
+    assert run(spark, log, out).batches.totals.records == 9

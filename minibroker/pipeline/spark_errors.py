@@ -1,0 +1,30 @@
+"""What went wrong, in one line, out of the pages that Spark says of it. Nothing is shown or raised here."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# The last line of a traceback: the exception's qualified name, and what it says.
+RAISED: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*): (?P<message>.+)$")
+OURS: Final = "minibroker."
+ERROR_CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
+CAUSE: Final = re.compile(r"^(?:Caused by)?: (?P<name>[\w.$]+): (?P<message>.+)$", re.MULTILINE)
+
+
+def reason_of(text: str) -> str:
+    """What is wrong, out of what Spark says: the Python error of ours in it, else any Python error, else Java's cause.
+
+    Spark wraps a task's error several times over, with the stacks of Java and of Python around a line or two of sense.
+    """
+    raised = [match for line in text.splitlines() if (match := RAISED.match(line))]
+    for match in reversed(raised):
+        if match["name"].startswith(OURS):
+            return match["message"]
+    if "Traceback (most recent call last)" in text and raised:
+        return f"{raised[-1]['name'].rpartition('.')[2]}: {raised[-1]['message']}"
+    causes = list(CAUSE.finditer(text))
+    if causes:
+        return f"{causes[-1]['name'].rpartition('.')[2]}: {causes[-1]['message']}"
+    first = next((line for line in text.splitlines() if line.strip()), text)
+    return ERROR_CLASS.sub("", first)
