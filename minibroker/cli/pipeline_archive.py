@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from minibroker.cli.pipeline_shared import Source, cannot, source_options, spark_options, spark_session
-from minibroker.cli.shared import assignments_option, json_option, print_table
+from minibroker.cli.shared import INTERRUPTED, assignments_option, json_option, print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def archive(
     master: str,
     conf: tuple[tuple[str, str], ...],
     as_json: bool,
-) -> None:
+) -> int:
     """Archive topics as Parquet, by topic and date (UTC); run again, it adds what is new.
 
     Each record is archived once, also if a run is killed. bytes are those of keys and values.
@@ -78,10 +78,11 @@ def archive(
     with spark_session(master, conf, title="archive", progress=False) as spark:
         progress, run = _begun(spark, reading, out, checkpoint, trigger if continuous else None, compression)
         try:
-            _show_until_over(spark, run, progress, "archive")
+            is_over = _show_until_over(spark, run, progress, "archive")
         finally:
             run.stop()
         _print(run, out, as_json)
+    return 0 if is_over or continuous else INTERRUPTED
 
 
 def _begun(
@@ -109,8 +110,8 @@ def _begun(
     return progress, run
 
 
-def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgress, title: str) -> None:
-    """Wait until the stream is over, or somebody has enough of it; show how far it is on a terminal."""
+def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgress, title: str) -> bool:
+    """Wait until the stream is over, or (False) it is interrupted; show how far it is on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -131,10 +132,11 @@ def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgr
                     bars.update(bar, **_shown(spark, run, progress))
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
-            return  # what is archived is told, and the next run goes on from there
+            return False  # what is archived is told, and the next run goes on from there
     error = run.query.exception()
     if error is not None:
         raise error
+    return True
 
 
 def _shown(spark: SparkSession, run: ArchiveRun, progress: StreamProgress) -> dict[str, Any]:
