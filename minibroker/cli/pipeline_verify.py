@@ -6,8 +6,10 @@ What can be wrong, and how it is found, is in `minibroker.pipeline.jobs.verify`.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -54,6 +56,8 @@ def verify(
         minibroker pipeline verify --path minibroker-data
     """
     wanted = _wanted(checks, skip)
+    if _is_in_use(path):
+        click.echo(f"{path} is in use: what is written meanwhile may be taken for damage", err=True)
     with spark_session(master, conf, title=f"verifying {path}") as spark:
         from minibroker.pipeline.jobs.verify import job
 
@@ -77,6 +81,19 @@ def _wanted(checks: str | None, skip: str | None) -> list[str]:
     if unknown:
         raise cannot(f"there is no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
     return [name for name in chosen if name not in left_out]
+
+
+def _is_in_use(path: str) -> bool:
+    """Whether a broker holds the lock of the log directory that this is, or in which this partition lies."""
+    from minibroker.storage.files import Disk
+
+    lock = next((file for file in (Path(path, ".lock"), Path(path).parent / ".lock") if file.is_file()), None)
+    if lock is None or not os.access(lock, os.W_OK):
+        return False
+    held = Disk().lock(str(lock))
+    if held is not None:
+        held.close()
+    return held is None
 
 
 def _names(text: str) -> list[str]:

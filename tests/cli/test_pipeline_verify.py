@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,6 +88,22 @@ def test_checks_are_chosen_and_left_out(run: Any) -> None:
     result = run("--skip", "colours")
     assert result.exit_code == 2
     assert "there is no check 'colours'; there are layout, offsets" in result.stderr
+
+
+def test_it_warns_where_a_broker_runs(run: Any, tmp_path: Path) -> None:
+    in_use = f"{tmp_path} is in use: what is written meanwhile may be taken for damage"
+    assert "in use" not in run().stderr
+    lock = tmp_path / ".lock"
+    lock.write_bytes(b"")
+    assert "in use" not in run().stderr
+    holder = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, 2); print(flush=True); input()"
+    command = [sys.executable, "-c", holder, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        result = run()
+        process.communicate(b"\n")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (0, in_use)
 
 
 def test_the_checks_are_told(run: Any) -> None:

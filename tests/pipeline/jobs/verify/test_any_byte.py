@@ -24,6 +24,19 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of messages of formats 0 and 1, in wrappers of all codecs and plain."""
+    directory = tmp_path_factory.mktemp("old")
+    history = History(directory, 1, compacted=False, preallocate=False)
+    for _ in range(60):
+        history.now_ms += 10
+        history.write_old()
+    history.log.close()
+    assert judge(directory) == []
+    return directory
+
+
 def files(directory: Path, suffix: str) -> list[Path]:
     return [file for file in sorted(directory.glob(f"orders-0/*{suffix}")) if file.stat().st_size]
 
@@ -60,3 +73,15 @@ def test_garbage_is_judged_too(seed: int, tmp_path: Path) -> None:
             data[at : at + chance.randrange(4)] = chance.randbytes(chance.randrange(6))
         file.write_bytes(data)
     assert len(judge(tmp_path, compacted=["orders"])) >= len(files(tmp_path, ".snapshot"))
+
+
+@pytest.mark.parametrize("seed", range(2 * TIMES))
+def test_a_changed_byte_of_an_old_format_is_found(seed: int, old: Path, tmp_path: Path) -> None:
+    directory = shutil.copytree(old, tmp_path / "copy")
+    chance = Random(seed)
+    file = chance.choice(files(directory, ".log"))
+    data = file.read_bytes()
+    at = chance.randrange(len(data))
+    byte = data[at] ^ chance.randrange(1, 256)
+    put_bytes(file, at, bytes((byte,)))
+    assert judge(directory) != [], f"byte {at} of {file.name}: {byte} instead of {data[at]}"
