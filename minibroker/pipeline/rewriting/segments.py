@@ -17,6 +17,7 @@ from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.transactions import Uncommitted, content, indexed
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
+from minibroker.protocol.records.compression import Compression
 from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, epochs_from_text
 from minibroker.storage.compaction.reading import StoredBatch, Uncleanable, stored_batches
 from minibroker.storage.compaction.segment_writer import SegmentWriter
@@ -141,6 +142,11 @@ class SegmentRewriter:
                 target = target._replace(way=Way.DROP)
             if target.way is Way.DROP:
                 self._dropped += 1
+            elif target.magic < MAGIC and target.codec == Compression.ZSTD:
+                raise RewriteError(
+                    f"{self._path}: offset {batch.header.base_offset} is compressed by zstd, which formats 0 and 1 do "
+                    "not have: name another codec"
+                )
             else:
                 yield Source(batch.header, batch.data, target)
 

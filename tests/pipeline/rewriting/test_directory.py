@@ -218,3 +218,11 @@ def test_times_that_rows_cannot_express_do_not_change_their_format(tmp_path: Pat
     make_log(tmp_path / "old" / "orders-0", odd)
     with pytest.raises(RewriteError, match=r"orders-0, offset \d+: a time so far off"):
         rewritten(tmp_path, RewriteSettings(1, Compression.NONE, drop_headers=True))
+
+
+def test_a_codec_that_an_old_format_does_not_have_is_refused_unless_another_is_named(tmp_path: Path) -> None:
+    make_log(tmp_path / "old" / "orders-0", every_codec)
+    with pytest.raises(
+        RewriteError, match=r"orders-0/\d+\.log: offset 144 is compressed by zstd, which formats 0 and 1"
+    ):
+        rewritten(tmp_path, RewriteSettings(1))
