@@ -89,7 +89,7 @@ class SplitReader:
                 self._next_offset = max(self._next_offset, next_offset)
                 position += whole
             if is_damaged:
-                damage = damage_at(file, position, end, self._next_offset)
+                damage = damage_at(file, position, end, self._next_offset, stretch.start)
                 yield from self._damaged(damage)
                 position += damage.size_bytes
 

@@ -141,23 +141,26 @@ class OpenSegment:
     def place_behind(self, offset: int, start: Place) -> Place:
         """Behind the batch that contains `offset`, or is the first after it; at the end of the file if there is none.
 
-        It is not before `start`.
+        It is not before `start`. A damaged header may claim more offsets than it has: the next one tells.
         """
         place = self._mark(int(np.searchsorted(self._index[0], offset)), start)
         for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
-            place = place_after(position, header)
-            if header.last_offset >= offset:
+            if offset < place.next_offset <= header.base_offset:
                 return place
+            place = place_after(position, header)
         return place if place.position == self.size_bytes else Place(self.size_bytes, place.next_offset)
 
     def place_from(self, wanted: int, start: Place) -> Place:
-        """The first between two batches at or after the position `wanted`, and not before `start`."""
+        """The first between two batches at or after the position `wanted`, and not before `start`.
+
+        It is between two that agree on the offset there; `start` if there are none.
+        """
         place = self._mark(int(np.searchsorted(self._index[1], wanted)), start)
         for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset):
-            if place.position >= wanted and position == place.position:
+            if wanted <= place.position == position and place.next_offset <= header.base_offset:
                 return place
             place = place_after(position, header)
-        return place
+        return start
 
     def last_place(self, known: Place | None = None) -> Place:
         """Behind the last batch that can be found, from a place on that is known or from what the index knows last.
