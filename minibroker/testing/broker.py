@@ -8,11 +8,11 @@ from __future__ import annotations
 from functools import cached_property
 
 from minibroker.testing.clock import TestClock
-from minibroker.testing.verbs import Verbs
+from minibroker.testing.verbs_groups import GroupVerbs
 from minibroker.testing.verbs_nodes import NodeVerbs
 
 
-class Broker(Verbs, NodeVerbs):
+class Broker(GroupVerbs, NodeVerbs):
     """A broker on a real socket for `with` (a thread of its own) or `async with` (the caller's event loop)."""
 
     @cached_property

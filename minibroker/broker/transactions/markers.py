@@ -41,6 +41,17 @@ class MarkerSender:
         self._coordinator = coordinator
         self._missing: dict[str, set[TopicPartition]] = {}
         self._timers: dict[str, Timer] = {}
+        self._held: set[str] = set()
+
+    def hold(self, transactional_id: str) -> None:
+        """Let no transaction of this id end until `release`, however it was decided: its markers wait."""
+        self._held.add(transactional_id)
+
+    def release(self, transactional_id: str) -> None:
+        """Have what was held of this id go on."""
+        self._held.discard(transactional_id)
+        if transactional_id in self._missing and transactional_id not in self._timers:
+            self._later(transactional_id, 0)
 
     def missing(self, transactional_id: str) -> frozenset[TopicPartition]:
         """The partitions of a transaction that have no marker yet."""
@@ -66,6 +77,8 @@ class MarkerSender:
 
     def _attempt(self, transactional_id: str) -> None:
         del self._timers[transactional_id]
+        if transactional_id in self._held:
+            return
         transaction = self._coordinator.transactions.get(transactional_id)
         if transaction is None or transaction.state not in ENDING:
             self._missing.pop(transactional_id, None)

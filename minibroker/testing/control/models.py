@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from minibroker.testing.exchange import Exchange
+from minibroker.testing.hands import Held
 from minibroker.testing.plain import text_of
 from minibroker.testing.records import SeenRecord
 
@@ -127,6 +128,24 @@ class CoordinatorMove(Asked):
     """The node that is to coordinate."""
 
     node: int
+
+
+class Eviction(Asked):
+    """Who is put out."""
+
+    member: str | None = Field(default=None, description="All, unless told.")
+
+
+class Delay(Asked):
+    """How long something takes."""
+
+    delay: Span = Field(description=DURATION)
+
+
+class Hold(Asked):
+    """The state in which transactions are held."""
+
+    state: Held = "prepared"
 
 
 class Truncation(Asked):

@@ -1,4 +1,4 @@
-"""Nodes, leaders and coordinators over HTTP.
+"""Nodes, leaders, coordinators, groups and transactions over HTTP.
 
 What these do is told by the methods of `Broker` of the same names.
 """
@@ -10,7 +10,7 @@ from typing import Literal
 from fastapi import APIRouter
 
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.models import CoordinatorMove, LeaderMove, Truncation
+from minibroker.testing.control.models import CoordinatorMove, Delay, Eviction, Hold, LeaderMove, Truncation
 
 NodeVerb = Literal["stop", "kill", "start", "pause", "resume", "make-stale", "refresh"]
 
@@ -46,7 +46,45 @@ def node_routes(broker: Broker) -> APIRouter:
         broker.move_coordinator(asked.node, transactional_id=transactional_id)
 
     _leaders(broker, routes)
+    _groups(broker, routes)
     return routes
+
+
+def _groups(broker: Broker, routes: APIRouter) -> None:
+    @routes.post("/groups/{group}/force-rebalance", status_code=204)
+    async def force_rebalance(group: str) -> None:
+        """Have the members of a group share out its partitions anew."""
+        broker.force_rebalance(group)
+
+    @routes.post("/groups/{group}/evict")
+    async def evict(group: str, asked: Eviction | None = None) -> dict[str, list[str]]:
+        """Put a member out of its group, or all of them."""
+        return {"members": broker.evict(group, (asked or Eviction()).member)}
+
+    @routes.post("/groups/{group}/slow-joins")
+    async def slow_joins(group: str, asked: Delay) -> dict[str, int]:
+        """Have joining take this long, until the fault with this number is removed."""
+        return {"fault": broker.slow_joins(group, asked.delay).number}
+
+    @routes.get("/transactions/{transactional_id}")
+    async def state(transactional_id: str) -> dict[str, str]:
+        """The state of its transaction."""
+        return {"state": broker.transaction_state(transactional_id)}
+
+    @routes.post("/transactions/{transactional_id}/fence", status_code=204)
+    async def fence(transactional_id: str) -> None:
+        """Fence the producer that has this id."""
+        broker.fence(transactional_id)
+
+    @routes.post("/transactions/{transactional_id}/hold", status_code=204)
+    async def hold(transactional_id: str, asked: Hold | None = None) -> None:
+        """Keep transactions of this id in a state until they are released."""
+        broker.hold(transactional_id, (asked or Hold()).state)
+
+    @routes.post("/transactions/{transactional_id}/release", status_code=204)
+    async def release(transactional_id: str) -> None:
+        """Let what was held go on."""
+        broker.release(transactional_id)
 
 
 def _leaders(broker: Broker, routes: APIRouter) -> None:

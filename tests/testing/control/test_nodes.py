@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from tests.running import running_broker
 from tests.testing.control.test_control import Control
@@ -48,3 +48,28 @@ def test_a_node_that_is_not_there_is_told(control: Control) -> None:
     status, answer = control.ask("POST", "/v1/nodes/9/kill")
     assert (status, answer["error"]) == (409, "BROKER_ID_NOT_REGISTERED")
     assert control.ask("POST", "/v1/nodes/1/paint")[0] == 422
+
+
+def test_groups_and_transactions_are_in_hand(control: Control) -> None:
+    control.post("/v1/topics/t/records", {"values": ["a"]})
+    settings = {"bootstrap.servers": control.bootstrap_servers, "log_level": 0}
+    consumer = Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    assert consumer.consume(1, 20)[0].value() == b"a"
+    (member,) = control.post("/v1/groups/g/wait", {"members": 1})["members"]
+    control.post("/v1/groups/g/force-rebalance", status=204)
+    assert control.post("/v1/groups/g/evict") == {"members": [member]}
+    fault = control.post("/v1/groups/g/slow-joins", {"delay": 10})["fault"]
+    assert control.get(f"/v1/faults/{fault}")["rule"]
+    consumer.close()
+    producer = Producer({**settings, "transactional.id": "x"})
+    producer.init_transactions(20)
+    control.post("/v1/transactions/x/hold", status=204)
+    producer.begin_transaction()
+    producer.produce("t", "b")
+    producer.commit_transaction(20)
+    assert control.get("/v1/transactions/x") == {"state": "PrepareCommit"}
+    control.post("/v1/transactions/x/release", status=204)
+    assert len(control.post("/v1/topics/t/expect", {"count": 2, "timeout": "20 s"})) == 2
+    control.post("/v1/transactions/x/fence", status=204)
+    assert control.ask("GET", "/v1/transactions/y")[0] == 409
