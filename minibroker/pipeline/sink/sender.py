@@ -51,6 +51,10 @@ class Outgoing:
     attempts: int = 0
 
 
+Waiting = dict[TopicPartition, list[Outgoing]]  # each partition's next batch, and more that come after it
+Queues = dict[TopicPartition, Iterator[Outgoing]]  # where further ones come from
+
+
 class Sender:
     """Produces rows to brokers under an identity.
 
@@ -81,18 +85,11 @@ class Sender:
         been taken `delivery_timeout_ms` after it was first sent.
         """
         queues = {partition: self._encoded(partition, some) for partition, some in rows.items()}
-        waiting: dict[TopicPartition, list[Outgoing]] = {}  # each partition's next batch, and what it was split into
-        while True:
-            for partition in list(queues):
-                if partition not in waiting:
-                    following = next(queues[partition], None)
-                    if following is None:
-                        del queues[partition]
-                    else:
-                        waiting[partition] = [following]
-            if not waiting:
-                return
-            self._round(waiting)
+        waiting: Waiting = {}
+        _fill(waiting, queues, 1)
+        while waiting:
+            self._round(waiting, queues)
+            _fill(waiting, queues, 1)
 
     # From rows to batches
 
@@ -116,11 +113,13 @@ class Sender:
 
     # Requests
 
-    def _round(self, waiting: dict[TopicPartition, list[Outgoing]]) -> None:
+    def _round(self, waiting: Waiting, queues: Queues) -> None:
         """Send each partition's next batch, and take off those that are written; wait if some must be sent again."""
-        answered: list[tuple[Outgoing, int, Any]] = []
-        for sent in self._sent(waiting):
-            answered += self._answers(*sent)
+        sent = self._sent(waiting)
+        try:
+            _fill(waiting, queues, 2)  # the next ones are made while these are on their way
+        finally:
+            answered = [answer for request in sent for answer in self._answers(*request)]  # nothing is left on its way
         again = 0
         renew = False
         for batch, code, detail in answered:
@@ -141,7 +140,7 @@ class Sender:
         if again:
             self._wait(again)
 
-    def _sent(self, waiting: Mapping[TopicPartition, list[Outgoing]]) -> list[tuple[int, list[Outgoing], Any]]:
+    def _sent(self, waiting: Waiting) -> list[tuple[int, list[Outgoing], Any]]:
         """Send requests to all leaders, each with one batch of a partition: (node, batches, future answer)."""
         if self._before is not None:
             self._before(waiting)
@@ -182,9 +181,8 @@ class Sender:
         try:
             answer = self._client.wait(future, node_id)
         except ClientError as error:
-            if not error.retriable:
-                raise WriteFailed(str(error)) from None
-            return [(batch, ErrorCode.NETWORK_EXCEPTION, error) for batch in batches]
+            code = ErrorCode.NETWORK_EXCEPTION if error.retriable else ErrorCode.UNKNOWN_SERVER_ERROR
+            return [(batch, code, error) for batch in batches]
         answers = {(topic.name, each.index): each for topic in answer.responses for each in topic.partition_responses}
         found = [answers.get(batch.partition) for batch in batches]
         return [
@@ -210,6 +208,8 @@ class Sender:
 
     def _failure(self, batch: Outgoing, code: int, answer: Any) -> WriteFailed:
         place = f"{batch.partition.topic}-{batch.partition.partition}"
+        if isinstance(answer, ClientError):
+            return WriteFailed(f"{place}: {answer}")
         said = getattr(answer, "error_message", None)
         records = getattr(answer, "record_errors", None) or []
         if records:
@@ -229,6 +229,20 @@ class Sender:
         self._client.refresh()
         backoff_ms = self._settings.retry_backoff_ms << min(attempts - 1, 20)
         time.sleep(min(backoff_ms, self._settings.retry_backoff_max_ms) / 1000)
+
+
+def _fill(waiting: Waiting, queues: Queues, most: int) -> None:
+    """Have up to `most` batches wait of each partition that has as many."""
+    for partition in list(queues):
+        queue = waiting.setdefault(partition, [])
+        while len(queue) < most:
+            following = next(queues[partition], None)
+            if following is None:
+                del queues[partition]
+                break
+            queue.append(following)
+        if not queue:
+            del waiting[partition]
 
 
 def _requests(batches: list[Outgoing], size_bytes: int) -> Iterator[list[Outgoing]]:
