@@ -19,7 +19,7 @@ FROM, TO = "from", "to"
 PARTITIONS = 3
 ROWS = 1500
 BATCH_ROWS = 600
-PATIENCE_S = 100
+PATIENCE_S = 200
 
 
 def copy(spark: SparkSession, servers: str, checkpoint: str, sink: str = "minibroker", **options: str) -> None:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 100
+PATIENCE_S = 200
+pytestmark = pytest.mark.timeout(400)  # the last of them starts a JVM of its own, on a machine that may be busy
 
 
 @pytest.fixture
