@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,13 @@ from minibroker.pipeline.decode.scanning import Headers, Place
 from minibroker.protocol.records.batch import TIMESTAMP_TYPE_BIT
 from minibroker.protocol.records.compression import Compression
 
-_CODECS: Final = pa.array([*(codec.name.lower() for codec in Compression), "5", "6", "7"])  # 5 to 7 are unknown
+_CODECS: Final = (*(codec.name.lower() for codec in Compression), "5", "6", "7")  # 5 to 7 are unknown
+
+
+@cache
+def _codecs() -> pa.Array:
+    """Not made at import: the first `pa.array` imports pandas, which the processes that only plan need not pay for."""
+    return pa.array(_CODECS)
 
 
 def batch_rows(
@@ -50,7 +57,7 @@ def _column(name: str, headers: Headers, is_valid: npt.NDArray[np.bool_] | None,
         case "position":
             return None if place.position is None else headers.position + place.position
         case "codec":
-            return _CODECS.take(pa.array(headers.codec))
+            return _codecs().take(pa.array(headers.codec))
         case "timestampType":
             return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
         case "recordCount":
