@@ -32,7 +32,14 @@ HEAD = ("file", "offset", "position", "kind", "severity", "what is wrong")
     "--compacted", metavar="NAME", multiple=True, help="A compacted topic, if the directory does not say so itself."
 )
 @click.option("--strict", is_flag=True, help="Let notes, such as open transactions, count for the exit status.")
-@click.option("--list-checks", is_flag=True, is_eager=True, expose_value=False, callback=lambda c, o, v: _list(c, v))
+@click.option(
+    "--list-checks",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _, wanted: _list(context, wanted),
+    help="Tell which checks there are, and end.",
+)
 @json_option("Print a JSON object a line.")
 @spark_options
 def verify(
