@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.pipeline_shared import cannot, client_option, spark_options, spark_session
+from minibroker.cli.pipeline_shared import cannot, client_option, require_servers, spark_options, spark_session
 from minibroker.cli.shared import assignment_of, assignments_option, json_option, print_table, servers_of
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def replay(
         raise click.UsageError("--partitions is for --repartition")
     if to is not None and (topic_map or len(topics) > 1):
         raise click.UsageError("--to is for one topic, and goes without --topic-map")
+    require_servers(servers)
     with spark_session(master, conf, progress=False) as spark:
         from minibroker.pipeline.jobs.archive import read_archive
         from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of, replay_settings

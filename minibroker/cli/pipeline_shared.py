@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from minibroker.cli.shared import assignment_of, one_line, servers_of
+from minibroker.cli.shared import assignment_of, one_line, require_connection, servers_of
 from minibroker.pipeline.spark_errors import reason_of
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def source_options(command: Command) -> Callable[..., Any]:
             raise click.UsageError("give one of --path and --bootstrap-server")
         if client and servers is None:
             raise click.UsageError("--client is for --bootstrap-server")
+        if servers is not None:
+            require_servers(servers)
         return command(*arguments, source=Source(path, servers, topics, client), **others)
 
     options = (
@@ -80,6 +82,14 @@ def source_options(command: Command) -> Callable[..., Any]:
     for option in reversed(options):
         with_source = option(with_source)
     return with_source
+
+
+def require_servers(servers: str) -> None:
+    """Raise click.ClickException, status 2, if nobody listens there: before a JVM is started and a minute is waited."""
+    try:
+        require_connection(servers)
+    except click.ClickException as error:
+        raise cannot(error.message) from None
 
 
 def path_option(help: str, *, required: bool = False) -> Callable[[Command], Command]:

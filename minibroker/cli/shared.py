@@ -115,12 +115,13 @@ def client_config(servers: str, client: tuple[tuple[str, str], ...]) -> dict[str
 
     The plain connection comes first because librdkafka tries a port that refuses again until its time is up.
     """
-    _require_connection(servers)
+    require_connection(servers)
     # Its own log lines would stand between ours; what fails is said by the command.
     return {"bootstrap.servers": servers, "log_level": 0, "client.id": "minibroker-cli", **dict(client)}
 
 
-def _require_connection(servers: str) -> None:
+def require_connection(servers: str) -> None:
+    """Raise click.ClickException unless one of the servers can be connected to, without a word of the protocol."""
     problems = []
     for server in servers.split(","):
         match = SERVER.fullmatch(server.strip())

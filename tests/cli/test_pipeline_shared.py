@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -42,9 +43,11 @@ def test_a_directory_is_read_but_for_kafkas_own_topics(tmp_path: Path) -> None:
 
 
 def test_a_broker_is_read_with_what_its_client_needs() -> None:
-    arguments = ["--bootstrap-server", "h:1", "--topic", "a", "--topic", "b", "--client", "security.protocol=SSL"]
-    result = CliRunner().invoke(command, arguments)
-    expected = ["kafka.bootstrap.servers=h:1", "subscribe=a,b", "kafka.security.protocol=SSL"]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = f"127.0.0.1:{listening.getsockname()[1]}"
+        arguments = ["--bootstrap-server", server, "--topic", "a", "--topic", "b", "--client", "security.protocol=SSL"]
+        result = CliRunner().invoke(command, arguments)
+    expected = [f"kafka.bootstrap.servers={server}", "subscribe=a,b", "kafka.security.protocol=SSL"]
     assert result.stdout.splitlines() == expected
 
 
@@ -56,6 +59,7 @@ def test_a_broker_is_read_with_what_its_client_needs() -> None:
         (["--path", ".", "--client", "a=b"], "--client is for --bootstrap-server"),
         (["--path", "no such directory"], "does not exist"),
         (["--bootstrap-server", "nowhere"], "is not HOST:PORT"),
+        (["--bootstrap-server", "127.0.0.1:1"], "cannot connect to 127.0.0.1:1: Connection refused"),
     ],
 )
 def test_what_is_to_be_read_has_to_be_said(arguments: list[str], complaint: str) -> None:
