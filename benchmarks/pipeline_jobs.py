@@ -160,7 +160,7 @@ def main(sizes: tuple[float, ...], only: tuple[str, ...]) -> None:
                 row = [f"{name}, {stored / 1e9:.2f} GB", f"{took.seconds:.0f}", f"{stored / MB / took.seconds:.0f}"]
                 memory = (took.jvm_bytes, took.python_bytes, took.all_bytes)
                 table.add_row(*row, f"{took.cpu_s:.0f}", *(f"{each / MIB:.0f}" for each in memory))
-                click.echo(f"{'; '.join(row)}; {took}", err=True)
+                click.echo(f"{row[0]}: {row[1]} s", err=True)
     Console(width=120).print(table)
     click.echo(machine.describe(load_before))
 
