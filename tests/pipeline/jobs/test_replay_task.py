@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from kafka.partitioner.default import murmur2
+from rich.progress import Progress
 
+from minibroker.cli import pipeline_replay
 from minibroker.pipeline.brokers.client import Client, ClientError
 from minibroker.pipeline.jobs.replay import Archived, needed_topics, replay_id_of, replay_settings
 from minibroker.pipeline.jobs.replay_targets import Needed, prepare_topics
@@ -147,6 +150,25 @@ def test_how_far_it_is_can_be_asked_at_any_time(broker: RunningBroker, client: C
     list(task.run(watched()))
     assert asked == [0, 0, 10, 10, 20, 20]
     assert task.next_offset(client, TopicPartition("old", 0)) == 30
+
+
+def test_how_far_it_is_is_shown(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, over = task_for(broker), threading.Event()
+    monkeypatch.setattr(pipeline_replay, "POLL_S", 0.01)
+    archived = [
+        Archived(TopicPartition("old", 0), 15, 10, 39, None),  # half of the offsets are gone
+        Archived(TopicPartition("old", 1), 10, 0, 9, None),
+    ]
+    replay(task, rows(10, 30, step=2))
+    with Progress(disable=True) as bars:
+        watcher = threading.Thread(target=pipeline_replay._watch, args=(task, archived, bars, over))
+        watcher.start()
+        deadline = time.monotonic() + PATIENCE_S
+        while not (bars.tasks and bars.tasks[0].completed):
+            assert time.monotonic() < deadline
+        over.set()
+        watcher.join()
+    assert (bars.tasks[0].completed, bars.tasks[0].total) == (9, 25)
 
 
 def test_gaps_between_offsets_are_no_gaps_in_the_target(broker: RunningBroker) -> None:
