@@ -33,6 +33,10 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
 )
+# Of these the batch may have been written nevertheless.
+UNCERTAIN: Final = frozenset(
+    {ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
+)
 # Another producer has the transactional id now, or the coordinator ended the transaction as it took too long.
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
 # The partition does not know what came before; without a transaction a new producer id begins anew.

@@ -23,6 +23,7 @@ from minibroker.pipeline.sink.errors import (
     FENCED,
     RETRIABLE,
     SEQUENCE_LOST,
+    UNCERTAIN,
     Fenced,
     RecordRefused,
     WriteFailed,
@@ -49,6 +50,7 @@ class Outgoing:
     data: bytes
     deadline: float = 0.0  # monotonic seconds; from the first attempt on
     attempts: int = 0
+    uncertain: bool = False  # whether a failed attempt may have written it: only the same producer can tell
 
 
 Waiting = dict[TopicPartition, list[Outgoing]]  # each partition's next batch, and more that come after it
@@ -121,7 +123,6 @@ class Sender:
         finally:
             answered = [answer for request in sent for answer in self._answers(*request)]  # nothing is left on its way
         again = 0
-        renew = False
         for batch, code, detail in answered:
             queue = waiting[batch.partition]
             if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -131,13 +132,13 @@ class Sender:
                 queue[:1] = self._split(batch)
             else:
                 self._fail_unless_it_may_pass(batch, code, detail)
-                renew |= code in SEQUENCE_LOST
+                batch.uncertain |= code in UNCERTAIN
                 again = max(again, batch.attempts)
             if not queue:
                 del waiting[batch.partition]
-        if renew and self._renew is not None:
-            self._renew()
         if again:
+            failed = [(batch, code) for batch, code, _ in answered if waiting.get(batch.partition, [None])[0] is batch]
+            self._renew_if_lost(failed)
             self._wait(again)
 
     def _sent(self, waiting: Waiting) -> list[tuple[int, list[Outgoing], Any]]:
@@ -224,6 +225,13 @@ class Sender:
         key = None if row["key"] is None else row["key"][:_KEY_BYTES_SHOWN]
         place = f"{partition.topic}-{partition.partition}"
         return RecordRefused(f"row {row['row']} to {place}, key {key!r}: {why.rstrip()}")
+
+    def _renew_if_lost(self, failed: list[tuple[Outgoing, int]]) -> None:
+        """Become a new producer for partitions that lost their sequences, once no other batch may be there already."""
+        lost = [code in SEQUENCE_LOST for _, code in failed]
+        uncertain = any(batch.uncertain for (batch, _), is_lost in zip(failed, lost, strict=True) if not is_lost)
+        if any(lost) and not uncertain and self._renew is not None:
+            self._renew()
 
     def _wait(self, attempts: int) -> None:
         self._client.refresh()

@@ -188,6 +188,19 @@ def test_a_partition_that_lost_its_sequences_gets_the_batch_from_a_new_producer(
     assert values([*client.batches(ONE)[:1], *client.batches(ONE)[2:]]) == [b"value%d" % number for number in range(10)]
 
 
+def test_nobody_becomes_a_new_producer_while_a_batch_may_be_there_already() -> None:
+    unknown, timed_out = ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.REQUEST_TIMED_OUT
+    client = ScriptedClient(
+        {ONE: unknown, TWO: timed_out},
+        {ONE: unknown, TWO: ErrorCode.LEADER_NOT_AVAILABLE},
+        {ONE: unknown, TWO: ErrorCode.DUPLICATE_SEQUENCE_NUMBER},
+    )
+    identity = Identity(7, 3)
+    send(client, 8, identity=identity, renew=lambda: identity.become(8, 0), partitions=(ONE, TWO))
+    assert [said(batch)[0] for batch in client.batches(ONE)] == [7, 7, 7, 8, 8]
+    assert [said(batch)[0] for batch in client.batches(TWO)] == [7, 7, 7, 8]
+
+
 def test_in_a_transaction_lost_sequences_are_an_error() -> None:
     with pytest.raises(WriteFailed, match="t-0: OUT_OF_ORDER_SEQUENCE_NUMBER"):
         send(ScriptedClient(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
