@@ -111,6 +111,21 @@ class TestSameVerdictAsTheStrictReader:
         batch = similar_records(random)
         assert_same_verdict(log_with(batch_of(damaged(random, payload(batch)), len(batch))))
 
+    @given(seed=st.integers(0, 2**32), codec=st.sampled_from((Compression.NONE, Compression.NONE, Compression.LZ4)))
+    def test_of_many_batches_of_which_some_are_damaged(self, seed: int, codec: Compression) -> None:
+        """So many that they are walked side by side, and lie next to each other."""
+        random = Random(seed)
+        batch = [record for record in similar_records(random) if len(record.value or b"") < 1000][:50] or SMALL
+        content, count = payload(batch), len(batch)
+        parts = []
+        for offset in range(0, 40 * 100, 100):
+            is_bad = random.random() < 0.1
+            this = batch_of(
+                damaged(random, content) if is_bad else content, count + random.choice((0, 1, -1)) * is_bad, codec
+            )
+            parts.append(with_header(this, base_offset=offset))
+        assert_same_verdict(b"".join(parts))
+
     @given(seed=st.integers(0, 2**32), batch=records())
     def test_of_damaged_records_without_attributes(self, seed: int, batch: list[Record]) -> None:
         content = elided(payload(batch), len(batch)) or b""
