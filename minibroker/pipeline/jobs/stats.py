@@ -39,13 +39,44 @@ def grouped(batches: DataFrame, by: Sequence[str]) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
+    names = [F.col(DIMENSIONS[name]).alias(name) for name in by]
+    rows = batches.groupBy(*names).agg(*(column.alias(name) for name, column in _measures().items()))
+    return rows.orderBy(F.desc("bytes"), *by)
+
+
+def grouped_by_each(batches: DataFrame, sets: Sequence[Sequence[str]], most: int) -> DataFrame:
+    """As `grouped` by each of several sets of dimensions in one query, at most so many rows of each, the largest first.
+
+    `set` is the set's `set_id`, `rows` how many rows it has in all. Of no batches at all there are no rows.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    named = batches.withColumnsRenamed({column: name for name, column in DIMENSIONS.items()})
+    grouping = named.groupingSets([[F.col(name) for name in each] for each in sets], *map(F.col, DIMENSIONS))
+    rows = grouping.agg(F.grouping_id().alias("set"), *(column.alias(name) for name, column in _measures().items()))
+    order = Window.partitionBy("set").orderBy(F.desc("bytes"), *DIMENSIONS)
+    ranked = rows.withColumn("rank", F.row_number().over(order))
+    counted = ranked.withColumn("rows", F.count("*").over(Window.partitionBy("set")))
+    return counted.where(F.col("rank") <= most).orderBy("set", "rank").drop("rank")
+
+
+def set_id(by: Sequence[str]) -> int:
+    """The number of a set of dimensions: a bit for each that is not in it, the first one highest."""
+    return sum(1 << place for place, name in enumerate(reversed(DIMENSIONS)) if name not in by)
+
+
+def _measures() -> dict[str, Column]:
+    """What is counted of the batches of a row."""
+    from pyspark.sql import functions as F
+
     data, measured = ~F.col("isControl"), F.col("uncompressedSizeInBytes").isNotNull() & ~F.col("isControl")
 
     def total(column: str | Column, where: Column = data) -> Column:
         return F.coalesce(F.sum(F.when(where, F.col(column) if isinstance(column, str) else column)), F.lit(0))
 
     one = F.lit(1)
-    columns = {
+    return {
         "records": total(records()),
         "batches": total(one),
         "bytes": total("sizeInBytes"),
@@ -63,9 +94,6 @@ def grouped(batches: DataFrame, by: Sequence[str]) -> DataFrame:
         "measured_value_bytes": total("valueBytes", measured),
         "measured_null_values": total("nullValues", measured),
     }
-    names = [F.col(DIMENSIONS[name]).alias(name) for name in by]
-    rows = batches.groupBy(*names).agg(*(column.alias(name) for name, column in columns.items()))
-    return rows.orderBy(F.desc("bytes"), *by)
 
 
 def records() -> Column:

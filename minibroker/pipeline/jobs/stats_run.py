@@ -6,7 +6,7 @@ The queries are `stats`', what their rows come to is `stats_report`'s.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.pipeline.jobs import stats
 from minibroker.pipeline.jobs.stats_report import KeySkew, Rate, SizeClass, Statistics, Traffic, span_for
@@ -67,14 +67,16 @@ def sample_of(records: int) -> int:
 def _from_batches(
     batches: DataFrame, name: str, one_in: int, tables: Sequence[tuple[str, ...]], span_ms: int | None
 ) -> Statistics:
-    everything = stats.grouped(batches, ()).collect()[0].asDict()
-    all_bytes = everything["bytes"]
-    found = Statistics(name, one_in, Traffic.of(everything, (), all_bytes))
+    sets = {stats.set_id(by): by for by in ((), *tables)}
+    by_set: dict[int, list[dict[str, Any]]] = {number: [] for number in sets}
+    for row in stats.grouped_by_each(batches, list(sets.values()), ROWS_MAX).collect():
+        by_set[row.set].append(row.asDict())
+    everything = (by_set[stats.set_id(())] or [stats.grouped(batches, ()).collect()[0].asDict()])[0]
+    found = Statistics(name, one_in, Traffic.of(everything, (), everything["bytes"]))
     for by in tables:
-        rows = stats.grouped(batches, by)
-        given = [Traffic.of(row.asDict(), by, all_bytes) for row in rows.limit(ROWS_MAX).collect()]
-        found.tables[", ".join(by)] = given
-        found.left_out[", ".join(by)] = rows.count() - len(given) if len(given) == ROWS_MAX else 0
+        rows = by_set[stats.set_id(by)]
+        found.tables[", ".join(by)] = [Traffic.of(row, by, everything["bytes"]) for row in rows]
+        found.left_out[", ".join(by)] = rows[0]["rows"] - len(rows) if rows else 0
     found.span_ms = span_ms or span_for(found.all.first_ms, found.all.last_ms)
     found.rates = [Rate(*row) for row in stats.rates(batches, found.span_ms).collect()]
     found.sizes = [

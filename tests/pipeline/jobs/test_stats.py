@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from minibroker.cli import pipeline_stats
 from minibroker.cli.main import main
 from minibroker.pipeline.encode.encoder import BatchSettings, Producer
+from minibroker.pipeline.jobs.stats import BATCH_COLUMNS, grouped, grouped_by_each, set_id
 from minibroker.pipeline.jobs.stats_run import gather, sample_of
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import batches_in, records_in
@@ -52,7 +53,7 @@ def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_what_is_counted_is_what_the_brokers_codec_finds(spark: SparkSession, log: Path) -> None:
-    found = gather(spark, {"path": str(log), "subscribePattern": "."}, name="x", by=("topic", "codec"), top_keys=3)
+    found = gather(spark, {"path": str(log), "subscribePattern": "."}, name="x", by=("codec", "topic"), top_keys=3)
     assert found.measured_every == 1
     for row in found.tables["topic, partition"]:
         data = (log / f"{row.by['topic']}-{row.by['partition']}" / f"{0:020}.log").read_bytes()
@@ -72,11 +73,12 @@ def test_what_is_counted_is_what_the_brokers_codec_finds(spark: SparkSession, lo
         ("gzip", 2): 100,
         ("gzip", 1): 30,
     }
-    assert {tuple(row.by.values()): row.batches for row in found.tables["topic, codec"]} == {
-        ("orders", "none"): 10,
-        ("orders", "gzip"): 2,
-        ("old", "gzip"): 3,
+    assert {tuple(row.by.values()): row.batches for row in found.tables["codec, topic"]} == {
+        ("none", "orders"): 10,
+        ("gzip", "orders"): 2,
+        ("gzip", "old"): 3,
     }
+    assert found.all.batches == 15
     plain = next(row for row in found.tables["codec, format"] if row.by["codec"] == "none")
     assert plain.compression_ratio == 1.0
     assert sum(size.batches for size in found.sizes) == 15
@@ -136,3 +138,15 @@ def test_a_log_without_records_has_statistics_too(run: Run, tmp_path: Path) -> N
 
 def test_a_large_log_is_sampled() -> None:
     assert [sample_of(count) for count in (0, 1_000_000, 1_600_000, 250_000_000)] == [1, 1, 2, 250]
+
+
+def test_of_each_table_so_many_rows_are_given_the_largest_first(spark: SparkSession, log: Path) -> None:
+    options = {"path": str(log), "subscribePattern": ".", "measure": "all"}
+    batches = spark.read.format("minibroker-batches").options(**options).schema(BATCH_COLUMNS).load()
+    by = ["topic", "partition"]
+    rows = grouped_by_each(batches, [by, ["codec"]], 2).collect()
+    assert [(row.set, row.rows) for row in rows] == [(set_id(by), 3)] * 2 + [(set_id(["codec"]), 2)] * 2
+    alone = grouped(batches, by).collect()
+    assert [(row.topic, row.partition, row.bytes) for row in rows[:2]] == [
+        (row.topic, row.partition, row.bytes) for row in alone[:2]
+    ]
