@@ -53,6 +53,7 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     help="What its clients must bear; needed where other machines reach it.",
 )
 @click.option("--faults", type=click.Path(path_type=Path), help="Begin with the faults of this YAML file.")
+@click.option("--emulate", metavar="RELEASE", help="Answer as a release of Apache Kafka did, from 0.8.2 to 4.3.")
 @click.option(
     "--help-settings",
     is_flag=True,
@@ -75,6 +76,7 @@ def serve(
     control: str | None,
     control_token: str | None,
     faults: Path | None,
+    emulate: str | None,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -102,24 +104,28 @@ def serve(
         settings, warnings = load_settings(properties, os.environ, assignments)
         for warning in warnings:
             LOG.warning(warning)
-        if control is None and faults is None:
+        if control is None and faults is None and emulate is None:
             status = run(settings, nodes=nodes, announce=_announce, metrics_port=metrics_port)
         elif metrics_port is not None:
-            raise click.UsageError("--metrics-port is served by a broker without --control and --faults only")
+            raise click.UsageError(
+                "--metrics-port is served by a broker without --control, --faults and --emulate only"
+            )
         else:
-            status = _run_kit(settings, nodes, control, control_token, faults)
+            status = _run_kit(settings, nodes, control, control_token, faults, emulate)
     except (SettingsError, StartError) as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)
 
 
-def _run_kit(settings: Settings, nodes: int, control: str | None, token: str | None, faults: Path | None) -> int:
+def _run_kit(
+    settings: Settings, nodes: int, control: str | None, token: str | None, faults: Path | None, emulate: str | None
+) -> int:
     from minibroker.testing import serving
-    from minibroker.testing.faults.rules import FaultError
 
     try:
-        return serving.run(settings, nodes=nodes, announce=_announce, wishes=serving.Wishes(control, token, faults))
-    except (FaultError, OSError) as error:
+        wishes = serving.Wishes(control, token, faults, emulate)
+        return serving.run(settings, nodes=nodes, announce=_announce, wishes=wishes)
+    except (ValueError, OSError) as error:  # a fault, or a release, that cannot be
         raise click.UsageError(str(error)) from None
 
 

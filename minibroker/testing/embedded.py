@@ -19,6 +19,8 @@ from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.running import Running, Seams
 from minibroker.broker.settings import Settings
 from minibroker.testing.data import Data, Snapshot
+from minibroker.testing.emulation.emulation import Emulation, settings_of
+from minibroker.testing.emulation.releases import release_of
 from minibroker.testing.loops import CallersLoop, Loop, LoopThread, Result
 from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.ports import Ports, close_all
@@ -52,19 +54,26 @@ class Embedded:
         auto_create: bool = True,
         directory: str | Path | None = None,
         seed: int | None = None,
+        emulate: str | None = None,
     ) -> None:
         """`settings` have Apache Kafka's names. The data is in `directory`, or in a temporary one, removed at the end.
 
-        `auto_create` is `auto.create.topics.enable`. `seed` makes ids and leaders the same in every run.
-        Raises SettingsError.
+        `auto_create` is `auto.create.topics.enable`. `seed` makes ids and leaders the same in every run. `emulate` is a
+        release of Apache Kafka from "0.8.2" to "4.3", as which it answers. Raises SettingsError, and ValueError for a
+        release that is not known.
         """
         self._data = Data(None if directory is None else Path(directory))
         self._texts = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
+        self.emulated: Final = None if emulate is None else release_of(emulate)
+        if self.emulated is not None:
+            self._texts |= settings_of(self.emulated)
         self._texts |= {name: text_of_setting(value) for name, value in (settings or {}).items()}
         _check(self._texts)  # what is wrong with them is said at once
         self.nodes: Final = nodes
         self._random = random.SystemRandom() if seed is None else random.Random(seed)
         self.interceptors: Final[list[Interceptor]] = []  # the same in every life; empty, it costs requests nothing
+        if self.emulated is not None:
+            Emulation(self.emulated).install(self)
         self.when_reset: Final[list[Callable[[], None]]] = []  # called on the loop, after the state has changed
         self._loop: Loop | None = None
         self._ports: Ports | None = None

@@ -25,6 +25,7 @@ class Wishes(NamedTuple):
     control: str | None = None
     token: str | None = None
     faults: Path | None = None
+    emulate: str | None = None
 
 
 def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> int:
@@ -54,7 +55,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
     # Nothing is to be otherwise than in a plain process, but what the kit is told.
     texts = {name: settings[name] for name in DEFAULTS} | settings.given
     auto_create = settings["auto.create.topics.enable"]
-    broker = Broker(texts, nodes=nodes, auto_create=auto_create, directory=directory)
+    broker = Broker(texts, nodes=nodes, auto_create=auto_create, directory=directory, emulate=wishes.emulate)
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)
     async with contextlib.AsyncExitStack() as serving:

@@ -217,12 +217,20 @@ def test_faults_are_there_from_the_start(tmp_path: Path) -> None:
         assert failed[0].name() == "TOPIC_AUTHORIZATION_FAILED"
 
 
+def test_a_process_answers_as_an_older_release(tmp_path: Path) -> None:
+    with running_broker(tmp_path, options=("--emulate", "2.0", "--control", "0")) as broker:
+        control = Control(broker)
+        assert produce(control, "a") == [None]
+        assert control.get("/v1/requests?api=Produce")[0]["version"] == 6
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (("--control", "0.0.0.0:0"), "is open to other machines, which needs a token: --control-token"),
         (("--control", "here"), "HOST:PORT or PORT is expected"),
         (("--faults", "missing.yaml"), "missing.yaml"),
+        (("--emulate", "5.0"), "'5.0' is no release"),
         (("--control", "0", "--metrics-port", "0"), "--metrics-port"),
     ],
 )

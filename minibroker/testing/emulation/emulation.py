@@ -1,0 +1,146 @@
+"""A broker that answers as an older release of Apache Kafka did: its APIs, versions, features, and its refusals.
+
+    release         format on disk   a request that it does not know
+    0.8.2, 0.9      0                the connection is closed; there is no ApiVersions
+    0.10.0-0.10.2   1                the connection is closed; ApiVersions in a newer version is answered with
+                                     UNSUPPORTED_VERSION in version 0, without the APIs
+    0.11-2.3        2                the same
+    2.4 and newer   2                the same, but that answer says which versions of ApiVersions there are (KIP-511)
+    4.0 and newer   2                the same; Produce is announced from 0 and refused below 3 (KAFKA-18659)
+
+What is stored in another format than a client knows is converted, as those releases did. The table of versions is in
+`releases`; the formats and settings that a release stands for are given to the broker when it starts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from minibroker.broker.dispatch import Unanswerable, answer_start, encoded
+from minibroker.broker.interceptors import Call, Interceptor
+from minibroker.protocol.apis import ApiKey, api_name
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsResponse
+from minibroker.testing.emulation.releases import RELEASES, versions_of
+
+if TYPE_CHECKING:
+    from minibroker.testing.embedded import Embedded
+
+FIRST_WITH_FORMAT_1: Final = "0.10.0"
+FIRST_WITH_FORMAT_2: Final = "0.11"
+FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
+FIRST_WITHOUT_OLD_PRODUCE: Final = "4.0"
+FIRST_PRODUCE_THEN: Final = 3
+# The release that brought each feature, and its highest level there and later (KIP-584): none before 3.3, as clusters
+# with ZooKeeper had none.
+FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
+    "metadata.version": (
+        ("3.3", 7),
+        ("3.4", 8),
+        ("3.5", 11),
+        ("3.6", 14),
+        ("3.7", 19),
+        ("3.8", 20),
+        ("3.9", 21),
+        ("4.0", 25),
+        ("4.1", 27),
+        ("4.2", 29),
+        ("4.3", 30),
+    ),
+    "group.version": (("4.0", 1),),
+    "transaction.version": (("4.0", 2),),
+    "eligible.leader.replicas.version": (("4.0", 1),),
+}
+
+
+def is_since(release: str, first: str) -> bool:
+    """Whether `release` is `first` or newer."""
+    return RELEASES.index(release) >= RELEASES.index(first)
+
+
+def settings_of(release: str) -> dict[str, str]:
+    """The settings that a release stands for: the message format that its topics have unless told."""
+    if not is_since(release, FIRST_WITH_FORMAT_1):
+        return {"log.message.format.version": "0.9.0"}
+    return {} if is_since(release, FIRST_WITH_FORMAT_2) else {"log.message.format.version": "0.10.2"}
+
+
+def levels_of(release: str) -> dict[str, int]:
+    """The features that a release has, with their highest levels."""
+    found = {}
+    for name, changes in FEATURES.items():
+        for since, level in changes:
+            if is_since(release, since):
+                found[name] = level
+    return found
+
+
+class Emulation(Interceptor):
+    """Makes a broker announce, serve and refuse what one release did."""
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        self._announced = versions_of(release)
+        self._served = dict(self._announced)
+        if is_since(release, FIRST_WITHOUT_OLD_PRODUCE):
+            produce = self._announced[ApiKey.PRODUCE]
+            self._served[ApiKey.PRODUCE] = range(FIRST_PRODUCE_THEN, produce.stop)
+        self._levels = levels_of(release)
+        self._unsupported: set[Call] = set()
+
+    def install(self, broker: Embedded) -> None:
+        """Have it see requests before anybody else, and answers after."""
+        broker.interceptors.insert(0, self)
+
+    def before(self, call: Call) -> Message | None:
+        versions = self._served.get(call.api_key)
+        if versions is not None and call.context.version in versions:
+            return None
+        if call.api_key == ApiKey.API_VERSIONS and versions is not None:
+            self._unsupported.add(call)
+            return self._other_versions(versions)
+        name = f"{api_name(call.api_key)} version {call.context.version}"
+        raise Unanswerable(f"{name}, which Kafka {self.release} does not serve")
+
+    def _other_versions(self, versions: range) -> ApiVersionsResponse:
+        known = ApiVersionsResponse.ApiVersion(
+            api_key=ApiKey.API_VERSIONS, min_version=versions[0], max_version=versions[-1]
+        )
+        told = [known] if is_since(self.release, FIRST_TO_NAME_API_VERSIONS) else []
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=told)
+
+    def answer(self, call: Call, response: Message) -> Message:
+        if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
+            self._announce(response)
+        return response
+
+    def _announce(self, response: Any) -> None:
+        """Name what this release and this broker both have."""
+        told = []
+        for api in response.api_keys:
+            versions = self._announced.get(api.api_key)
+            if versions is not None:
+                api.min_version = max(api.min_version, versions[0])
+                api.max_version = min(api.max_version, versions[-1])
+                told.append(api)
+        response.api_keys = [api for api in told if api.min_version <= api.max_version]
+        response.supported_features = [each for each in response.supported_features if each.name in self._levels]
+        for feature in response.supported_features:
+            feature.max_version = min(feature.max_version, self._levels[feature.name])
+        response.finalized_features = [each for each in response.finalized_features if each.name in self._levels]
+        for feature in response.finalized_features:
+            level = min(feature.max_version_level, self._levels[feature.name])
+            feature.max_version_level = feature.min_version_level = level
+        if not self._levels:
+            response.finalized_features_epoch = -1
+
+    def encoded(self, call: Call, items: list[Any]) -> list[Any]:
+        if call not in self._unsupported:
+            return items
+        # KIP-511: in version 0, the only one that such a client surely reads.
+        self._unsupported.discard(call)
+        return encoded(self._other_versions(self._served[ApiKey.API_VERSIONS]), 0, answer_start(0), call.correlation_id)
+
+    def lost(self, call: Call) -> None:
+        self._unsupported.discard(call)

@@ -1,0 +1,184 @@
+"""A broker as each release of Kafka from 0.8.2 on: what it announces, serves and refuses, and how clients take it."""
+
+from __future__ import annotations
+
+import socket
+from struct import Struct
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from kafka import KafkaConsumer, KafkaProducer
+
+from minibroker.protocol.apis import ApiKey, request_class, response_class
+from minibroker.protocol.declare import Message
+from minibroker.protocol.headers import (
+    RequestHeader,
+    ResponseHeader,
+    request_header_version,
+    response_header_version,
+)
+from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.record import Record
+from minibroker.testing import Broker
+from minibroker.testing.emulation.emulation import levels_of
+from minibroker.testing.emulation.releases import RELEASES, versions_of
+
+SIZE = Struct(">i")
+SINCE_API_VERSIONS = [release for release in RELEASES if ApiKey.API_VERSIONS in versions_of(release)]
+
+
+def asked(broker: Broker, request: Message, version: int, read_as: int | None = None) -> Any:
+    """The answer to one request, None if the connection was closed without one."""
+    key = ApiKey(request.api_key or 0)
+    header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=5, client_id="raw")
+    frame = header.encode(min(request_header_version(key, version), 2)) + request.encode(
+        min(version, max(type(request).versions))
+    )
+    host, port = broker.bootstrap_servers.split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(SIZE.pack(len(frame)) + frame)
+        with connection.makefile("rb") as stream:
+            start = stream.read(SIZE.size)
+            if not start:
+                return None
+            answer = stream.read(SIZE.unpack(start)[0])
+    read_as = version if read_as is None else read_as
+    _, position = ResponseHeader.decode_from(answer, response_header_version(key, read_as))
+    return response_class(key).decode(answer, read_as, position)
+
+
+@pytest.mark.parametrize("release", SINCE_API_VERSIONS)
+def test_a_release_announces_its_versions_as_far_as_they_are_served_here(release: str) -> None:
+    with Broker(emulate=release) as broker:
+        versions = versions_of(release)
+        newest = versions[ApiKey.API_VERSIONS][-1]
+        answer = asked(broker, ApiVersionsRequest(client_software_name="a", client_software_version="1"), newest)
+        assert answer.error_code == 0
+        for api in answer.api_keys:
+            announced = versions[ApiKey(api.api_key)]
+            assert announced[0] <= api.min_version <= api.max_version <= announced[-1]
+        told = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.OFFSET_COMMIT):
+            assert told[key] == (versions[key][0], versions[key][-1])
+        finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+        assert set(finalized) <= set(levels_of(release))
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_newest_version_of_metadata_is_answered_and_a_newer_one_cut_off(release: str) -> None:
+    with Broker(emulate=release) as broker:
+        newest = versions_of(release)[ApiKey.METADATA][-1]
+        assert asked(broker, MetadataRequest(topics=[]), newest).brokers
+        if newest < max(MetadataRequest.versions):
+            assert asked(broker, MetadataRequest(topics=[]), newest + 1) is None
+
+
+@pytest.mark.parametrize("release", SINCE_API_VERSIONS)
+def test_a_newer_version_of_api_versions_is_answered_in_version_0(release: str) -> None:
+    with Broker(emulate=release) as broker:
+        newest = versions_of(release)[ApiKey.API_VERSIONS][-1]
+        request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        answer = asked(broker, request, newest + 1, read_as=0)
+        assert isinstance(answer, ApiVersionsResponse) and answer.error_code == 35
+        told = {api.api_key: api.max_version for api in answer.api_keys}
+        if RELEASES.index(release) >= RELEASES.index("2.4"):
+            assert told == {ApiKey.API_VERSIONS: newest}
+        else:
+            assert told == {}
+
+
+@pytest.mark.parametrize("release", ["0.8.2", "0.9"])
+def test_releases_without_api_versions_close_the_connection(release: str) -> None:
+    with Broker(emulate=release) as broker:
+        assert asked(broker, ApiVersionsRequest(), 0) is None
+
+
+@pytest.mark.parametrize("release", ["4.0", "4.1", "4.2", "4.3"])
+def test_kafka_4_announces_produce_from_0_and_refuses_it_below_3(release: str) -> None:
+    with Broker(emulate=release) as broker:
+        told = {api.api_key: api.min_version for api in asked(broker, ApiVersionsRequest(), 0).api_keys}
+        assert told[ApiKey.PRODUCE] == 0
+        for version in (0, 2):
+            assert asked(broker, ProduceRequest(acks=1, timeout_ms=100), version) is None
+        assert asked(broker, ProduceRequest(acks=1, timeout_ms=100), 3) is not None
+
+
+@pytest.mark.parametrize(
+    ("release", "magic"), [("0.8.2", 0), ("0.9", 0), ("0.10.0", 1), ("0.10.2", 1), ("0.11", 2), ("2.8", 2), ("4.3", 2)]
+)
+def test_the_format_on_disk_is_the_releases(release: str, magic: int) -> None:
+    with Broker(emulate=release) as broker:
+        broker.produce("t", "a")
+        assert broker.records("t")[0].magic == magic
+
+
+@pytest.mark.parametrize("release", SINCE_API_VERSIONS)
+def test_librdkafka_writes_and_reads(release: str) -> None:
+    """librdkafka 2.16 speaks to no release before 0.10.0."""
+    with Broker(emulate=release) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+        producer = Producer(settings)
+        producer.produce("t", "a", "k")
+        assert producer.flush(20) == 0
+        consumer = Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["t"])
+        (message,) = consumer.consume(1, 20)
+        assert (message.key(), message.value()) == (b"k", b"a")
+        consumer.close()
+
+
+@pytest.mark.parametrize("release", ["0.9", "0.10.0", "0.11", "1.1", "2.4", "3.3", "3.9", "4.0", "4.3"])
+def test_kafka_python_writes_and_reads(release: str) -> None:
+    version = tuple(map(int, release.split(".")))
+    told = {"api_version": version} if version < (0, 10) else {}  # without ApiVersions it cannot find out
+    with Broker(emulate=release) as broker:
+        where = {"bootstrap_servers": broker.bootstrap_servers, **told}
+        producer = KafkaProducer(enable_idempotence=version >= (0, 11), **where)
+        producer.send("t", b"a").get(20)
+        producer.close()
+        consumer = KafkaConsumer("t", auto_offset_reset="earliest", group_id="g", **where)
+        assert next(consumer).value == b"a"
+        consumer.close()
+
+
+def test_a_client_of_0_8_2_writes_and_reads() -> None:
+    with Broker(emulate="0.8.2") as broker:
+        broker.produce("t", "first")
+        Data = ProduceRequest.TopicProduceData
+        messages = bytes(build_message_set([Record(0, -1, b"k", b"a")], magic=0))
+        partition = Data.PartitionProduceData(index=0, records=memoryview(messages))
+        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[Data(name="t", partition_data=[partition])])
+        assert asked(broker, request, 0).responses[0].partition_responses[0].base_offset == 1
+        Topic = FetchRequest.FetchTopic
+        wanted = Topic.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1000)
+        fetch = FetchRequest(max_wait_ms=100, min_bytes=1, topics=[Topic(topic="t", partitions=[wanted])])
+        (answer,) = asked(broker, fetch, 0).responses[0].partitions
+        assert bytes(answer.records)[8:] == messages[8:]
+        assert asked(broker, fetch, 1) is None
+
+
+def test_settings_win_over_what_a_release_stands_for() -> None:
+    with Broker({"log.message.format.version": "0.9.0"}, emulate="4.3") as broker:
+        broker.produce("t", "a")
+        assert broker.records("t")[0].magic == 0
+
+
+def test_a_release_that_is_not_known_is_told() -> None:
+    with pytest.raises(ValueError, match="'5.0' is no release"):
+        Broker(emulate="5.0")
+
+
+def test_a_journal_sees_what_an_emulated_broker_sees() -> None:
+    with Broker(emulate="2.0") as broker:
+        broker.journal.on()
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        producer.produce("t", "a")
+        assert producer.flush(20) == 0
+        (exchange,) = broker.wait_for_requests("Produce")
+        assert exchange.version == 6
+        assert request_class(ApiKey.PRODUCE) is type(exchange.request)
