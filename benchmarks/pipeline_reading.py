@@ -37,7 +37,7 @@ from minibroker.protocol.records.formats import batches_in, records_in  # noqa: 
 from tests.running import RunningBroker, running_broker  # noqa: E402
 
 PARTITIONS = 2
-RECORDS = {100: 2_000_000, 1000: 300_000}
+RECORDS = {100: 2_000_000, 1000: 600_000}
 NAIVE_RECORDS = 100_000
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
