@@ -10,7 +10,7 @@ import pytest
 from minibroker.pipeline.jobs.verify.job import findings_of, table_of, verify
 from minibroker.pipeline.jobs.verify.kinds import Finding
 from minibroker.pipeline.log_source import OptionError
-from tests.pipeline.jobs.verify.faults import FAULTS
+from tests.pipeline.jobs.verify.planted import FAULTS
 from tests.pipeline.jobs.verify.support import judge, kinds, written
 
 if TYPE_CHECKING:
