@@ -114,11 +114,14 @@ def test_off_it_is_no_interceptor_and_keeps_what_it_has(broker: Broker) -> None:
 
 
 def test_it_goes_on_after_a_restart_and_a_reset(broker: Broker) -> None:
-    broker.restart()
     produce(broker, "a")
-    broker.reset()
+    broker.restart()
     produce(broker, "b")
     assert len(broker.requests("Produce")) == 2
+    broker.reset()
+    assert broker.requests() == []
+    produce(broker, "c")
+    assert len(broker.requests("Produce")) == 1
 
 
 def test_a_client_that_goes_away_is_told(broker: Broker) -> None:
@@ -148,3 +151,22 @@ def test_two_brokers_of_one_process_explain_their_own_refusals(broker: Broker) -
         produce(other, "a")
         produce(broker, "b")
         assert len(other.requests("Produce")) == len(broker.requests("Produce")) == 1
+
+
+def test_a_group_says_why_it_refuses_a_member(broker: Broker) -> None:
+    broker.produce("t", "a")
+    consumer = KafkaConsumer(
+        "t",
+        group_id="g",
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        heartbeat_interval_ms=50,
+    )
+    next(consumer)
+    (member,) = broker.evict("g")
+    until = time.monotonic() + 20
+    while not broker.requests(error="UNKNOWN_MEMBER_ID"):
+        assert time.monotonic() < until
+        consumer.poll(50)
+    consumer.close()
+    assert f"the group has no member {member!r}" in broker.requests(error="UNKNOWN_MEMBER_ID")[0].refusals[0]

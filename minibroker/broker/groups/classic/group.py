@@ -12,7 +12,7 @@ from minibroker.broker.clock import Clock, Timer
 from minibroker.broker.groups import records
 from minibroker.broker.groups.classic import joining, leaving, rebalance, sessions, syncing
 from minibroker.broker.groups.classic.members import Member, Membership, Respond, join_error
-from minibroker.broker.groups.classic.states import FOLLOWING, State
+from minibroker.broker.groups.classic.states import FOLLOWING, State, rebalancing, wrong_generation
 from minibroker.broker.groups.classic.subscriptions import CONSUMER_PROTOCOL, subscribed_topics
 from minibroker.broker.groups.group import CheckPartition, Group, GroupType
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
@@ -106,13 +106,13 @@ class ClassicGroup(Membership, Group):
         if epoch >= 0 or member_id or instance_id is not None:
             member = self.check_member(member_id, instance_id)
             if epoch != self.generation:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+                raise wrong_generation(epoch, self.generation)
             if not transactional and self.state in KEPT_ALIVE_BY_COMMITS:
                 self.keep_alive(member)
         elif not transactional and self.state is not State.EMPTY:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has members, and is {self.state_name}")
         if not transactional and self.state is State.COMPLETING_REBALANCE:
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+            raise rebalancing(self.state)
         return None
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:

@@ -120,12 +120,12 @@ class Membership:
         if instance_id is not None:
             present = self.static.get(instance_id)
             if present is None:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group knows no static member {instance_id!r}")
             if present != member_id:
-                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id!r} is member {present} now")
         member = self.members.get(member_id)
         if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has no member {member_id!r}")
         return member
 
     # --- coming and going -------------------------------------------------------------------------

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.classic import rebalance
 from minibroker.broker.groups.classic.members import Member
-from minibroker.broker.groups.classic.states import State
-from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.broker.groups.classic.states import State, rebalancing, wrong_generation
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.classic.group import ClassicGroup
@@ -23,10 +22,10 @@ def heartbeat(group: ClassicGroup, member_id: str, instance_id: str | None, gene
     """A member says that it is there. Raises KafkaError: REBALANCE_IN_PROGRESS too, which has it join again."""
     member = group.check_member(member_id, instance_id)
     if generation != group.generation:
-        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        raise wrong_generation(generation, group.generation)
     keep_alive(group, member)
     if group.state is State.PREPARING_REBALANCE:
-        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        raise rebalancing(group.state)
 
 
 def keep_alive(group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:

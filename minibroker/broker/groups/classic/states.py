@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
 
 class State(StrEnum):
     """By the names that DescribeGroups and ListGroups have for them."""
@@ -33,3 +35,13 @@ FOLLOWING: dict[State, frozenset[State]] = {
     State.DEAD: frozenset({State.DEAD}),
 }
 CAN_REBALANCE = frozenset(state for state, following in FOLLOWING.items() if State.PREPARING_REBALANCE in following)
+
+
+def wrong_generation(told: int, present: int) -> KafkaError:
+    """What a member is told that is not in the present generation."""
+    return KafkaError(ErrorCode.ILLEGAL_GENERATION, f"generation {told}, and the group's is {present}")
+
+
+def rebalancing(state: State) -> KafkaError:
+    """What a member is told while the group is about to have another generation."""
+    return KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"the group is {state}")

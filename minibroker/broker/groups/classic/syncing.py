@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.groups.classic import rebalance
 from minibroker.broker.groups.classic.members import Respond
 from minibroker.broker.groups.classic.recording import record
-from minibroker.broker.groups.classic.states import State
+from minibroker.broker.groups.classic.states import State, rebalancing, wrong_generation
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
 
@@ -25,11 +25,11 @@ def sync(group: ClassicGroup, request: SyncGroupRequest, respond: Respond) -> No
     """Answer a member with its assignment, at once or when the leader has brought it. Raises KafkaError."""
     member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
-        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        raise wrong_generation(request.generation_id, group.generation)
     if _differs(request.protocol_type, group.kind) or _differs(request.protocol_name, group.protocol):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.state is State.PREPARING_REBALANCE:
-        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        raise rebalancing(group.state)
     rebalance.has_synced(group, member.member_id)
     if group.state is State.STABLE:
         respond(rebalance.sync_answer(group, member.assignment))
