@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +14,34 @@ settings.register_profile(
 )
 settings.register_profile("long", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def uses_spark(file: Path) -> bool:
+    """Whether a file of tests says that Spark runs in them: by the type of the fixture, or by the mark."""
+    text = file.read_text()
+    return "SparkSession" in text or 'xdist_group("spark")' in text
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Deal tests out one by one, but those with Spark to one worker: a session costs 20 s of CPU.
+
+    That is what `--dist loadgroup` is for, which with pytest 9.2 takes no notice of groups (pytest-xdist issue 1386).
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    of_spark: dict[str, bool] = {}
+
+    class SparkTogether(LoadGroupScheduling):  # type: ignore[misc, unused-ignore]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            if file not in of_spark:
+                of_spark[file] = uses_spark(config.rootpath / file)
+            return "spark" if of_spark[file] else str(super()._split_scope(nodeid))
+
+    return SparkTogether(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from minibroker.pipeline.session import session
+from tests.conftest import uses_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,10 +18,10 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests with Spark together: a session costs 20 s of CPU, so there is one, in one of xdist's workers."""
+    """Refuse a test with Spark that is not known as one to those who deal the tests out, who see but its file."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        if "spark" in getattr(item, "fixturenames", ()) and not uses_spark(item.path):
+            raise pytest.UsageError(f"{item.nodeid}: name the type of `spark`, SparkSession; it tells the worker")
 
 
 @pytest.fixture(scope="session")
