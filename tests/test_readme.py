@@ -40,23 +40,27 @@ def environment() -> dict[str, str]:
     return environment_for_broker({"PATH": path})
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
+def first_lines(process: subprocess.Popen[str], count: int) -> str:
     assert process.stdout is not None
-    readable, _, _ = select.select([process.stdout], [], [], PATIENCE_S)
-    assert readable, "the broker says nothing"
-    return process.stdout.readline()
+    lines = b""
+    while lines.count(b"\n") < count:
+        readable, _, _ = select.select([process.stdout], [], [], PATIENCE_S)
+        read = os.read(process.stdout.fileno(), 4096) if readable else b""
+        assert read, "the broker says nothing"
+        lines += read
+    return lines.decode()
 
 
 @contextmanager
-def serving(command: str, directory: Path) -> Iterator[str]:
-    """Run the README's command on a free port until the block ends; what it printed."""
+def serving(command: str, directory: Path, lines: int = 1) -> Iterator[str]:
+    """Run the README's command on a free port until the block ends; what it printed, so many lines."""
     arguments = f"exec {command.strip()} --set listeners=PLAINTEXT://127.0.0.1:0"
     process = subprocess.Popen(
         arguments, shell=True, cwd=directory, env=environment(), stdout=subprocess.PIPE, text=True
     )
     with process:
         try:
-            yield first_line(process)
+            yield first_lines(process, lines)
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 0
         finally:

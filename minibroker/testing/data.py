@@ -5,12 +5,36 @@ What is in them is the broker's business; here they are made, copied and removed
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from minibroker.broker.metadata_snapshots import BOOTSTRAP
+from minibroker.storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
 from minibroker.storage.files import Disk, File
+from minibroker.storage.log_directory import CLEAN_SHUTDOWN
+from minibroker.storage.names import TEMPORARY_SUFFIX, topic_partition_of
+
+# What there is in a log directory beside the logs.
+FILES: Final = {
+    META_PROPERTIES,
+    CLEAN_SHUTDOWN,
+    BOOTSTRAP,
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+}
+UNLISTED_LOG: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray|future)")
 
 
 class UnsyncedFile(File):
@@ -98,8 +122,14 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _empty(directory: Path) -> None:
+    """Remove what a broker has written there, and nothing else: a test may have named a directory of somebody's own."""
     for path in directory.iterdir():
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name != ".lock":
+            if _is_log(path.name):
+                shutil.rmtree(path)
+        elif path.name.removesuffix(TEMPORARY_SUFFIX) in FILES:
             path.unlink()
+
+
+def _is_log(name: str) -> bool:
+    return topic_partition_of(name) is not None or UNLISTED_LOG.fullmatch(name) is not None

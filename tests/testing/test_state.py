@@ -136,6 +136,19 @@ def test_a_given_directory_is_emptied(tmp_path: Path) -> None:
         assert topics(broker) == set()
 
 
+def test_what_others_have_in_a_given_directory_stays(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    for name in ("src/program.py", "notes.txt"):
+        (tmp_path / name).write_text("mine")
+    with Broker(directory=tmp_path) as broker:
+        produce(producer_of(broker), "a")
+        broker.restart()  # which leaves checkpoints
+        broker.reset()
+        left = {path.name for path in tmp_path.iterdir()}
+        assert left == {"src", "notes.txt", ".lock", "meta.properties", "__cluster_metadata-0"}
+        assert (tmp_path / "src" / "program.py").read_text() == "mine"
+
+
 def test_an_idempotent_producer_goes_on_after_a_reset() -> None:
     with Broker() as broker:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, "enable.idempotence": True}

@@ -1,0 +1,131 @@
+"""What docs/testing.md has its reader paste works as it stands, and its tables name all that there is."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from minibroker.testing import Broker
+from minibroker.testing.faults.rules import rule_of
+from tests.running import PATIENCE_S
+from tests.test_readme import FENCED, PORT, README, environment, printed, serving
+
+DOCUMENT = README.parent / "docs" / "testing.md"
+ROW = re.compile(r"^\| (?P<first>`.*?) \| (?P<second>.*?) \|(?: (?P<third>.*?) \|)?$", re.MULTILINE)
+NAMED = re.compile(r"In `(?P<name>[\w.]+)`:\n\n$")
+CHANGING = re.compile(r"127\.0\.0\.1:\d+|\d+\.\d+ ms|#\d+|(?<=ApiVersions )\d+|(?<=Produce )\d+")
+CONTROL_PORT = "8082"
+
+
+class Block(NamedTuple):
+    """A block of code: its kind, its text, and the file that it is to be in, if the page says."""
+
+    kind: str
+    text: str
+    name: str | None
+
+    @property
+    def is_test(self) -> bool:
+        return self.kind == "python" and "\ndef test_" in self.text or "\nasync def test_" in self.text
+
+
+def section(title: str) -> str:
+    return DOCUMENT.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def blocks(text: str) -> list[Block]:
+    found = []
+    for each in FENCED.finditer(text):
+        first = each["text"].splitlines()[0]
+        named = NAMED.search(text[: each.start()])
+        name = named["name"] if named else first.removeprefix("# ") if re.fullmatch(r"# [\w.]+", first) else None
+        found.append(Block(each["kind"], each["text"], name))
+    return found
+
+
+def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=directory, env=environment(), timeout=PATIENCE_S, capture_output=True, text=True)
+
+
+def pytest_in(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    ours = ("-p", "minibroker.testing.plugin")  # also where it is another checkout than the one that is installed
+    return run(directory, sys.executable, "-m", "pytest", "-q", "--strict-markers", *ours, *arguments)
+
+
+def test_every_recipe_for_pytest_passes(tmp_path: Path) -> None:
+    found = blocks(DOCUMENT.read_text())
+    recipes = [block for block in (*found, *blocks(README.read_text())) if block.is_test and block.name is None]
+    assert len(recipes) >= 15
+    for number, block in enumerate(recipes):
+        (tmp_path / f"test_{number}.py").write_text(block.text)
+    for block in found:
+        if block.kind in ("yaml", "json"):
+            assert block.name is not None
+            (tmp_path / block.name).write_text(block.text)
+    done = pytest_in(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_script_prints_what_it_says(tmp_path: Path) -> None:
+    scripts = blocks(section("A broker in a test"))
+    assert [block.kind for block in scripts] == ["python", "text"] * 3
+    for script, output in zip(scripts[::2], scripts[1::2], strict=True):
+        done = run(tmp_path, sys.executable, "-c", script.text)
+        assert done.stdout == output.text, done.stderr
+
+
+def test_a_failure_is_reported_as_it_says(tmp_path: Path) -> None:
+    found = blocks(section("pytest"))
+    number = next(number for number, block in enumerate(found) if block.name == "test_failing.py")
+    (tmp_path / "test_failing.py").write_text(found[number].text)
+    done = pytest_in(tmp_path)
+    assert done.returncode == 1
+    reported = {CHANGING.sub("*", line) for line in done.stdout.splitlines()}
+    shown = {CHANGING.sub("*", line) for line in found[number + 1].text.splitlines()}
+    assert shown - reported == set(), done.stdout
+
+
+def test_the_steps_over_http_print_what_they_say(tmp_path: Path) -> None:
+    (_, serve, _), (_, announced, _), *steps = blocks(section("HTTP"))
+    assert [block.kind for block in steps] == ["sh", "text", "sh", "text", "sh", "text"]
+    with serving(serve.replace(CONTROL_PORT, "0"), tmp_path, lines=2) as lines:
+        listens, controlled = lines.splitlines()
+        address, url = (line.rpartition(" ")[2] for line in (listens, controlled))
+        assert lines == announced.replace(f"127.0.0.1:{PORT}", address).replace(f"http://127.0.0.1:{CONTROL_PORT}", url)
+        for step, output in zip(steps[::2], steps[1::2], strict=True):
+            code = step.text.replace(f"localhost:{CONTROL_PORT}", url)
+            assert printed("sh", code, address, tmp_path) == output.text
+    assert (tmp_path / "data-of-tests").is_dir() and not (tmp_path / "minibroker-data").exists()
+
+
+def words(of: str) -> set[str]:
+    return {word for row in ROW.finditer(of) for word in re.findall(r"`(\w+)`", row["first"])}
+
+
+def test_the_tables_have_every_word_of_a_fault() -> None:
+    tables = section("Faults").split("\n### ")[0]
+    assert words(tables) == set(rule_of.__kwdefaults__ or {})
+
+
+def test_every_verb_is_told_of() -> None:
+    text, inner = DOCUMENT.read_text(), {"on_loop", "start", "stop"}  # `with` starts and stops
+    verbs = {name for name in dir(Broker) if not name.startswith("_") and callable(getattr(Broker, name))} - inner
+    awaited = {name for name in verbs if {name[1:], f"wait_for_{name[6:]}", f"wait_until_{name[6:]}"} & verbs}
+    awaited |= {"astart", "astop"}
+    assert {name for name in verbs - awaited if not re.search(rf"\b{name}\(", text)} == set()
+
+
+def test_the_table_has_every_path() -> None:
+    from minibroker.testing.control.app import control_app
+
+    async def described() -> dict[str, set[str]]:
+        async with Broker() as broker:
+            paths = control_app(broker).openapi()["paths"]
+            return {path: {method.upper() for method in methods} for path, methods in paths.items()}
+
+    table = {row["first"].strip("`"): set(row["second"].split(", ")) for row in ROW.finditer(section("HTTP"))}
+    assert table == asyncio.run(described())
