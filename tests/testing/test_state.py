@@ -65,7 +65,7 @@ def test_a_reset_broker_is_empty_and_keeps_its_clients() -> None:
         broker.reset()
         open_after = {connection.peer for connection in broker.running.server.connections()}
         assert open_after and open_after <= open_before
-        assert topics(broker) == set()
+        assert broker.records("t") == []  # the producer may ask for the topic at any time, which makes it anew
         assert (broker.bootstrap_servers, broker.running.cluster.cluster_id) == (where, cluster_id)
         produce(producer, "c")
         assert values(broker, 1) == [b"c"]
