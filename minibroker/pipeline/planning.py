@@ -94,10 +94,15 @@ def _require_same(position: Position, partitions: Iterable[TopicPartition]) -> N
     missing, foreign = sorted(read - named), sorted(named - read)
     if missing:
         edges = " (-2 is earliest, -1 latest)" if position.unit == "offset" else ""
-        what = ", ".join(map(name_of, missing))
-        raise OptionError(f"{position.option}: {what} is missing; every partition that is read has to be given{edges}")
+        raise OptionError(
+            f"{position.option}: {_are(missing)} missing; every partition that is read has to be given{edges}"
+        )
     if foreign:
-        raise OptionError(f"{position.option}: {', '.join(map(name_of, foreign))} is not among what is read")
+        raise OptionError(f"{position.option}: {_are(foreign)} not among what is read")
+
+
+def _are(partitions: list[TopicPartition]) -> str:
+    return f"{', '.join(map(name_of, partitions))} {'is' if len(partitions) == 1 else 'are'}"
 
 
 def within(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> OffsetRange:

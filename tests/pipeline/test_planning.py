@@ -80,7 +80,7 @@ def test_a_time_whose_record_is_not_committed_yet_is_after_all_records() -> None
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "endingOffsetsByTimestamp"])
 def test_every_partition_has_to_be_named_and_no_other(option: str) -> None:
-    assert f"{option}: orders-1, orders-2 is missing" in refusal(**{option: each(5)})
+    assert f"{option}: orders-1, orders-2 are missing" in refusal(**{option: each(5)})
     assert refusal(**{option: each(5, 50, 7, 0)}) == f"{option}: orders-3 is not among what is read"
 
 

@@ -32,7 +32,8 @@ _DECIDED: Final = {
     "interceptor.classes": "it runs no Java classes",
 }
 # What Spark itself puts among the options of a query.
-_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path"})
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+_NAMES: Final = ("topic", "delivery", "keepTimestamps", "transactionalIdPrefix", "writeId", "kafka.bootstrap.servers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
             raise OptionError(f"kafka.{name} cannot be set: {instead}")
     servers = producer.text("bootstrap.servers")
     if not servers:
+        _refuse({"path"} & set(own.rest()))
         raise OptionError("kafka.bootstrap.servers is missing: the brokers to write to, as host:port,host:port")
     settings = SinkSettings(
         bootstrap_servers=servers,
@@ -92,10 +94,16 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
         **_producer_settings(producer),  # type: ignore[arg-type]
         client={**producer.rest(), **_timing(kafka)},
     )
-    unknown = sorted(set(own.rest()) - _OF_SPARK)
-    if unknown:
-        raise OptionError(f"a writer has no option {', '.join(unknown)}")
+    _refuse(set(own.rest()) - _OF_SPARK)
     return _consistent(settings, kafka)
+
+
+def _refuse(unknown: set[str]) -> None:
+    if "path" in unknown:
+        raise OptionError("path cannot be written to: a writer needs a running broker, as kafka.bootstrap.servers")
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        raise OptionError(f"a writer has no option {names}; there are {', '.join(_NAMES)}, and kafka.*")
 
 
 def _producer_settings(given: _Options) -> dict[str, object]:

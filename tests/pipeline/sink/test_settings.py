@@ -78,7 +78,9 @@ def test_acks_of_the_leader_alone_are_not_idempotent() -> None:
         ({"kafka.delivery.timeout.ms": "1000"}, "kafka.delivery.timeout.ms must be at least"),
         ({"writeId": "march"}, "writeId has a meaning only with delivery=exactly-once"),
         ({"kafka.transaction.timeout.ms": "1"}, "only with delivery=exactly-once"),
-        ({"topc": "orders"}, "a writer has no option topc"),
+        ({"topc": "orders"}, "a writer has no option topc; there are topic, delivery, .*writeId"),
+        ({"path": "minibroker-data"}, "path cannot be written to: a writer needs a running broker"),
+        ({"path": "minibroker-data", "kafka.bootstrap.servers": ""}, "path cannot be written to"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(options: dict[str, str], why: str) -> None:
@@ -87,4 +89,4 @@ def test_what_cannot_be_is_refused_by_name(options: dict[str, str], why: str) ->
 
 
 def test_what_spark_puts_among_the_options_of_a_query_is_no_option_of_ours() -> None:
-    assert parse_settings(SERVERS | {"checkpointLocation": "/c", "path": "/p"}) == parse_settings(SERVERS)
+    assert parse_settings(SERVERS | {"checkpointLocation": "/c", "queryName": "q"}) == parse_settings(SERVERS)

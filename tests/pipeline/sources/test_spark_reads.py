@@ -89,7 +89,7 @@ def test_only_the_columns_of_its_schema_are_read(spark: SparkSession, directory:
         ({"startingOffset": "earliest"}, "unknown option startingoffset; there are path,"),
         ({"startingOffsets": "latest"}, "startingOffsets: it cannot be latest in a batch query"),
         ({"schema": "when timestamp"}, "schema: records has no column when; there are key, value, topic,"),
-        ({"startingOffsets": '{"orders": {"0": 0}}'}, "startingOffsets: orders-1, visits-0 is missing;"),
+        ({"startingOffsets": '{"orders": {"0": 0}}'}, "startingOffsets: orders-1, visits-0 are missing;"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_line(
