@@ -9,12 +9,14 @@ import org.apache.kafka.clients.admin.Admin;
 
 /**
  * Kafka's Java client: writes or reads the records of a specification, exercises the admin API or transactions, or belongs to
- * a group.
+ * a group, or sends or receives a record and says what became of it.
  *
  * <pre>
  * Main write|read BOOTSTRAP PREFIX SPEC
  * Main admin|transact BOOTSTRAP PREFIX
  * Main member BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
+ * Main send BOOTSTRAP TOPIC VALUE
+ * Main receive BOOTSTRAP TOPIC
  * </pre>
  *
  * Exits 0 and prints one line, or prints what differed and exits 1.
@@ -30,6 +32,10 @@ public final class Main {
     public static void main(String[] args) throws Exception {
         if (args[0].equals("member")) {
             Member.run(args[1], args[2], args[3], args[4], args.length > 5 ? args[5] : null);
+            return;
+        }
+        if (args[0].equals("send") || args[0].equals("receive")) {
+            System.out.println(args[0].equals("send") ? Single.send(args[1], args[2], args[3]) : Single.receive(args[1], args[2]));
             return;
         }
         String client = "kafka-clients " + version();
