@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -71,6 +72,7 @@ class Data:
         self._given = given
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._number = 0
+        self._removals: list[threading.Thread] = []
         self.current = given
         self.disk = UnsyncedDisk() if given is None else Disk()
 
@@ -81,11 +83,16 @@ class Data:
             self.current = self._next()
 
     def begin_anew(self) -> None:
-        """Go on with an empty directory. A temporary one is left as it is, as removing many files takes its time."""
-        if self._given is None:
-            self.current = self._next()
-        else:
+        """Go on with an empty directory. What was in a temporary one is removed by a thread: it takes its time."""
+        if self._given is not None:
             _empty(self._given)
+            return
+        old, self.current = self.current, self._next()
+        self._removals = [removal for removal in self._removals if removal.is_alive()]
+        if old is not None:
+            removal = threading.Thread(target=shutil.rmtree, args=(old, True), name="minibroker-removal", daemon=True)
+            self._removals.append(removal)
+            removal.start()
 
     def snapshot(self) -> Snapshot:
         """A copy of what is there now."""
@@ -105,6 +112,8 @@ class Data:
     def close(self) -> None:
         """Remove what is temporary."""
         temporary, self._temporary = self._temporary, None
+        while self._removals:
+            self._removals.pop().join()
         if temporary is not None:
             temporary.cleanup()
             self.current = self._given
