@@ -88,9 +88,9 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
         bootstrap_servers=servers,
         topic=own.text("topic"),
         delivery=own.choice("delivery", DELIVERIES, "at-least-once"),
-        transactional_id_prefix=own.text("transactionalidprefix") or "minibroker",
-        write_id=own.text("writeid"),
-        keep_timestamps=own.flag("keeptimestamps", True),
+        transactional_id_prefix=own.text("transactionalIdPrefix") or "minibroker",
+        write_id=own.text("writeId"),
+        keep_timestamps=own.flag("keepTimestamps", True),
         **_producer_settings(producer),  # type: ignore[arg-type]
         client={**producer.rest(), **_timing(kafka)},
     )
@@ -163,7 +163,7 @@ def _consistent(settings: SinkSettings, kafka: Mapping[str, str]) -> SinkSetting
 
 
 class _Options:
-    """Texts by name, from which typed ones are taken; `prefix` is for messages."""
+    """Texts by name in lower case, from which typed ones are taken; `prefix` is for messages."""
 
     def __init__(self, given: Mapping[str, str], prefix: str = "") -> None:
         self._given = dict(given)
@@ -174,13 +174,13 @@ class _Options:
         return dict(self._given)
 
     def text(self, name: str) -> str | None:
-        return self._given.pop(name, None)
+        return self._given.pop(name.lower(), None)
 
     def flag(self, name: str, default: bool) -> bool:
         return self.choice(name, ("true", "false"), "true" if default else "false") == "true"
 
     def choice(self, name: str, choices: tuple[Choice, ...], default: Choice) -> Choice:
-        value = self._given.pop(name, None)
+        value = self._given.pop(name.lower(), None)
         if value is None:
             return default
         for choice in choices:
@@ -189,11 +189,11 @@ class _Options:
         raise OptionError(f"{self._prefix}{name} is one of {', '.join(choices)}, not {value!r}")
 
     def number(self, name: str, default: int, least: int = 0) -> int:
-        value = self._given.pop(name, None)
+        value = self._given.pop(name.lower(), None)
         return default if value is None else self._parsed(name, value, int, least)
 
     def optional_number(self, name: str, signed: bool = False) -> int | None:
-        value = self._given.pop(name, None)
+        value = self._given.pop(name.lower(), None)
         return None if value is None else self._parsed(name, value, int, -(1 << 31) if signed else 0)
 
     def _parsed(self, name: str, value: str, parse: Callable[[str], int], least: int) -> int:
