@@ -101,10 +101,13 @@ class Data:
         _copy(self.current, copy)
         return Snapshot(copy)
 
-    def restore(self, snapshot: Snapshot) -> None:
-        """Go on with a copy of a snapshot. Raises OSError if its broker is gone, and then nothing is changed."""
+    def check(self, snapshot: Snapshot) -> None:
+        """Raises FileNotFoundError for a snapshot that is gone, as its broker was stopped."""
         if not snapshot.directory.is_dir():
             raise FileNotFoundError(f"the snapshot {snapshot.directory} went with its broker")
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on with a copy of a snapshot, which `check` has seen."""
         self.begin_anew()
         assert self.current is not None
         _copy(snapshot.directory, self.current)

@@ -156,7 +156,7 @@ class Embedded:
         return self.loop.call(self._snapshot)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Back to what the logs held at the snapshot. Connections and ports stay."""
+        """Back to what the logs held at the snapshot; connections and ports stay. FileNotFoundError if that is gone."""
         self.loop.call(lambda: self._replace(snapshot))
 
     # --- where it is ------------------------------------------------------------------------------
@@ -248,6 +248,8 @@ class Embedded:
     def _replace(self, snapshot: Snapshot | None) -> None:
         running = self.running
         cluster_id = running.cluster.cluster_id
+        if snapshot is not None:
+            self._data.check(snapshot)
         running.let_go()
         try:
             if snapshot is None:
