@@ -21,6 +21,7 @@ import compaction
 import conversion
 import crowds
 import durability
+import embedding
 import exchanges
 import groups
 import growth
@@ -53,6 +54,7 @@ def all_sections(seconds: float) -> list[Section]:
         *conversion.sections(seconds),
         *restarts.sections(),
         *growth.sections(),
+        *embedding.sections(),
         memory,
     ]
 
