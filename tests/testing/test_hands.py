@@ -13,6 +13,8 @@ from kafka import KafkaConsumer
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
 
+pytestmark = pytest.mark.usefixtures("leaves_sockets")
+
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:

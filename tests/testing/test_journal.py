@@ -17,6 +17,8 @@ from minibroker.testing import Broker
 from minibroker.testing.inside import ask
 from minibroker.testing.journal import Journal
 
+pytestmark = pytest.mark.usefixtures("leaves_sockets")
+
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:

@@ -13,6 +13,8 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
 from minibroker.testing.waiting import Expired
 
+pytestmark = pytest.mark.usefixtures("leaves_sockets")
+
 
 def settings(broker: Broker, **more: object) -> dict[str, object]:
     return {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **more}

@@ -13,6 +13,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from minibroker.broker.cluster import Cluster
 from minibroker.testing import Broker
 
+pytestmark = pytest.mark.usefixtures("leaves_sockets")
+
 
 def producer_of(broker: Broker) -> Producer:
     return Producer(

@@ -15,6 +15,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from minibroker.protocol.errors import KafkaError as Refusal
 from minibroker.testing import Broker
 
+pytestmark = pytest.mark.usefixtures("leaves_sockets")
+
 REPLICATED = {"default.replication.factor": 3, "offsets.topic.replication.factor": 3}
 
 

@@ -21,7 +21,10 @@ LIMITS = {"request.timeout.ms": "3000", "default.api.timeout.ms": "3000", "secur
 TRUST = {"ssl.truststore.location": CA, "ssl.truststore.type": "PEM"}
 
 # kafka-python leaves a socket whose handshake fails, or does not end, to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
+    pytest.mark.usefixtures("leaves_sockets"),
+]
 
 
 @pytest.fixture

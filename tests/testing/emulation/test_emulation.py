@@ -28,6 +28,8 @@ from minibroker.testing import Broker
 from minibroker.testing.emulation.emulation import levels_of
 from minibroker.testing.emulation.releases import RELEASES, versions_of
 
+pytestmark = pytest.mark.usefixtures("leaves_sockets")
+
 SIZE = Struct(">i")
 SINCE_API_VERSIONS = [release for release in RELEASES if ApiKey.API_VERSIONS in versions_of(release)]
 

@@ -17,6 +17,8 @@ from minibroker.testing import Broker
 from minibroker.testing.faults.rules import FaultError
 from minibroker.testing.waiting import Expired
 
+pytestmark = pytest.mark.usefixtures("leaves_sockets")
+
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:

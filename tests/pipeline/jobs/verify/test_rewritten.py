@@ -9,6 +9,7 @@ import pytest
 from minibroker.pipeline.rewriting.directory import rewrite_directory
 from minibroker.pipeline.rewriting.settings import RewriteSettings
 from minibroker.protocol.records.compression import Compression
+from minibroker.storage.log_directory import CLEAN_SHUTDOWN
 from tests.pipeline.jobs.verify.support import faults, judge
 from tests.pipeline.jobs.verify.test_clean import History
 
@@ -33,6 +34,7 @@ def test_nothing_is_found_in_what_rewrite_has_written(
     history.restart()
     history.log.close()
     history.check()
+    (source / CLEAN_SHUTDOWN).write_text('{"version":0,"brokerEpoch":-1}')  # as a broker's clean stop leaves it
     rewrite_directory(str(source), str(tmp_path / "target"), settings)
     topics = ["orders"] if compacted or settings.committed_only else []
     assert list((tmp_path / "target" / "orders-0").glob("*.log"))
