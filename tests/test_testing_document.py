@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from minibroker.testing import Broker
 from minibroker.testing.faults.rules import rule_of
 from tests.running import PATIENCE_S
@@ -19,6 +21,7 @@ ROW = re.compile(r"^\| (?P<first>`.*?) \| (?P<second>.*?) \|(?: (?P<third>.*?) \
 NAMED = re.compile(r"In `(?P<name>[\w.]+)`:\n\n$")
 CHANGING = re.compile(r"127\.0\.0\.1:\d+|\d+\.\d+ ms|#\d+|(?<=ApiVersions )\d+|(?<=Produce )\d+")
 CONTROL_PORT = "8082"
+RECIPES_PATIENCE_S = 240  # all of them, one after the other
 
 
 class Block(NamedTuple):
@@ -47,15 +50,17 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-def run(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=directory, env=environment(), timeout=PATIENCE_S, capture_output=True, text=True)
+def run(directory: Path, *command: str, patience_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=directory, env=environment(), timeout=patience_s, capture_output=True, text=True)
 
 
-def pytest_in(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def pytest_in(directory: Path) -> subprocess.CompletedProcess[str]:
     ours = ("-p", "minibroker.testing.plugin")  # also where it is another checkout than the one that is installed
-    return run(directory, sys.executable, "-m", "pytest", "-q", "--strict-markers", *ours, *arguments)
+    command = (sys.executable, "-m", "pytest", "-q", "--strict-markers", *ours)
+    return run(directory, *command, patience_s=RECIPES_PATIENCE_S)
 
 
+@pytest.mark.timeout(RECIPES_PATIENCE_S + 60)
 def test_every_recipe_for_pytest_passes(tmp_path: Path) -> None:
     found = blocks(DOCUMENT.read_text())
     recipes = [block for block in (*found, *blocks(README.read_text())) if block.is_test and block.name is None]
@@ -76,6 +81,15 @@ def test_every_script_prints_what_it_says(tmp_path: Path) -> None:
     for script, output in zip(scripts[::2], scripts[1::2], strict=True):
         done = run(tmp_path, sys.executable, "-c", script.text)
         assert done.stdout == output.text, done.stderr
+
+
+def test_a_conftest_has_settings_for_all_brokers(tmp_path: Path) -> None:
+    (conftest,) = (block for block in blocks(section("pytest")) if block.name == "conftest.py")
+    (tmp_path / "conftest.py").write_text(conftest.text)
+    last_partition = "def test_it(kafka): assert kafka.produce('t', 'a', partition=5) == 0\n"
+    (tmp_path / "test_settings.py").write_text(last_partition)
+    done = pytest_in(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_failure_is_reported_as_it_says(tmp_path: Path) -> None:
