@@ -157,7 +157,8 @@ class Dispatcher:
             parked.attach(finish)
             return None if parked.done else parked
 
-        parked.again = again
+        if route.key != ApiKey.PRODUCE:  # that was written, and its records may be other bytes by now
+            parked.again = again
         parked.attach(finish)
         return parked
 
@@ -203,6 +204,10 @@ class Dispatcher:
             call.context.cluster = self.cluster
             if call.is_held:
                 return parked
+            if not call.may_run_again:
+                parked.cancel()
+                connection.fail()
+                return None
             if forget is not None:
                 forget()
             forget = None

@@ -75,6 +75,8 @@ class Call:
     `request` is the decoded message; its records are valid only until `before` returns, unless that parks the request.
     `frame` holds the request's bytes, without the size field, and is valid as long.
     `received_bytes` counts the size field too; `started_ms` is the monotonic clock's time when it was read.
+    `may_run_again`: whether its handler, if it waits when the state is replaced, may run once more. A Produce may not:
+    it was written, and its records may be other bytes by now. A hook that keeps an answer back takes it away, too.
     """
 
     __slots__ = (
@@ -86,6 +88,7 @@ class Call:
         "context",
         "correlation_id",
         "frame",
+        "may_run_again",
         "received_bytes",
         "request",
         "started_ms",
@@ -108,6 +111,7 @@ class Call:
         self.frame = frame
         self.received_bytes = SIZE_BYTES + len(frame)
         self.started_ms = context.cluster.clock.monotonic_ms()
+        self.may_run_again = api_key != ApiKey.PRODUCE
         self._handler = handler
         self._interceptors = tuple(interceptors)
         self._next = 0

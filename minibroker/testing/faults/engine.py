@@ -206,6 +206,7 @@ class Faults(Interceptor):
     def _closed(self, call: Call, rule: Rule) -> Parked:
         if rule.close == "before":
             raise Unanswerable(f"a fault: {rule}")
+        call.may_run_again = False
         outcome = call.run()
         if not isinstance(outcome, Parked):
             raise Unanswerable(f"a fault, after the effect: {rule}")
@@ -221,6 +222,7 @@ class Faults(Interceptor):
     def _silent(self, call: Call, fault: Fault) -> Parked:
         """The request waits for ever, or until the fault is removed: then its client is cut off."""
         if fault.rule.when == "after":
+            call.may_run_again = False
             outcome = call.run()
             if isinstance(outcome, Parked):
                 outcome.attach(lambda _: None)

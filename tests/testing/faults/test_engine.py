@@ -203,6 +203,20 @@ def test_silence_is_a_timeout_for_the_client(broker: Broker) -> None:
     assert [record.text for record in broker.records("t")] == ["w"]
 
 
+def test_what_was_written_in_silence_is_not_written_again_by_a_restore(broker: Broker) -> None:
+    broker.create_topic("t")
+    fault = broker.faults.add(api="Produce", answer="silence", when="after")
+    producer = librdkafka(broker, retries=0)
+    reported: list[KafkaError | None] = []
+    producer.produce("t", "v", on_delivery=lambda error, _: reported.append(error))
+    fault.wait(1, "20 s")
+    broker.restore(broker.snapshot())
+    assert producer.flush(20) == 0
+    (error,) = reported  # its connection was cut
+    assert error is not None
+    assert [record.text for record in broker.records("t")] == ["v"]
+
+
 def test_a_delay_is_of_the_brokers_time(broker: Broker) -> None:
     broker.produce("t", "first")
     fault = broker.faults.add(api="Produce", delay="1 hour")
