@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,7 @@ class Journal(Interceptor):
         self._thread: threading.Thread | None = None
         self._kept_bytes = 0
         self._number = 0
+        self._unwatch: Callable[[], object] | None = None
         self.dropped = 0
         broker.when_reset.append(self._clear)
 
@@ -110,19 +112,20 @@ class Journal(Interceptor):
     def _on(self) -> None:
         if not self.is_on:
             self._broker.interceptors.insert(0, self)  # it sees what the client sent, and what the client gets
-            errors.witnesses.append(self._refused)
+            self._unwatch = _watched_errors(self)
 
     def _off(self) -> None:
         if self.is_on:
             self._broker.interceptors.remove(self)
-            errors.witnesses.remove(self._refused)
+            if self._unwatch is not None:
+                self._unwatch()
             self._open.clear()
 
     def _clear(self) -> None:
         self._exchanges.clear()
         self._kept_bytes = self.dropped = 0
 
-    def _refused(self, error: KafkaError) -> None:
+    def refused(self, error: KafkaError) -> None:
         """Somebody has made an error with words of its own: another broker of the process, if it was its thread."""
         if error.message and threading.current_thread() is self._thread:
             self._refusals.append(error)
@@ -187,3 +190,16 @@ class Journal(Interceptor):
         exchange = self._open.pop(call, None)
         if exchange is not None:
             exchange.outcome, exchange.duration_ms = outcome, duration_ms
+
+
+def _watched_errors(journal: Journal) -> Callable[[], object]:
+    """Tell `journal` of errors until what this gives is called, or nobody has it: it keeps no broker alive."""
+    held = weakref.ref(journal)
+
+    def witness(error: KafkaError) -> None:
+        told = held()
+        if told is not None:
+            told.refused(error)
+
+    errors.witnesses.append(witness)
+    return weakref.finalize(journal, errors.witnesses.remove, witness)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,3 +174,12 @@ def test_a_group_says_why_it_refuses_a_member(broker: Broker) -> None:
         consumer.poll(50)
     consumer.close()
     assert f"the group has no member {member!r}" in broker.requests(error="UNKNOWN_MEMBER_ID")[0].refusals[0]
+
+
+def test_a_broker_that_was_stopped_is_not_kept_for_its_journal() -> None:
+    with Broker() as broker:
+        broker.journal.on()
+    gone = weakref.ref(broker)
+    del broker
+    gc.collect()
+    assert gone() is None
