@@ -202,12 +202,8 @@ class Dispatcher:
         def again() -> Parked | None:
             nonlocal forget
             call.context.cluster = self.cluster
-            if call.is_held:
-                return parked
-            if not call.may_run_again:
-                parked.cancel()
-                connection.fail()
-                return None
+            if call.is_held or not call.may_run_again:
+                return call.left_as_it_is(parked)
             if forget is not None:
                 forget()
             forget = None

@@ -147,6 +147,14 @@ class Call:
         else:
             parked.complete(outcome)
 
+    def left_as_it_is(self, parked: Parked) -> Parked | None:
+        """`parked` if the handler is still to run; else the client is cut off, as from a broker that crashed."""
+        if self.is_held:
+            return parked
+        parked.cancel()
+        self.context.connection.fail()
+        return None
+
     def fail(self) -> None:
         """Called for an exception outside of the dispatcher: there will be no answer, and the connection is closed."""
         connection = self.context.connection
