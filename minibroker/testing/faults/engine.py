@@ -157,6 +157,7 @@ class Faults(Interceptor):
             return None
         self._struck[call] = struck
         self._note(call, struck)
+        self.watch.poke()  # a request that is held here does not come to the watch itself
         delay_ms = sum(fault.rule.delay_ms for fault in struck)
         if delay_ms:
             return self._delayed(call, struck, delay_ms)

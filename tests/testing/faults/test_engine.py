@@ -203,6 +203,18 @@ def test_silence_is_a_timeout_for_the_client(broker: Broker) -> None:
     assert [record.text for record in broker.records("t")] == ["w"]
 
 
+def test_a_hit_is_heard_of_while_its_request_is_held_and_nothing_else_happens(broker: Broker) -> None:
+    broker.create_topic("t")
+    fault = broker.faults.add(api="Produce", delay="1 hour")
+    broker.clock.freeze()  # no chore of the broker's has it look again
+    producer = librdkafka(broker)
+    producer.produce("t", "v")
+    fault.wait(1, "3 s")
+    fault.remove()
+    broker.clock.advance("1 hour")
+    assert producer.flush(20) == 0
+
+
 def test_what_was_written_in_silence_is_not_written_again_by_a_restore(broker: Broker) -> None:
     broker.create_topic("t")
     fault = broker.faults.add(api="Produce", answer="silence", when="after")
