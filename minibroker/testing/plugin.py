@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 MARKER = "kafka"
 MARKER_HELP = (
-    "kafka(nodes=1, auto_create=True, settings={...}, fill={...}): how the broker of this test's `kafka` is to be: "
-    "nodes, whether topics are made when they are first used, settings by Apache Kafka's names, and topics with records"
+    "kafka(nodes=1, auto_create=True, settings={...}, emulate='2.8', fill={...}): how the broker of this test's "
+    "`kafka` is to be: nodes, whether topics are made when they are first used, settings by Apache Kafka's names, the "
+    "release of Kafka that it answers as, and topics with records"
 )
-MARKER_WORDS = ("nodes", "auto_create", "settings", "fill")
+MARKER_WORDS = ("nodes", "auto_create", "settings", "emulate", "fill")
 SEEN = pytest.StashKey["list[Broker]"]()
 
 Make = Callable[..., "Broker"]
@@ -45,11 +46,11 @@ def _kafka_brokers(kafka_settings: Mapping[str, object]) -> Iterator[Make]:
     brokers: dict[str, Broker] = {}
     with contextlib.ExitStack() as running:
 
-        def broker(nodes: int = 1, auto_create: bool = True, settings: Mapping[str, object] | None = None) -> Broker:
+        def broker(settings: Mapping[str, object] | None = None, **more: Any) -> Broker:
             wanted = {**kafka_settings, **(settings or {})}
-            key = repr((nodes, auto_create, sorted(wanted.items())))
+            key = repr((sorted(wanted.items()), sorted(more.items())))
             if key not in brokers:
-                made = Broker(wanted, nodes=nodes, auto_create=auto_create)
+                made = Broker(wanted, **more)
                 brokers[key] = running.enter_context(made)
                 made.journal.on()
             return brokers[key]

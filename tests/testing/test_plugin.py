@@ -101,19 +101,24 @@ class TestClass:
     def test_filled(self, kafka):
         assert [(r.key, r.text) for r in kafka.records("t")] == [(None, "a"), (b"k", "b")]
 
+@pytest.mark.kafka(emulate="0.10.2")
+def test_old(kafka):
+    produce(kafka, "a")
+    assert kafka.records("t")[0].magic == 1
+
 @pytest.mark.kafka(fill="orders.yaml")
 def test_filled_from_a_file_beside_the_test(kafka):
     assert [record.text for record in kafka.records("orders")] == ["first", '{"id": 2}']
 """,
     )
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=5)
 
 
 @pytest.mark.parametrize("words", ["nodez=3", "3"])
 def test_a_marker_that_cannot_be_is_told(pytester: pytest.Pytester, words: str) -> None:
     result = run(pytester, f"@pytest.mark.kafka({words})\ndef test_it(kafka): pass\n")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*the marker kafka has no *; it has nodes, auto_create, settings, fill*"])
+    result.stdout.fnmatch_lines(["*the marker kafka has no *; it has nodes, auto_create, settings, emulate, fill*"])
 
 
 def test_a_cluster_is_the_tests_own(pytester: pytest.Pytester) -> None:
