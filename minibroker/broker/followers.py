@@ -1,6 +1,6 @@
 """Reading from followers (KIP-392): which nodes may serve a consumer, and which one it is told to ask.
 
-All nodes here share one log of each partition, so a follower in sync has what the leader has. What is read is in
+All nodes here share one log of each partition, so a follower has what the leader has. What is read is in
 `handlers/fetch`.
 """
 
@@ -18,16 +18,16 @@ FIRST_WITH_RACKS = 11  # of Fetch: older clients do not know that a follower may
 
 
 def readable_partition(cluster: Cluster, node: Node, topic: Topic | None, index: int, version: int) -> Partition:
-    """The partition, if `node` leads it, or follows and is in sync. Raises as `Cluster.led_partition` does."""
+    """The partition, if `node` leads it, or has a replica of it. Raises as `Cluster.led_partition` does."""
     partition = None if topic is None else topic.partition(index)
-    if partition is not None and version >= FIRST_WITH_RACKS and _follows(cluster, node, partition):
+    if partition is not None and version >= FIRST_WITH_RACKS and _follows(node, partition):
         return partition
     return cluster.led_partition(node, topic, index)
 
 
-def _follows(cluster: Cluster, node: Node, partition: Partition) -> bool:
-    is_led = partition.leader_id in cluster.nodes and partition.leader_id != node.node_id
-    return is_led and node.node_id in partition.isr and not partition.is_offline
+def _follows(node: Node, partition: Partition) -> bool:
+    """As in Kafka, whoever has a replica serves it, in sync or not, and also while nobody leads."""
+    return partition.leader_id != node.node_id and node.node_id in partition.replicas and not partition.is_offline
 
 
 def preferred_replica(cluster: Cluster, node: Node, partition: Partition, rack_id: str) -> int | None:

@@ -217,8 +217,12 @@ class Embedded:
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the broker has been started already")
+        try:
+            self._data.open()
+        except BaseException:
+            loop.close()
+            raise
         self._loop = loop
-        self._data.open()
 
     async def _serve(self) -> None:
         settings = self._settings()

@@ -89,6 +89,8 @@ class Records:
         """
         cluster = self._broker.running.cluster
         nodes = list(cluster.nodes.values())
+        if not nodes:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "all nodes are away")
         if topic not in cluster.image.topics:
             asked = [MetadataRequest.MetadataRequestTopic(name=topic)]
             made = await ask(cluster, nodes[0], MetadataRequest(topics=asked, allow_auto_topic_creation=True))
@@ -115,7 +117,9 @@ class Records:
                 for name, value in config.items()
             ],
         )
-        node = next(iter(cluster.nodes.values()))
+        node = next(iter(cluster.nodes.values()), None)
+        if node is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "all nodes are away")
         answer = await ask(cluster, node, CreateTopicsRequest(topics=[wanted], timeout_ms=30_000))
         made = answer.topics[0]
         if made.error_code:

@@ -253,6 +253,16 @@ def test_a_reset_brings_all_nodes_back(broker: Broker) -> None:
     assert broker.interceptors == []
 
 
+def test_without_any_node_the_test_is_told_so(broker: Broker) -> None:
+    for node in (1, 2, 3):
+        broker.kill_node(node)
+    for call in (lambda: broker.produce("t", "a"), lambda: broker.create_topic("u")):
+        with pytest.raises(Refusal, match="all nodes are away"):
+            call()
+    broker.start_node(3)  # the last one in sync
+    assert broker.produce("t", "a") == 1
+
+
 def test_what_is_not_there_is_told(broker: Broker) -> None:
     calls: list[Callable[[], object]] = [
         lambda: broker.stop_node(9),

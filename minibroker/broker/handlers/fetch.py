@@ -14,7 +14,7 @@ diverging epochs and the current leader, 13 topic ids, 16 where leaders are, 17 
 Records without attributes (`record.attributes.elide`, KIP-931) get them back for all clients but those that say, in
 the tagged field 10000 of version 12 and newer, that they understand them.
 
-A follower in sync serves consumers of version 11 and newer; a leader tells them of one in their own rack, if
+A follower serves consumers of version 11 and newer; a leader tells them of one in their own rack, if
 `replica.selector.class` wants it (KIP-392).
 
 Not implemented: fetching as a follower (a replica id is taken for a consumer).
