@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from conformance.kafka_files.conftest import KAFKA_PROPERTIES, Brokers, Written, copied
 from conformance.kafka_files.scenario import admin_of, append, done, wait_until, write
@@ -46,12 +47,22 @@ def kafka_cleaned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                 write_transactions(kafka.bootstrap_servers, topic, seed=seed)
         logs = directory / "logs"
         wait_until(lambda: cleaned(logs), "a cleaning of both topics")
+        wait_until(lambda: all(ended(admin, topic) for topic in ("forgetful", "lasting")), "the last markers")
         kafka.kill()
         killed = copied(logs, directory / "killed")
         kafka.start()
         write_keyed(kafka.bootstrap_servers, "forgetful", seed=9)
         kafka.stop()
         return {"killed": killed, "stopped": logs}
+
+
+def ended(admin: AdminClient, topic: str) -> bool:
+    """Whether no transaction is open there: a commit is answered before its markers are written."""
+    ends = []
+    for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
+        asked = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}, isolation_level=isolation)
+        ends += [future.result().offset for future in asked.values()]
+    return ends[0] == ends[1]
 
 
 def cleaned(logs: Path) -> bool:

@@ -6,13 +6,14 @@ Names are checked here, so that an error can say where a setting was given; what
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from minibroker.broker.listeners import broker_listeners, controller_listeners
 from minibroker.broker.properties import MalformedProperties, parse_properties
 from minibroker.broker.settings import Settings, SettingsError
-from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
+from minibroker.broker.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
 from minibroker.broker.settings_values import InvalidValue, parse_value
 
 ENVIRONMENT_PREFIX = "MINIBROKER_"
@@ -48,7 +49,8 @@ def load_settings(file: Path | None, environment: Mapping[str, str], assignments
     texts = {name: _checked(name, *given[name]) for name in given if name in BROKER_SETTINGS}
     settings = Settings(texts)
     broker_listeners(settings)
-    warnings = (*map(_warning, inert), *_controller_warnings(settings), *_state_topic_warnings(settings))
+    more = (_controller_warnings(settings), _state_topic_warnings(settings), _selector_warnings(settings))
+    warnings = (*map(_warning, inert), *chain.from_iterable(more))
     return Loaded(settings, warnings)
 
 
@@ -141,3 +143,10 @@ def _state_topic_warnings(settings: Settings) -> Iterator[str]:
             parse_value(row, "segment.bytes", str(settings[name]))
         except InvalidValue as error:
             yield f"{name} is too small for its topic to be created: {error}"
+
+
+def _selector_warnings(settings: Settings) -> Iterator[str]:
+    """A class of somebody's own cannot be asked here which replica is to be read."""
+    name = "replica.selector.class"
+    if settings[name] not in (None, "", LEADER_ONLY, RACK_AWARE):
+        yield f"{name}={settings[name]} is not known: consumers read from the leader"

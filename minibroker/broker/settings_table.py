@@ -176,8 +176,8 @@ TIMESTAMP_TYPES: Final = OneOf(("CreateTime", "LogAppendTime"))
 MIGRATION_POLICIES: Final = AnyCaseOf(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"))
 REBALANCE_PROTOCOLS: Final = OneOf(("consumer", "classic", "share", "streams"), some=True)
 POLICIES: Final = OneOf(("compact", "delete"))
+LEADER_ONLY: Final = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-SELECTORS: Final = OneOf(("org.apache.kafka.common.replica.LeaderSelector", RACK_AWARE))
 PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
 
@@ -199,7 +199,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("node.id", INT, 1, "The id of this broker; with several nodes, of the first of them.", FROM_ZERO, kafka_default="required"),
     Setting("broker.id", INT, -1, "An older name of node.id; if both are set they must agree."),
     Setting("broker.rack", STRING, None, "The rack that Metadata and DescribeCluster report for this broker; with several nodes one each, with commas between them."),
-    Setting("replica.selector.class", STRING, None, "Which replica a consumer is told to read from: the leader, or with RackAwareReplicaSelector one in its own rack (KIP-392).", SELECTORS),
+    Setting("replica.selector.class", STRING, None, "Which replica a consumer is told to read from: the leader, or with RackAwareReplicaSelector one in its own rack (KIP-392)."),
     Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; port 0 takes a free one.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
     Setting("advertised.listeners", LIST, None, "The addresses clients are told to connect to; what listeners says, if unset.", NON_EMPTY),
     Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; only PLAINTEXT is served."),

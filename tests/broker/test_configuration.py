@@ -8,6 +8,7 @@ import pytest
 
 from minibroker.broker.configuration import FILE_SIZE_MAX, load_settings, setting_of_variable
 from minibroker.broker.settings import SettingsError
+from minibroker.broker.settings_table import RACK_AWARE
 
 SHIPPED_WITH_KAFKA = """\
 process.roles=broker,controller
@@ -147,3 +148,9 @@ def test_a_file_is_iso_8859_1_as_in_kafka(tmp_path: Path) -> None:
 
 def test_listeners_that_cannot_be_opened_are_refused_before_anything_starts() -> None:
     assert refusal("listeners=SSL://:9093").startswith("listeners: SSL://:9093 needs SSL")
+
+
+@pytest.mark.parametrize(("told", "warned"), [("", 0), (RACK_AWARE, 0), ("org.example.OwnSelector", 1)])
+def test_a_replica_selector_of_somebodys_own_is_told_of(told: str, warned: int) -> None:
+    warnings = load_settings(None, {}, [f"replica.selector.class={told}"]).warnings
+    assert len([warning for warning in warnings if "consumers read from the leader" in warning]) == warned
