@@ -1,0 +1,233 @@
+"""What a test does to a broker, as clients that are not librdkafka take it: kafka-python and aiokafka.
+
+The other files show each of these with librdkafka; what is asserted here is a second client's reaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError as AioKafkaError
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError as PythonKafkaError
+
+from minibroker.testing import Broker
+
+pytestmark = pytest.mark.usefixtures("leaves_sockets")
+
+REPLICATED = {"default.replication.factor": 3, "offsets.topic.replication.factor": 3}
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        broker.journal.on()
+        broker.produce("t", "a")
+        yield broker
+
+
+@pytest.fixture
+def cluster() -> Iterator[Broker]:
+    with Broker(REPLICATED, nodes=3) as broker:
+        broker.journal.on()
+        broker.produce("t", "a")
+        yield broker
+
+
+def consumer_of(broker: Broker, **more: Any) -> KafkaConsumer:
+    return KafkaConsumer(
+        "t", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", retry_backoff_ms=20, **more
+    )
+
+
+def producer_of(broker: Broker, **more: Any) -> KafkaProducer:
+    return KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20, metadata_max_age_ms=500, **more
+    )
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def begun(broker: Broker) -> KafkaProducer:
+    """A producer with an open transaction that has a record."""
+    producer = producer_of(broker, transactional_id="x")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("t", b"b").get(20)
+    return producer
+
+
+def test_a_fenced_producer_reports_it(broker: Broker) -> None:
+    producer = begun(broker)
+    broker.fence("x")
+    with pytest.raises(PythonKafkaError):
+        producer.commit_transaction()
+    producer.close()
+    assert [record.transaction for record in broker.records("t")] == [None, "aborted"]
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(broker: Broker) -> None:
+    producer = begun(broker)
+    broker.clock.advance("1 hour")
+    with pytest.raises(PythonKafkaError):
+        producer.commit_transaction()
+    producer.close()
+    assert [record.transaction for record in broker.records("t")] == [None, "aborted"]
+
+
+def test_a_held_transaction_keeps_a_reader_of_committed_records_waiting(broker: Broker) -> None:
+    producer = begun(broker)
+    broker.hold("x")
+    producer.commit_transaction()
+    consumer = consumer_of(broker, isolation_level="read_committed")
+    assert next(consumer).value == b"a"
+    assert consumer.poll(300) == {}
+    broker.release("x")
+    assert next(consumer).value == b"b"
+    consumer.close()
+    producer.close()
+
+
+def test_joining_takes_its_time_and_a_member_that_is_put_out_comes_back(broker: Broker) -> None:
+    fault = broker.slow_joins("g", "1 hour")
+    found: list[bytes] = []
+
+    def read() -> None:
+        consumer = consumer_of(broker, group_id="g", heartbeat_interval_ms=50)
+        while len(found) < 2:
+            found.extend(record.value for records in consumer.poll(50).values() for record in records)
+        consumer.close()
+
+    reading = threading.Thread(target=read)
+    reading.start()
+    fault.wait(1, "20 s")
+    assert found == []
+    fault.remove()
+    broker.clock.advance("1 hour")
+    until(lambda: found == [b"a"])
+    broker.wait_for_group("g", 1, timeout="20 s")
+    broker.evict("g")
+    broker.wait_for_requests(error="UNKNOWN_MEMBER_ID", timeout="20 s")
+    broker.produce("t", "b")
+    reading.join(20)
+    assert found[-1] == b"b"
+
+
+def test_retention_is_told_to_a_consumer_by_where_the_log_begins(broker: Broker) -> None:
+    broker.clock.advance("8 days")
+    broker.produce("t", "b")
+    consumer = consumer_of(broker)
+    assert (record := next(consumer)).value == b"b" and record.offset == 1
+    consumer.close()
+
+
+def test_a_paused_node_answers_when_it_goes_on(cluster: Broker) -> None:
+    producer = producer_of(cluster)
+    producer.send("t", b"b").get(20)
+    leader = cluster.leader("t")
+    assert leader is not None
+    cluster.pause_node(leader)
+    sent = producer.send("t", b"c")
+    time.sleep(0.2)
+    assert not sent.is_done
+    cluster.resume_node(leader)
+    assert sent.get(20).offset == 2
+    producer.close()
+
+
+def test_leaders_move_and_are_away(cluster: Broker) -> None:
+    producer, leader = producer_of(cluster), cluster.leader("t")
+    producer.send("t", b"b").get(20)
+    assert leader is not None
+    cluster.move_leader("t", leader % 3 + 1)
+    producer.send("t", b"c").get(20)
+    assert cluster.requests("Produce", error="NOT_LEADER_OR_FOLLOWER")
+    cluster.leave_leaderless("t")
+    late = threading.Timer(0.3, cluster.elect_leaders)
+    late.start()
+    producer.send("t", b"d").get(20)
+    late.join()
+    producer.close()
+    assert [record.text for record in cluster.records("t")] == ["a", "b", "c", "d"]
+
+
+def test_a_coordinator_moves(cluster: Broker) -> None:
+    consumer = consumer_of(cluster, group_id="g", enable_auto_commit=False)
+    assert next(consumer).value == b"a"
+    before = cluster.coordinator(group="g")
+    assert before is not None
+    cluster.move_coordinator(before % 3 + 1, group="g")
+    consumer.commit()
+    assert cluster.wait_for_commit("g", "t") == 1
+    assert cluster.requests(error="NOT_COORDINATOR")
+    consumer.close()
+
+
+def test_stale_metadata_leads_astray(cluster: Broker) -> None:
+    for node in (1, 2, 3):
+        cluster.make_stale(node)
+    leader = cluster.leader("t")
+    assert leader is not None
+    cluster.move_leader("t", leader % 3 + 1)
+    producer = producer_of(cluster)
+    sent = producer.send("t", b"b")
+    cluster.wait_for_requests("Produce", error="NOT_LEADER_OR_FOLLOWER", timeout="20 s")
+    for node in (1, 2, 3):
+        cluster.refresh(node)
+    assert sent.get(20).offset == 1
+    producer.close()
+
+
+def test_a_consumer_reads_from_a_follower_in_its_rack() -> None:
+    rack_aware = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+    with Broker({**REPLICATED, **rack_aware, "broker.rack": "a,b,c"}, nodes=3) as broker:
+        broker.journal.on()
+        broker.produce("t", "a")
+        broker.move_leader("t", 1)
+        consumer = consumer_of(broker, client_rack="b")
+        assert next(consumer).value == b"a"
+        consumer.close()
+        served = broker.requests(
+            "Fetch", where=lambda each: each.answer is not None and b"a" in each.answer_bytes[-20:]
+        )
+        assert served and served[-1].node_id == 2
+
+
+async def test_a_kill_and_a_reset_are_survived_in_the_same_loop() -> None:
+    async with Broker() as broker:
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20)
+        await producer.start()
+        await producer.send_and_wait("t", b"a")
+        broker.kill()
+        await broker.arestart()
+        await producer.send_and_wait("t", b"b")
+        broker.reset()
+        await producer.send_and_wait("t", b"c")
+        assert [record.text for record in broker.records("t")] == ["c"]
+        broker.faults.add(api="Produce", error="TOPIC_AUTHORIZATION_FAILED", once=True)
+        with pytest.raises(AioKafkaError):
+            await producer.send_and_wait("t", b"d")
+        await producer.stop()
+
+
+async def test_a_snapshot_is_read_again() -> None:
+    async with Broker() as broker:
+        await broker.aproduce("t", "a")
+        snapshot = broker.snapshot()
+        broker.reset()
+        broker.restore(snapshot)
+        consumer = AIOKafkaConsumer("t", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
+        await consumer.start()
+        assert (await asyncio.wait_for(consumer.getone(), 20)).value == b"a"
+        await consumer.stop()
