@@ -14,6 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from minibroker.protocol.errors import KafkaError as Refusal
 from minibroker.testing import Broker
+from minibroker.testing.waiting import Expired
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
@@ -134,7 +135,8 @@ def test_a_partition_without_a_leader_waits_for_one(broker: Broker) -> None:
 
 
 def test_a_coordinator_is_moved_and_its_members_find_it(broker: Broker) -> None:
-    consumer = Consumer(settings(broker, **{"group.id": "g", "auto.offset.reset": "earliest"}))
+    more = {"group.id": "g", "auto.offset.reset": "earliest", "auto.commit.interval.ms": 100}
+    consumer = Consumer(settings(broker, **more))
     consumer.subscribe(["t"])
     assert consumer.consume(1, 20)[0].value() == b"first"
     before = broker.coordinator(group="g")
@@ -145,9 +147,10 @@ def test_a_coordinator_is_moved_and_its_members_find_it(broker: Broker) -> None:
     assert consumer.consume(1, 20)[0].value() == b"a"
 
     def committed() -> bool:
+        consumer.poll(0.05)
         try:
-            return bool(consumer.commit(asynchronous=False))
-        except Exception:
+            return broker.wait_for_commit("g", "t", offset=2, timeout="10 ms") == 2
+        except Expired:
             return False
 
     until(committed)
