@@ -12,8 +12,10 @@ import pytest
 from conformance import spec
 from conformance.clients import CLIENTS
 from conformance.kafka_reference import running_kafka
+from tests.leaving import leaves_sockets
 from tests.running import running_broker
 
+__all__ = ["leaves_sockets"]
 # The first test that needs a program also builds it, and fetches what it is built from.
 TIMEOUT_S = 600
 SETTINGS = {"num.partitions": str(spec.PARTITIONS)}

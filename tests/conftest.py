@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.leaving import leaves_sockets
+
+__all__ = ["leaves_sockets"]
+
 settings.register_profile(
     "ci", derandomize=True, max_examples=40, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("long", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
-
-
-@pytest.fixture
-def leaves_sockets() -> Iterator[None]:
-    """For tests whose client, kafka-python, leaves sockets to the garbage collector when a connection is cut.
-
-    They are collected here, where that is known, and not in some later test, which would be blamed for them.
-    """
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 def uses_spark(file: Path) -> bool:

@@ -29,6 +29,7 @@ from tests.clients.ports import free_ports
 pytestmark = [
     pytest.mark.minibroker_only,  # asks the one Apache Kafka that it starts itself
     pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
+    pytest.mark.usefixtures("leaves_sockets"),
 ]
 CERTIFICATES = Path(__file__).parents[2] / "tests" / "pipeline" / "brokers" / "certificates"
 MODULES = "org.apache.kafka.common.security"

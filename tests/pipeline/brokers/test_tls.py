@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,12 +23,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
     pytest.mark.usefixtures("leaves_sockets"),
 ]
-
-
-@pytest.fixture
-def garbage_is_collected_here() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 def server(name: str = "server", client_wanted: bool = False) -> ssl.SSLContext:
@@ -91,13 +83,11 @@ def test_a_client_says_who_it_is(settings: dict[str, str]) -> None:
     connect({**TRUST, **settings, "ssl.key.password": "secret"}, server(client_wanted=True))
 
 
-@pytest.mark.usefixtures("garbage_is_collected_here")
 def test_a_broker_that_is_not_trusted_fails_at_once() -> None:
     with pytest.raises(ClientError, match=r"^127\.0\.0\.1:\d+: Metadata: TLS: CERTIFICATE_VERIFY_FAILED$"):
         connect({}, server())
 
 
-@pytest.mark.usefixtures("garbage_is_collected_here")
 def test_the_host_has_to_be_that_of_the_certificate() -> None:
     with pytest.raises(ClientError, match="TLS: CERTIFICATE_VERIFY_FAILED"):
         connect(TRUST, server("stranger"))
@@ -105,7 +95,6 @@ def test_the_host_has_to_be_that_of_the_certificate() -> None:
         connect({**TRUST, "ssl.endpoint.identification.algorithm": none}, server("stranger"))
 
 
-@pytest.mark.usefixtures("garbage_is_collected_here")
 def test_a_broker_without_tls_is_told() -> None:
     impatient = {**LIMITS, **TRUST, "request.timeout.ms": "200", "default.api.timeout.ms": "400"}
     with (
