@@ -142,8 +142,7 @@ class Call:
             self.fail()
             return
         if isinstance(outcome, Parked):
-            _cancel_too(parked, outcome)
-            outcome.attach(parked.complete)
+            parked.follow(outcome)
         else:
             parked.complete(outcome)
 
@@ -195,18 +194,6 @@ class Call:
             except Exception:
                 # The answer is on its way: a mistake in a hook must not cost the client its connection.
                 log.exception("%s failed at the end of a request", type(interceptor).__name__)
-
-
-def _cancel_too(parked: Parked, other: Parked) -> None:
-    """Have `other` cancelled with `parked`."""
-    before = parked.on_cancel
-
-    def cancel() -> None:
-        other.cancel()
-        if before is not None:
-            before()
-
-    parked.on_cancel = cancel
 
 
 class Mark:

@@ -39,6 +39,18 @@ class Parked:
         if self.done:
             finish(self.response)
 
+    def follow(self, other: Parked) -> None:
+        """Be answered as `other` is, and cancel it with this one."""
+        before = self.on_cancel
+
+        def cancel() -> None:
+            other.cancel()
+            if before is not None:
+                before()
+
+        self.on_cancel = cancel
+        other.attach(self.complete)
+
     def cancel(self) -> None:
         """The client went away: nobody wants the answer."""
         if not self.done:

@@ -112,9 +112,21 @@ class Server:
             if of_node == node_id:
                 server.close()
         self._servers = [(of_node, server) for of_node, server in self._servers if of_node != node_id]
-        for client in list(self._shared.sockets):
-            if client.connection.node.node_id == node_id:
-                client.close() if cleanly else client.abort()
+        for client in self._clients_of(node_id):
+            client.close() if cleanly else client.abort()
+
+    def hold(self, node_id: int) -> None:
+        """Let nothing leave to the clients of this node that are connected now, until it is `let_go`."""
+        for client in self._clients_of(node_id):
+            client.hold()
+
+    def let_go(self, node_id: int) -> None:
+        """Let what was held of this node leave."""
+        for client in self._clients_of(node_id):
+            client.let_go()
+
+    def _clients_of(self, node_id: int) -> list[SocketProtocol]:
+        return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
 
     def _attach(self, node: Node, listener: str, outlet: SocketProtocol, peer: str) -> Connection:
         self.accepted[node.node_id, listener] += 1
@@ -165,6 +177,7 @@ class Server:
         for _, server in self._servers:
             server.close()
         for client in list(self._shared.sockets):
+            client.let_go()
             client.close()
         until = self._loop.time() + DRAIN_SECONDS
         while self._shared.sockets and self._loop.time() < until:

@@ -51,6 +51,8 @@ class SocketProtocol(asyncio.BufferedProtocol):
         "_connection",
         "_copies",
         "_descriptor",
+        "_held",
+        "_is_full",
         "_loop",
         "_paused_reading",
         "_pump_due",
@@ -68,7 +70,9 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._attach = attach
         self._queue: deque[Any] = deque()  # bytes, storage regions and marks, in the order in which they leave
         self._region_sent_bytes = 0  # of the region at the head of the queue
-        self._write_paused = False
+        self._write_paused = False  # the transport takes no more (`_is_full`), or nothing is to leave (`_held`)
+        self._is_full = False
+        self._held = False
         self._pump_due = False
         self._paused_reading = False
         self.progress_ms = shared.now_ms()
@@ -146,13 +150,29 @@ class SocketProtocol(asyncio.BufferedProtocol):
         if not self._write_paused and not self._pump_due:
             self._pump()
 
+    def hold(self) -> None:
+        """Let nothing leave, as if the process stood still."""
+        self._held = self._write_paused = True
+
+    def let_go(self) -> None:
+        """Let what was held leave."""
+        if self._held:
+            self._held = False
+            self._may_write()
+
     def pause_writing(self) -> None:
-        self._write_paused = True
+        self._is_full = self._write_paused = True
 
     def resume_writing(self) -> None:
-        self._write_paused = False
-        # It may be called from inside of transport.write: never pump here.
-        self._pump_soon()
+        self._is_full = False
+        self._may_write()
+
+    def _may_write(self) -> None:
+        """The transport takes more, or nothing is held: if neither stands in the way now, go on."""
+        self._write_paused = self._is_full or self._held
+        if not self._write_paused:
+            # It may be called from inside of transport.write: never pump here.
+            self._pump_soon()
 
     def _pump_soon(self) -> None:
         if not self._pump_due:

@@ -21,7 +21,7 @@ from minibroker.broker.settings import Settings
 from minibroker.testing.data import Data, Snapshot
 from minibroker.testing.emulation.emulation import Emulation, settings_of
 from minibroker.testing.emulation.releases import release_of
-from minibroker.testing.loops import CallersLoop, Loop, LoopThread, Result
+from minibroker.testing.loops import CallersLoop, Loop, LoopThread, NotRunning, Result
 from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.ports import Ports, close_all
 
@@ -33,10 +33,6 @@ DEFAULTS: Final = {
     "group.consumer.heartbeat.interval.ms": "200",  # a member learns its partitions by its next heartbeat
     "group.consumer.min.heartbeat.interval.ms": "200",
 }
-
-
-class NotRunning(RuntimeError):
-    """Something was asked of a broker that is not running."""
 
 
 class Embedded:
@@ -292,9 +288,9 @@ class Embedded:
             self._ports.close()
             self._ports = None
         loop, self._loop = self._loop, None
-        self._clock = self._life = None
         if loop is not None:
-            loop.close()
+            loop.close()  # who still waits there ends, and looks at the clock
+        self._clock = self._life = None
         self._data.close()
 
 

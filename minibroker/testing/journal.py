@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from minibroker.broker.interceptors import Call, Interceptor
 from minibroker.broker.sockets import BYTES, CLOSE
@@ -28,6 +28,16 @@ MAXIMUM_BYTES = 64 << 20
 MAXIMUM_REFUSALS = 100
 
 Where = Callable[[Exchange], object]
+
+
+class Which(TypedDict, total=False):
+    """Which requests are meant, beside their API: of a client, of a node, answered with an error
+    ("NOT_LEADER_OR_FOLLOWER"), or for which `where` is true."""
+
+    client_id: str | None
+    node: int | None
+    error: str | None
+    where: Where | None
 
 
 class Journal(Interceptor):
@@ -68,18 +78,9 @@ class Journal(Interceptor):
         """Forget all."""
         self._broker.on_loop(self._clear)
 
-    def requests(
-        self,
-        api: str | None = None,
-        *,
-        client_id: str | None = None,
-        node: int | None = None,
-        error: str | None = None,
-        where: Where | None = None,
-    ) -> list[Exchange]:
-        """The requests that were kept, oldest first: of an API ("Fetch"), a client, a node, answered with an error
-        ("NOT_LEADER_OR_FOLLOWER"), or for which `where` is true."""
-        return self._broker.on_loop(lambda: self.found(api, client_id, node, error, where))
+    def requests(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
+        """The requests that were kept, oldest first: of an API ("Fetch"), and as `Which` says."""
+        return self._broker.on_loop(lambda: self.found(api, **which))
 
     def save(self, path: str | Path) -> int:
         """Write all of it to a file, a JSON object a line; how many there were."""
@@ -92,7 +93,12 @@ class Journal(Interceptor):
     # --- on the loop ------------------------------------------------------------------------------
 
     def found(
-        self, api: str | None, client_id: str | None, node: int | None, error: str | None, where: Where | None
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        node: int | None = None,
+        error: str | None = None,
+        where: Where | None = None,
     ) -> list[Exchange]:
         """As `requests`."""
         return [

@@ -8,98 +8,92 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from concurrent.futures import CancelledError, Future
+from typing import Any, ClassVar, TypeVar
 
 Result = TypeVar("Result")
 
 
-class Loop(Protocol):
-    """Where a broker's code runs."""
+class NotRunning(RuntimeError):
+    """Something was asked of a broker that is not running, or does not run any more."""
+
+
+class Loop:
+    """Where a broker's code runs: a loop, and the thread that it runs in."""
+
+    # Why the loop's own thread may not wait for it.
+    REASON: ClassVar[str]
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        self._loop = loop
+        self._thread = thread
+
+    @property
+    def _is_here(self) -> bool:
+        return threading.current_thread() is self._thread
 
     def call(self, function: Callable[[], Result]) -> Result:
         """What `function` gives, or raises, when the loop runs it. From whatever thread, the loop's own too."""
-
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Block until `work` is done on the loop. Raises RuntimeError in the loop's own thread, which cannot wait."""
-
-    async def arun(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Await `work`, done on the broker's loop, from any loop."""
-
-    def close(self) -> None:
-        """End the thread, if there is one."""
-
-
-class LoopThread:
-    """A uvloop of the broker's own, in a daemon thread."""
-
-    def __init__(self) -> None:
-        import uvloop
-
-        self._loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="minibroker", daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.close()
-
-    def call(self, function: Callable[[], Result]) -> Result:
-        if threading.current_thread() is self._thread:
+        if self._is_here:
             return function()
         done: Future[Result] = Future()
         self._loop.call_soon_threadsafe(_settle, done, function)
         return done.result()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        if threading.current_thread() is self._thread:
+        """Block until `work` is done on the loop.
+
+        Raises RuntimeError in the loop's own thread, which cannot wait, and NotRunning if the loop ends before.
+        """
+        if self._is_here:
             work.close()
-            raise RuntimeError("the broker's own thread cannot wait for the broker")
+            raise RuntimeError(self.REASON)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            raise NotRunning("the broker was stopped meanwhile") from None
         except BaseException:
             future.cancel()  # Ctrl-C, or a test that ran out of time
             raise
 
     async def arun(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Await `work`, done on the broker's loop, from any loop."""
+        if asyncio.get_running_loop() is self._loop:
+            return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def close(self) -> None:
+        """End the thread, if it is the broker's own."""
+
+
+class LoopThread(Loop):
+    """A uvloop of the broker's own, in a daemon thread."""
+
+    REASON = "the broker's own thread cannot wait for the broker"
+
+    def __init__(self) -> None:
+        import uvloop
+
+        super().__init__(uvloop.new_event_loop(), threading.Thread(target=self._serve, name="minibroker", daemon=True))
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # cancels at its end what still waits
+            runner.get_loop().run_forever()
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
 
-class CallersLoop:
+class CallersLoop(Loop):
     """The loop that is running already: made inside of it."""
 
+    REASON = "this broker runs in your own event loop: await the method whose name begins with 'a'"
+
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.current_thread()
-
-    def call(self, function: Callable[[], Result]) -> Result:
-        if threading.current_thread() is self._thread:
-            return function()
-        done: Future[Result] = Future()
-        self._loop.call_soon_threadsafe(_settle, done, function)
-        return done.result()
-
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise RuntimeError("this broker runs in your own event loop: await the method whose name begins with 'a'")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    async def arun(self, work: Coroutine[Any, Any, Result]) -> Result:
-        if asyncio.get_running_loop() is self._loop:
-            return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-
-    def close(self) -> None:
-        pass
+        super().__init__(asyncio.get_running_loop(), threading.current_thread())
 
 
 def _settle(done: Future[Result], function: Callable[[], Result]) -> None:

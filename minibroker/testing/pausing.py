@@ -21,7 +21,7 @@ LeaderAndEpoch = tuple[int, int]
 
 
 class Paused(Interceptor):
-    """Holds the requests of some nodes until they go on."""
+    """Holds the requests of some nodes until they go on, and the answers to what was asked before."""
 
     def __init__(self, broker: Embedded) -> None:
         self._broker = broker
@@ -29,16 +29,18 @@ class Paused(Interceptor):
         broker.when_reset.append(self.resume_all)
 
     def pause(self, node_id: int) -> None:
-        """Hold all requests of the node from now on."""
+        """Hold all requests of the node from now on, and all answers."""
         if not self._held:
             self._broker.interceptors.insert(0, self)
         self._held.setdefault(node_id, [])
+        self._broker.running.server.hold(node_id)
 
     def resume(self, node_id: int) -> None:
         """Let them go on."""
         held = self._held.pop(node_id, [])
         if not self._held and self in self._broker.interceptors:
             self._broker.interceptors.remove(self)
+        self._broker.running.server.let_go(node_id)
         for call, parked in held:
             call.go_on(parked)
 

@@ -47,7 +47,7 @@ class Topology:
         await self._broker.running.node_returns(node_id, self._broker.ports.listen_for(node_id))
 
     def pause(self, node_id: int) -> None:
-        """Have a node take requests, and answer none until it goes on; what waits there already may be answered."""
+        """Have a node take requests, and answer none until it goes on, not those either that wait there already."""
         self._check_node(node_id)
         self._paused.pause(node_id)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from minibroker.protocol.records.record import Record
 from minibroker.testing.durations import Duration
@@ -16,10 +16,10 @@ from minibroker.testing.embedded import Embedded, text_of_setting
 from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.engine import Faults
 from minibroker.testing.filling import topics_from
-from minibroker.testing.journal import Journal, Where
+from minibroker.testing.journal import Journal, Which
 from minibroker.testing.records import DEFAULT_TIMEOUT, Headers, Records, SeenRecord, Text, encoded, header_pairs
 from minibroker.testing.waiting import Watch
-from minibroker.testing.waits import Waits, described
+from minibroker.testing.waits import Waits
 
 
 class Verbs(Embedded):
@@ -136,60 +136,21 @@ class Verbs(Embedded):
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def requests(
-        self,
-        api: str | None = None,
-        *,
-        client_id: str | None = None,
-        node: int | None = None,
-        error: str | None = None,
-        where: Where | None = None,
-    ) -> list[Exchange]:
+    def requests(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
         """What the journal has of them: see `Journal.requests`."""
-        return self.journal.requests(api, client_id=client_id, node=node, error=error, where=where)
+        return self.journal.requests(api, **which)
 
     def wait_for_requests(
-        self,
-        api: str | None = None,
-        count: int = 1,
-        timeout: Duration = DEFAULT_TIMEOUT,
-        *,
-        client_id: str | None = None,
-        node: int | None = None,
-        error: str | None = None,
-        where: Where | None = None,
+        self, api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
     ) -> list[Exchange]:
         """The requests that the journal has, once there are so many. Raises Expired."""
-        return self.loop.run(self._seen(api, count, timeout, client_id, node, error, where))
+        return self.loop.run(self._waits.requests(api, count, timeout, which))
 
     async def await_requests(
-        self,
-        api: str | None = None,
-        count: int = 1,
-        timeout: Duration = DEFAULT_TIMEOUT,
-        *,
-        client_id: str | None = None,
-        node: int | None = None,
-        error: str | None = None,
-        where: Where | None = None,
+        self, api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
     ) -> list[Exchange]:
         """As `wait_for_requests`."""
-        return await self.loop.arun(self._seen(api, count, timeout, client_id, node, error, where))
-
-    async def _seen(
-        self,
-        api: str | None,
-        count: int,
-        timeout: Duration,
-        client_id: str | None,
-        node: int | None,
-        error: str | None,
-        where: Where | None,
-    ) -> list[Exchange]:
-        what = described(api, {"client_id": client_id, "node": node, "error": error}, where)
-        return await self._waits.requests(
-            count, timeout, lambda: self.journal.found(api, client_id, node, error, where), what
-        )
+        return await self.loop.arun(self._waits.requests(api, count, timeout, which))
 
     # --- groups and logs --------------------------------------------------------------------------
 

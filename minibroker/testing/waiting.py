@@ -37,7 +37,7 @@ class Watch(Interceptor):
     ) -> Found:
         """What `condition` gives once that is true. Real time counts: the broker's may stand still.
 
-        Raises Expired, with the words of `expired`.
+        A broker that is down is not looked at: it may come up again. Raises Expired, with the words of `expired`.
         """
         found = condition()
         if found:
@@ -48,7 +48,7 @@ class Watch(Interceptor):
         try:
             return await asyncio.wait_for(future, milliseconds(timeout) / 1000)
         except TimeoutError:
-            raise Expired(expired()) from None
+            raise Expired(expired() if self._broker.is_running else "the broker is down") from None
         finally:
             self._remove(entry)
 
@@ -72,6 +72,8 @@ class Watch(Interceptor):
 
     def _look(self) -> None:
         self._look_due = False
+        if not self._broker.is_running:
+            return
         for condition, future in list(self._waiting):
             if future.done():
                 continue

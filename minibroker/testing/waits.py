@@ -5,12 +5,11 @@ How it is waited, without polling, is in `waiting`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.testing.durations import Duration
 from minibroker.testing.exchange import Exchange
-from minibroker.testing.journal import Journal, Where
+from minibroker.testing.journal import Journal, Which
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -98,23 +97,21 @@ class Waits:
 
         return (await self._watch.until(there, timeout, expired))[0]
 
-    async def requests(
-        self, count: int, timeout: Duration, where: Callable[[], list[Exchange]], what: str
-    ) -> list[Exchange]:
-        """What `where` finds in the journal, once that are so many."""
+    async def requests(self, api: str | None, count: int, timeout: Duration, which: Which) -> list[Exchange]:
+        """The requests that the journal has, once they are so many."""
         if not self._journal.is_on:
             raise RuntimeError("the journal is off, and sees no request: call journal.on() before")
 
         def there() -> list[Exchange] | None:
-            found = where()
+            found = self._journal.found(api, **which)
             return found if len(found) >= count else None
 
         def expired() -> str:
-            found = where()
+            found = self._journal.found(api, **which)
             said = "".join(f"\n  {each}" for each in found[-20:])
-            return f"{count} requests ({what}) were expected, and there were {len(found)}{said}"
+            return f"{count} requests ({_described(api, which)}) were expected, and there were {len(found)}{said}"
 
-        return await self._watch.until(there, timeout, expired) if count else where()
+        return await self._watch.until(there, timeout, expired) if count else self._journal.found(api, **which)
 
     @property
     def _cluster(self) -> Cluster:
@@ -137,7 +134,8 @@ def member_ids(group: Group) -> list[str]:
     return list(members)
 
 
-def described(api: str | None, filters: dict[str, object], where: Where | None) -> str:
+def _described(api: str | None, which: Which) -> str:
     """Which requests are meant, for people."""
-    given = {"api": api, **filters, "where": None if where is None else "a condition"}
+    condition = None if which.get("where") is None else "a condition"
+    given: dict[str, object] = {"api": api, **which, "where": condition}
     return ", ".join(f"{name} {value}" for name, value in given.items() if value is not None) or "any"

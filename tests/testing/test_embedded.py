@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import socket
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from confluent_kafka import Consumer, Producer
 from minibroker.broker.running import StartError
 from minibroker.broker.settings import SettingsError
 from minibroker.testing import Broker
-from minibroker.testing.embedded import NotRunning
+from minibroker.testing.loops import NotRunning
 
 LAST_CHECKPOINTS = ".kafka_cleanshutdown"
 
@@ -97,6 +99,17 @@ def test_a_kill_is_a_crash_after_which_the_port_is_refused_until_the_restart() -
 def test_a_killed_broker_can_be_stopped() -> None:
     with Broker() as broker:
         broker.kill()
+
+
+def test_who_waits_for_a_broker_that_stops_is_told() -> None:
+    broker = Broker().start()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(broker.expect, "t", 1, "60 s")
+        while broker.watch not in broker.interceptors:
+            time.sleep(0.001)
+        broker.stop()
+        with pytest.raises(NotRunning, match="stopped meanwhile"):
+            waiting.result(20)
 
 
 def test_it_runs_in_the_callers_own_loop() -> None:

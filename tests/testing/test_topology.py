@@ -98,6 +98,21 @@ def test_a_paused_node_answers_when_it_goes_on(broker: Broker) -> None:
     assert [record.text for record in broker.records("t")] == ["first", "a", "b"]
 
 
+def test_a_paused_node_keeps_back_the_answer_to_what_waited_there(broker: Broker) -> None:
+    patient = {"group.id": "g", "fetch.wait.max.ms": 30_000, "socket.timeout.ms": 60_000}
+    consumer, paused = Consumer(settings(broker, **patient)), leader(broker)
+    consumer.assign([TopicPartition("t", 0, 1)])
+    assert consumer.poll(0.1) is None
+    (waiting,) = broker.wait_for_requests("Fetch", where=lambda each: each.outcome == "open", timeout="20 s")
+    broker.pause_node(paused)
+    broker.produce("t", "second")  # which is what the request waits for
+    assert consumer.poll(0.5) is None and waiting.outcome == "open"
+    broker.resume_node(paused)
+    message = consumer.poll(20)
+    assert message is not None and message.value() == b"second" and waiting.outcome == "answered"
+    consumer.close()
+
+
 def test_a_leader_is_moved_and_a_producer_is_told_where_to(broker: Broker) -> None:
     producer, before = producer_of(broker), leader(broker)
     assert produced(producer, "a")

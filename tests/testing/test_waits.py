@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -119,6 +121,29 @@ def test_a_wait_that_ends_says_how_it_is(broker: Broker, wait: Callable[[Broker]
 def test_without_the_journal_no_request_can_be_waited_for(broker: Broker) -> None:
     with pytest.raises(RuntimeError, match="the journal is off"):
         broker.wait_for_requests("Fetch")
+
+
+def test_a_wait_outlasts_a_crash(broker: Broker) -> None:
+    broker.produce("t", "a")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(broker.wait_for_high_watermark, "t", 2, timeout="60 s")
+        while broker.watch not in broker.interceptors:
+            time.sleep(0.001)
+        broker.kill()
+        broker.restart()
+        assert not waiting.done()
+        broker.produce("t", "b")
+        assert waiting.result(20) == 2
+
+
+def test_a_wait_that_ends_while_the_broker_is_down_says_so(broker: Broker) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(broker.expect, "t", 1, "300 ms")
+        while broker.watch not in broker.interceptors:
+            time.sleep(0.001)
+        broker.kill()
+        with pytest.raises(Expired, match="the broker is down"):
+            waiting.result(20)
 
 
 def test_a_condition_that_fails_is_told_where_it_is_waited_for(broker: Broker) -> None:

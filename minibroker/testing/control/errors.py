@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 
 from minibroker.broker.running import StartError
 from minibroker.protocol.errors import KafkaError
-from minibroker.testing.embedded import NotRunning
+from minibroker.testing.loops import NotRunning
 from minibroker.testing.waiting import Expired
 
 

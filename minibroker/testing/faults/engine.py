@@ -6,7 +6,7 @@ What a rule is stands in `rules`, whom it concerns in `matching`; a test holds e
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -56,8 +56,13 @@ class Fault:
         """As `wait`."""
         await self._faults.broker.loop.arun(self._reached(hits, timeout))
 
+    @property
+    def held(self) -> int:
+        """How many requests of clients that are still there it has silenced."""
+        return self._faults.held_by(self)
+
     def remove(self) -> None:
-        """Be without effect from now on. What was held back goes on."""
+        """Be without effect from now on. Who was silenced is cut off."""
         self._faults.remove(self)
 
     async def _reached(self, hits: int, timeout: Duration) -> None:
@@ -90,7 +95,7 @@ class Faults(Interceptor):
         self._number = 0
         self._struck: dict[Call, list[Fault]] = {}
         self._errors: dict[Call, list[tuple[Rule, Message]]] = {}
-        self._held: dict[Fault, list[Callable[[], None]]] = {}
+        self._held: dict[Fault, dict[Parked, Call]] = {}
         broker.when_reset.append(self._clear)
 
     # --- for tests --------------------------------------------------------------------------------
@@ -118,6 +123,10 @@ class Faults(Interceptor):
         """Take one away; without effect if that was done already."""
         self.broker.on_loop(lambda: self._remove(fault))
 
+    def held_by(self, fault: Fault) -> int:
+        """How many requests wait because of it."""
+        return self.broker.on_loop(lambda: len(self._held.get(fault, ())))
+
     def clear(self) -> None:
         """Take all away."""
         self.broker.on_loop(self._clear)
@@ -141,8 +150,10 @@ class Faults(Interceptor):
             self._faults.remove(fault)
             if not self._faults:
                 self.broker.interceptors.remove(self)
-            for go_on in self._held.pop(fault, []):
-                go_on()
+            for parked, call in self._held.pop(fault, {}).items():
+                parked.cancel()
+                call.lost()
+                call.context.connection.fail()
 
     def _clear(self) -> None:
         for fault in list(self._faults):
@@ -183,7 +194,7 @@ class Faults(Interceptor):
             if outcome is None:
                 call.go_on(parked)
             elif isinstance(outcome, Parked):
-                outcome.attach(parked.complete)
+                parked.follow(outcome)
             else:
                 parked.complete(outcome)
 
@@ -222,19 +233,20 @@ class Faults(Interceptor):
 
     def _silent(self, call: Call, fault: Fault) -> Parked:
         """The request waits for ever, or until the fault is removed: then its client is cut off."""
+        outcome = None
         if fault.rule.when == "after":
             call.may_run_again = False
             outcome = call.run()
             if isinstance(outcome, Parked):
                 outcome.attach(lambda _: None)
-        parked = Parked()
 
-        def go_on() -> None:
-            if not parked.done:
-                parked.cancel()
-                call.context.connection.fail()
+        def gone() -> None:
+            self._held.get(fault, {}).pop(parked, None)
+            if isinstance(outcome, Parked):
+                outcome.cancel()
 
-        self._held.setdefault(fault, []).append(go_on)
+        parked = Parked(gone)
+        self._held.setdefault(fault, {})[parked] = call
         return parked
 
     def _refused(self, call: Call, rule: Rule) -> Message | None:

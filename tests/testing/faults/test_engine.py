@@ -215,6 +215,20 @@ def test_a_hit_is_heard_of_while_its_request_is_held_and_nothing_else_happens(br
     assert producer.flush(20) == 0
 
 
+@pytest.mark.parametrize("more", [{}, {"when": "after"}, {"delay": "10 ms"}], ids=["before", "after", "delayed"])
+def test_of_a_silenced_client_that_goes_away_nothing_is_kept(broker: Broker, more: dict[str, str]) -> None:
+    broker.create_topic("t")
+    fault = broker.faults.add(api="Produce", answer="silence", **more)
+    producer = librdkafka(broker, **{"request.timeout.ms": 1000, "message.timeout.ms": 2500, "socket.timeout.ms": 1000})
+    producer.produce("t", "v")
+    fault.wait(1, "20 s")
+    while not fault.held:
+        producer.poll(0.01)
+    producer.flush(20)
+    broker.wait_for_requests("Produce", fault.hits, where=lambda each: each.outcome == "lost", timeout="20 s")
+    assert fault.held == 0
+
+
 def test_what_was_written_in_silence_is_not_written_again_by_a_restore(broker: Broker) -> None:
     broker.create_topic("t")
     fault = broker.faults.add(api="Produce", answer="silence", when="after")
