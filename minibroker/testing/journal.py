@@ -66,6 +66,11 @@ class Journal(Interceptor):
         """Whether requests are kept."""
         return self in self._broker.interceptors
 
+    @property
+    def seen(self) -> int:
+        """The number of the newest request that was kept, forgotten ones counted."""
+        return self._number
+
     def on(self) -> None:
         """Keep the requests from now on."""
         self._broker.on_loop(self._on)

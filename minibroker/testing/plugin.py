@@ -21,7 +21,9 @@ MARKER_HELP = (
     "release of Kafka that it answers as, and topics with records"
 )
 MARKER_WORDS = ("nodes", "auto_create", "settings", "emulate", "fill")
-SEEN = pytest.StashKey["list[Broker]"]()
+SEEN = pytest.StashKey["list[Broker]"]()  # those that a test has, in its stash
+SHARED = pytest.StashKey["Broker"]()  # `kafka_broker`, in the session's
+BEFORE = pytest.StashKey[int]()  # how many requests that had seen when a test began
 
 Make = Callable[..., "Broker"]
 
@@ -59,9 +61,10 @@ def _kafka_brokers(kafka_settings: Mapping[str, object]) -> Iterator[Make]:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(_kafka_brokers: Make) -> Broker:
+def kafka_broker(request: pytest.FixtureRequest, _kafka_brokers: Make) -> Broker:
     """The broker of the session, which nobody resets but `kafka`. Its address is `kafka_broker.bootstrap_servers`."""
-    return _kafka_brokers()
+    request.session.stash[SHARED] = broker = _kafka_brokers()
+    return broker
 
 
 @pytest.fixture
@@ -124,17 +127,34 @@ def _watch(node: Any, broker: Broker) -> None:
     node.stash.setdefault(SEEN, []).append(broker)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    shared = item.session.stash.get(SHARED, None)
+    if shared is not None:
+        item.stash[BEFORE] = shared.journal.seen
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed and call.when == "call":
-        for broker in item.stash.get(SEEN, []):
+    if report.failed:
+        for broker, before in _seen_in(item):
             from minibroker.testing.seen import seen_by
 
-            report.sections.append((f"minibroker at {_address(broker)}", seen_by(broker)))
+            report.sections.append((f"minibroker at {_address(broker)}", seen_by(broker, before)))
     return report
+
+
+def _seen_in(item: pytest.Item) -> Iterator[tuple[Broker, int]]:
+    """The brokers that a test used, and how many of the requests that they saw are none of its own."""
+    own = item.stash.get(SEEN, [])
+    for broker in own:
+        yield broker, 0
+    shared = item.session.stash.get(SHARED, None)
+    if shared is not None and shared not in own and "kafka_broker" in getattr(item, "fixturenames", ()):
+        yield shared, item.stash.get(BEFORE, 0)
 
 
 def _address(broker: Broker) -> str:

@@ -36,14 +36,14 @@ def _committed(group: Group) -> dict[str, int]:
     return {f"{topic}-{index}": each.offset for (topic, index), each in group.offsets.by_partition.items()}
 
 
-def seen_by(broker: Broker) -> str:
-    """The lines, the newest request last."""
+def seen_by(broker: Broker, before: int = 0) -> str:
+    """The lines, the newest request last; of the first `before` requests only how many they are."""
     lines = broker.on_loop(lambda: list(_state(broker))) if broker.is_running else ["it is down"]
-    requests = [str(exchange) for exchange in broker.requests()]
+    requests = broker.requests(where=lambda exchange: exchange.number > before)
     shown = requests[-MAXIMUM_LINES:]
-    older = len(requests) - len(shown) + broker.journal.dropped
+    older = len(broker.requests()) - len(shown) + broker.journal.dropped
     lines += [f"({older} older requests)"] if older else []
-    return "\n".join(lines + shown)
+    return "\n".join([*lines, *map(str, shown)])
 
 
 def _state(broker: Broker) -> Iterator[str]:

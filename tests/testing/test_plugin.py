@@ -174,6 +174,51 @@ def test_passes(kafka):
     assert "unseen" not in result.stdout.str()
 
 
+def test_a_failure_in_a_fixture_tells_it_too(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.fixture
+def full(kafka):
+    produce(kafka, "a", topic="before")
+    assert False
+
+@pytest.fixture
+def emptied(kafka):
+    yield
+    produce(kafka, "a", topic="after")
+    assert False
+
+def test_errs_before(full): pass
+def test_errs_after(emptied): pass
+def test_passes(kafka): pass  # the last one's broker is down when its error is told
+""",
+    )
+    result.assert_outcomes(passed=2, errors=2)
+    result.stdout.fnmatch_lines(["topic before: partitions end at 1", "topic after: partitions end at 1"])
+
+
+def test_a_failure_with_the_sessions_broker_tells_the_requests_of_this_test_alone(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.fixture(scope="module")
+def address(kafka_broker):
+    return kafka_broker
+
+def test_passes(address):
+    produce(address, "a", topic="first")
+
+def test_fails(address):
+    Producer({"bootstrap.servers": address.bootstrap_servers}).list_topics("second")
+    assert False
+""",
+    )
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["topic first: partitions end at 1", "(* older requests)", "#*rdkafka: Metadata *"])
+    assert ": Produce " not in result.stdout.str()
+
+
 def test_it_works_with_xdist(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
