@@ -39,24 +39,28 @@ def headers(
 
     Raises `CorruptBatch`, whose position is one in the file, at a batch that is not whole or has an impossible header.
     """
-    block, start = b"", position
+    block, start, length = b"", position, 0
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(block):
-            block, start, at = _block(file, position, end, block_bytes), position, 0
+            # Where batches are larger than blocks, the next one will be too: its header alone is read.
+            size = block_bytes if length < block_bytes else HEADER_BYTES
+            block, start, at = _block(file, position, end, size), position, 0
         header = BatchHeader._make(HEADER.unpack_from(block, at))
-        _check(file, header.batch_length, header.magic, position, end)
+        length = header.batch_length
+        _check(file, length, header.magic, position, end)
         yield position, header if header.magic == MAGIC else message_header(block, at)
-        position += header.batch_length + LOG_OVERHEAD_BYTES
+        position += length + LOG_OVERHEAD_BYTES
 
 
 def spans(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """(position, size, base offset, last offset) of each batch from `position` to `end`: a cheaper `headers`."""
-    block, start = b"", position
+    block, start, length = b"", position, 0
     while position < end:
         at = position - start
         if at + HEADER_BYTES > len(block):
-            block, start, at = _block(file, position, end, SCAN_BLOCK_BYTES), position, 0
+            size = SCAN_BLOCK_BYTES if length < SCAN_BLOCK_BYTES else HEADER_BYTES
+            block, start, at = _block(file, position, end, size), position, 0
         base_offset, length, magic, last_offset_delta = _SPAN.unpack_from(block, at)
         _check(file, length, magic, position, end)
         if magic != MAGIC:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ Numbers = npt.NDArray[np.int64]
 MARKS_TRIED = 8  # entries that name no batch, before the index is taken for useless
 MAX_INDEX_BYTES = 1 << 28
 INDEXES_KEPT = 4
+WALKS_KEPT = 256
+WALK_MARK_BYTES = 128 << 10  # between batches that are remembered: 130 KB of memory for a segment of 1 GB
 SWAP_WAITS_S = (0, 0.01, 0.02, 0.04)
 
 
@@ -127,7 +130,13 @@ class OpenSegment:
 
     @cached_property
     def _index(self) -> tuple[Numbers, Numbers]:
-        return _read_index(self.segment, self.size_bytes)
+        """(last offset, position) of batches: what the index says, and behind its last entry what a walk has found."""
+        offsets, positions = _read_index(self.segment, self.size_bytes)
+        walked = np.array(_walked(self.segment.file(LOG_SUFFIX)), np.int64).reshape(-1, 2)
+        further = walked[(walked[:, 1] > positions[-1:].max(initial=-1)) & (walked[:, 1] < self.size_bytes)]
+        if not len(further) or (len(offsets) and further[0, 0] <= offsets[-1]):
+            return offsets, positions
+        return np.append(offsets, further[:, 0]), np.append(positions, further[:, 1])
 
     def place_of(self, offset: int) -> Place:
         """Before the first batch that ends at or after `offset`, and what is damaged directly before it."""
@@ -166,11 +175,18 @@ class OpenSegment:
         """Behind the last batch that can be found, from a place on that is known or from what the index knows last.
 
         A file that was made longer beforehand has room for a batch of which not all is written: it is not the last one.
+        A running broker's index may lag behind: what lies behind its last entry is walked over once and remembered.
         """
+        walked = _walked(self.segment.file(LOG_SUFFIX))
+        if known is None:
+            del walked[:]
         before = place = known or self._mark(len(self._index[1]), self.start)
-        last = None
+        last, marked = None, walked[-1] if walked else place.position
         for position, header in steps(self.file, place.position, self.size_bytes, place.next_offset, blank_ends=True):
             before, place, last = place, place_after(position, header), header
+            if position - marked >= WALK_MARK_BYTES:
+                walked.extend((header.last_offset, position))
+                marked = position
         if last is None or place.position == self.size_bytes or not is_blank(self.file, place.position):
             return place
         try:
@@ -213,6 +229,12 @@ class OpenSegment:
         except CorruptBatch:
             return None
         return header
+
+
+@lru_cache(maxsize=WALKS_KEPT)
+def _walked(path: str) -> array[int]:
+    """Last offset and position, in turn, of batches of this file that a walk has come by, like entries of its index."""
+    return array("q")
 
 
 @lru_cache(maxsize=INDEXES_KEPT)  # one plan may ask a segment for many small ranges

@@ -5,17 +5,23 @@ What is in a record is tested in `test_source.py`.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minibroker.pipeline.directory import segment_files
 from minibroker.pipeline.directory.splitting import Stretches
 from minibroker.pipeline.log_source import OffsetRange, Split, TopicPartition
+from minibroker.protocol.records.batch import HEADER_BYTES
+from minibroker.storage.files import File
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.scanning import SCAN_BLOCK_BYTES
 from tests.pipeline.directory.support import (
     BATCHES,
     ORDERS,
@@ -48,6 +54,8 @@ BATCH = st.integers(0, 2).flatmap(
     split_bytes=st.integers(1, 4000),
     block_bytes=st.integers(1, 3000),
     compacted=st.booleans(),
+    unindexed=st.booleans(),
+    walk_mark_bytes=st.integers(1, 1000),
 )
 def test_splits_of_any_size_give_each_record_once(
     batches: list[tuple[int, int, int, int]],
@@ -58,11 +66,13 @@ def test_splits_of_any_size_give_each_record_once(
     split_bytes: int,
     block_bytes: int,
     compacted: bool,
+    unindexed: bool,
+    walk_mark_bytes: int,
 ) -> None:
     settings = LogSettings(
         segment_bytes=segment_bytes, index_interval_bytes=index_interval_bytes, file_delete_delay_ms=0
     )
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, mock.patch.object(segment_files, "WALK_MARK_BYTES", walk_mark_bytes):
         log = log_in(Path(name), settings=settings._replace(cleanup_policy=COMPACT) if compacted else settings)
         for magic, codec, count, size in batches:
             append(log, batch_of(log.log_end_offset, count, magic=magic, codec=codec, size=size))
@@ -70,6 +80,8 @@ def test_splits_of_any_size_give_each_record_once(
             log.roll()
             clean(log)
         directory = finish(log)
+        for index in directory.glob("*.index") if unindexed else ():
+            index.unlink()
         source = source_of(name, split_bytes=split_bytes, block_bytes=block_bytes)
         _, start, end = whole(source)
         cuts = sorted({start, *(round(start + part * (end - start)) for part in inner), end})
@@ -96,6 +108,36 @@ def test_a_log_is_cut_into_about_as_many_splits_as_wanted(tmp_path: Path, wanted
     sizes = [sum(stretch.length_bytes for stretch in stretches_in(split)) for split in splits]
     assert max(sizes) < 2 * min(sizes)
     assert [split.offsets.start for split in splits[1:]] == [split.offsets.end for split in splits[:-1]]
+
+
+def test_a_log_whose_index_lags_behind_is_walked_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_in(tmp_path, settings=LogSettings())
+    fill(log, 100, size=10_000)
+    directory = finish(log)
+    for index in directory.glob("*.index"):
+        index.unlink()
+    reads: list[int] = []
+    read = File.read
+    monkeypatch.setattr(File, "read", lambda self, *where: reads.append(where[1]) or read(self, *where))
+    source = source_of(tmp_path)
+    everything = whole(source)
+    assert reads == [SCAN_BLOCK_BYTES] + 99 * [HEADER_BYTES]
+    reads.clear()
+    assert len(source.splits([everything], 10)) == 10
+    assert len(reads) < 60
+    assert records(source, source.splits([everything], 10)) == written(directory)
+
+
+def test_what_a_walk_has_found_is_not_believed_of_another_file(tmp_path: Path) -> None:
+    with mock.patch.object(segment_files, "WALK_MARK_BYTES", 1):
+        for size in (10, 50, 10, 30):
+            log = log_in(tmp_path, settings=LogSettings())
+            fill(log, 50, size=size)
+            directory = finish(log)
+            (directory / "00000000000000000000.index").unlink()
+            source = source_of(tmp_path)
+            assert records(source, source.splits([whole(source)], 7)) == written(directory)
+            shutil.rmtree(directory)
 
 
 def test_the_splits_of_several_partitions_are_shared_out_by_size(tmp_path: Path) -> None:
