@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.datasource import InputPartition
@@ -54,6 +57,21 @@ def test_where_there_is_nothing_sparks_own_partition_is_empty() -> None:
     reader = batch_reader(StandIn({"a-0": (3, 3)}))
     assert reader.partitions() == []
     assert read(reader, [InputPartition(None)]) == []
+
+
+@pytest.mark.parametrize("module", ["pyspark.daemon", "theirs", None])
+def test_in_a_process_of_sparks_alone_what_is_imported_is_kept_from_the_collector_once(
+    module: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen: list[str] = []
+    monkeypatch.setattr(readers.gc, "freeze", lambda: frozen.append("all"))
+    spec = None if module is None else ModuleSpec(module, None)
+    monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__spec__=spec))
+    readers.spare_the_collector.cache_clear()
+    reader = batch_reader(StandIn({"a-0": (2, 5), "b-0": (0, 1)}))
+    read(reader, reader.partitions())
+    readers.spare_the_collector.cache_clear()
+    assert frozen == (["all"] if module == "pyspark.daemon" else [])
 
 
 def test_a_task_gives_back_what_it_opened_also_if_it_is_not_read_to_its_end() -> None:
