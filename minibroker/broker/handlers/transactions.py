@@ -16,6 +16,7 @@ Not implemented: nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
@@ -55,15 +56,7 @@ CLASSIC = 0  # the transaction version of clients that add partitions by this re
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, "0-5")
 def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Parked:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=[
-                Result(
-                    transactional_id=asked.transactional_id,
-                    topic_results=_results(asked.topics, _added_by_broker(context, asked)),
-                )
-                for asked in request.transactions
-            ]
-        )
+        return _added_by_brokers(context, request)
     return _added_by_producer(context, request)
 
 
@@ -88,6 +81,36 @@ def _added_by_producer(context: Context, request: AddPartitionsToTxnRequest) -> 
     except KafkaError as error:
         return refused(error)
     return answer_when_kept(transactions, transactional_id, done, refused)
+
+
+def _added_by_brokers(context: Context, request: AddPartitionsToTxnRequest) -> Parked:
+    """The answer, once what was written for each of the transactions is kept: mostly at once."""
+    outcomes = [(asked, _added_by_broker(context, asked)) for asked in request.transactions]
+    written = [(asked, codes) for asked, codes in outcomes if not asked.verify_only and not any(codes.values())]
+    parked, missing = Parked(), len(written)
+
+    def kept(codes: Codes, failure: KafkaError | None) -> None:
+        nonlocal missing
+        missing -= 1
+        if failure is not None:
+            codes.update(dict.fromkeys(codes, failure.code))
+        answer_if_complete()
+
+    def answer_if_complete() -> None:
+        if not missing:
+            results = [
+                Result(transactional_id=asked.transactional_id, topic_results=_results(asked.topics, codes))
+                for asked, codes in outcomes
+            ]
+            parked.complete(AddPartitionsToTxnResponse(results_by_transaction=results))
+
+    for asked, codes in written:
+        try:
+            context.cluster.transactions.when_kept(asked.transactional_id, partial(kept, codes))
+        except KafkaError as error:
+            kept(codes, error)
+    answer_if_complete()
+    return parked
 
 
 def _added_by_broker(context: Context, asked: Asked) -> Codes:

@@ -194,6 +194,36 @@ def test_what_changes_a_transaction_is_answered_once_that_is_flushed(
     flushing.harness.clock.holds_aside = False
 
 
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_broker_has_added_is_answered_once_that_is_flushed(
+    flushing: Flushing, version: int, fails: bool
+) -> None:
+    flushing.flush_each(TRANSACTIONS_TOPIC)
+    producer = flushing.producer
+    Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="t", partitions=[0])
+    told = {"transactional_id": "tx", "producer_id": producer.producer_id, "topics": [topic]}
+    transactions = [
+        Transaction(**told, producer_epoch=producer.epoch),
+        Transaction(**told, producer_epoch=producer.epoch + 1),
+        Transaction(**told, producer_epoch=producer.epoch, verify_only=True),
+    ]
+    waiting = flushing.ask(AddPartitionsToTxnRequest(transactions=transactions), version)
+    assert isinstance(waiting, Waiting) and not waiting.done
+    if fails:
+        flushing.disk.failing.add("sync")
+    flushing.sync()
+    codes = [
+        result.topic_results[0].results_by_partition[0].partition_error_code
+        for result in waiting.response().results_by_transaction
+    ]
+    flushed = ErrorCode.NOT_COORDINATOR if fails else ErrorCode.NONE
+    assert codes == [flushed, ErrorCode.PRODUCER_FENCED, ErrorCode.NONE], "each is told what concerns it"
+    flushing.disk.failing.clear()
+    flushing.harness.clock.holds_aside = False
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_first_batch_of_a_partition_is_acknowledged_once_its_transaction_is_flushed(
     flushing: Flushing, fails: bool
