@@ -10,7 +10,6 @@ those of keys and values.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -24,8 +23,8 @@ from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartit
 from minibroker.pipeline.schemas import BATCHES, HEADERS, MEASURED, RECORDS
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import batches_in, records_in
+from pipeline_rows import START_MS, cpu_seconds
 
-START_MS = 1_700_000_000_000
 RUNS = 5
 PARTITION = TopicPartition("orders", 0)
 EVERYTHING = OffsetRange(PARTITION, 0, 1 << 62)
@@ -133,13 +132,6 @@ def rows_to_measure(size_bytes: int) -> list[Row]:
                 work = lambda log=log, verify_crc=verify_crc: scanned(log, verify_crc)  # noqa: E731
                 found.append(Row(size_bytes, name, what, rows.num_rows, len(log), work))
     return found
-
-
-def cpu_seconds(work: Callable[[], object]) -> float:
-    """What one run takes."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 def main() -> None:

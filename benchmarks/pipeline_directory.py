@@ -9,12 +9,8 @@ them. A figure is the best of some runs over the whole log, split by split; MB/s
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-
-import numpy as np
-import pyarrow as pa
 
 from minibroker.cli.shared import print_table
 from minibroker.pipeline.directory.source import DirectorySource
@@ -26,8 +22,8 @@ from minibroker.storage.environment import Environment
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery import Checkpointed, open_log
+from pipeline_rows import START_MS, cpu_seconds, json_rows
 
-START_MS = 1_700_000_000_000
 RUNS = 3
 PARTITION = TopicPartition("orders", 0)
 ROWS = 20_000  # that are made; they are written again and again
@@ -42,24 +38,6 @@ READS = {
 }
 
 
-def rows_of(size_bytes: int) -> pa.RecordBatch:
-    """Rows like JSON with keys: `size_bytes` of key and value each."""
-    random = np.random.default_rng(1)
-    keys = [b"key-%04d" % (number % 1000) for number in range(ROWS)]
-    values = []
-    for number in range(ROWS):
-        head = b'{"id":%d,"customer":"customer-%d","amount":%d,"note":"' % (number, number % 977, number * 7 % 10007)
-        rest = max(0, size_bytes - len(keys[number]) - len(head) - 2)
-        values.append(head + random.integers(97, 123, rest, dtype=np.uint8).tobytes() + b'"}')
-    return pa.record_batch(
-        {
-            "key": pa.array(keys, pa.binary()),
-            "value": pa.array(values, pa.binary()),
-            "timestamp": pa.array((START_MS + np.arange(ROWS)) * 1000, pa.timestamp("us", "UTC")),
-        }
-    )
-
-
 def write(directory: Path, size_bytes: int, codec: Compression) -> int:
     """A log of about `LOG_BYTES` before compression, its files finished; how many records it has."""
     environment = Environment(Disk(), lambda: START_MS, lambda delay_ms, callback: None)
@@ -67,7 +45,7 @@ def write(directory: Path, size_bytes: int, codec: Compression) -> int:
     path.mkdir(parents=True)
     settings = LogSettings(segment_bytes=SEGMENT_BYTES)
     log = open_log(environment, str(path), PARTITION, settings, Checkpointed(True, 0, 0))
-    batches = list(encode(rows_of(size_bytes), BatchSettings(codec=codec)))
+    batches = list(encode(json_rows(size_bytes, ROWS), BatchSettings(codec=codec)))
     while log.log_end_offset < LOG_BYTES // size_bytes:
         for batch in batches:
             data = bytearray(batch.data)
@@ -91,16 +69,6 @@ def plan(directory: Path) -> None:
     source.splits([OffsetRange(PARTITION, *source.bounds([PARTITION])[PARTITION])], 100)
 
 
-def best(work: Callable[[], object]) -> float:
-    """The CPU seconds of the best of some runs."""
-    found = []
-    for _ in range(RUNS):
-        start = time.process_time()
-        work()
-        found.append(time.process_time() - start)
-    return min(found)
-
-
 def main() -> None:
     """Measure all cases and print them."""
     table = []
@@ -116,7 +84,7 @@ def main() -> None:
                 }
                 works["planning, read_committed"] = lambda directory=directory: plan(directory)  # type: ignore[misc]
                 for what, work in works.items():
-                    seconds = best(work)
+                    seconds = cpu_seconds(work, RUNS)
                     rate, size = count / seconds / 1e6, stored / seconds / 1e6
                     table.append((f"{size_bytes} B", codec.name.lower(), what, f"{rate:.2f}", f"{size:.0f}"))
     print_table(("record", "codec", "what is read", "M records/s", "MB/s"), table)

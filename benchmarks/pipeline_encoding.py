@@ -8,11 +8,9 @@ own codec, `build_batch`, which makes an object of each record; that both write 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-import numpy as np
 import pyarrow as pa
 
 from minibroker.cli.shared import print_table
@@ -20,8 +18,8 @@ from minibroker.pipeline.encode.encoder import BatchSettings, EncodedBatch, Orig
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record
+from pipeline_rows import cpu_seconds, json_rows
 
-START_MS = 1_700_000_000_000
 RUNS = 5
 NAIVE_RECORDS = 20_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -37,36 +35,12 @@ CASES = {
 }
 
 
-def rows_of(size_bytes: int, count: int, header_every: int = 0) -> pa.RecordBatch:
-    """Rows like JSON with keys: `size_bytes` of key and value each, some with a header."""
-    random = np.random.default_rng(1)
-    keys = [b"key-%04d" % (index % 1000) for index in range(count)]
-    values = []
-    for index in range(count):
-        head = b'{"id":%d,"customer":"customer-%d","amount":%d,"note":"' % (index, index % 977, index * 7 % 10007)
-        rest = size_bytes - len(keys[index]) - len(head) - 2
-        values.append(head + random.integers(97, 123, rest, dtype=np.uint8).tobytes() + b'"}')
-    columns = {
-        "key": pa.array(keys, pa.binary()),
-        "value": pa.array(values, pa.binary()),
-        "timestamp": pa.array((START_MS + np.arange(count)) * 1000, pa.timestamp("us", "UTC")),
-    }
-    if header_every:
-        headers = [
-            [{"key": "trace", "value": b"%d" % index}] if index % header_every == 0 else [] for index in range(count)
-        ]
-        columns["headers"] = pa.array(headers, HEADERS)
-    return pa.record_batch(columns)
-
-
-def best(work: Callable[[], object]) -> float:
-    """The CPU seconds of the best of some runs."""
-    found = []
-    for _ in range(RUNS):
-        start = time.process_time()
-        work()
-        found.append(time.process_time() - start)
-    return min(found)
+def rows_with_headers(size_bytes: int, count: int, header_every: int) -> pa.RecordBatch:
+    """Rows like JSON, some of them with a header."""
+    headers = [
+        [{"key": "trace", "value": b"%d" % index}] if index % header_every == 0 else [] for index in range(count)
+    ]
+    return json_rows(size_bytes, count).append_column("headers", pa.array(headers, HEADERS))
 
 
 def naive(rows: pa.RecordBatch, counts: Sequence[int]) -> list[bytes]:
@@ -95,7 +69,7 @@ def main() -> None:
     """Measure all cases and print them."""
     table = []
     for size_bytes, count in SIZES:
-        rows = rows_of(size_bytes, count)
+        rows = json_rows(size_bytes, count)
         some = rows.slice(0, min(count, NAIVE_RECORDS))
         batches = list(encode(some, BatchSettings()))
         counts = [batch.record_count for batch in batches]
@@ -105,14 +79,14 @@ def main() -> None:
         }
         for name, settings in CASES.items():
             works[name] = count, lambda rows=rows, settings=settings: list(encode(rows, settings))
-        with_headers = rows_of(size_bytes, count, header_every=10)
+        with_headers = rows_with_headers(size_bytes, count, header_every=10)
         works["format 2, a header in every tenth"] = (
             count,
             lambda rows=with_headers: list(encode(rows, BatchSettings())),
         )
         works["format 2, three producers in turn"] = count, lambda rows=rows: interleaved(rows)
         for name, (done, work) in works.items():
-            seconds = best(work)
+            seconds = cpu_seconds(work, RUNS)
             rate, size = done / seconds, done * size_bytes / seconds / 1e6
             table.append((f"{size_bytes} B", name, f"{rate / 1e6:.2f}", f"{size:.0f}"))
     print_table(("record", "encoder", "M records/s", "MB/s"), chain(table))

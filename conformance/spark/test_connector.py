@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from conformance import builds
 from minibroker.pipeline.session import session
 from tests.running import RunningBroker, running_broker
+from tests.spark_settings import settings_in
 
 pytestmark = pytest.mark.minibroker_only
 T = 1_700_000_000_000
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 Options = dict[str, Any]
@@ -38,17 +38,8 @@ class Cluster(NamedTuple):
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    directory = tmp_path_factory.mktemp("spark")
-    settings = {
-        "spark.jars": ",".join(map(str, builds.spark_connector())),
-        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} -Djava.io.tmpdir={directory}",
-        "spark.driver.memory": "1g",
-        "spark.local.dir": str(directory),
-        "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.adaptive.enabled": "false",
-    }
-    spark = session("local[2]", **settings)
+    jars = ",".join(map(str, builds.spark_connector()))
+    spark = session("local[2]", **{"spark.jars": jars}, **settings_in(tmp_path_factory.mktemp("spark")))
     yield spark
     spark.stop()
 

@@ -10,12 +10,10 @@ import pytest
 
 from minibroker.pipeline.session import session
 from tests.conftest import uses_spark
+from tests.spark_settings import settings_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# A JVM that lives for two minutes never gets to see the optimising compiler: half the start, and half the CPU.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,19 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session of all tests with Spark: two cores, and three attempts for each task.
-
-    What differs from `session`'s own defaults makes it start and stop sooner; a stream's trigger is `availableNow`.
-    """
-    directory = tmp_path_factory.mktemp("spark")
-    settings = {
-        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} -Djava.io.tmpdir={directory}",
-        "spark.driver.memory": "1g",
-        "spark.local.dir": str(directory),
-        "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.adaptive.enabled": "false",
-    }
-    spark = session("local[2,3]", **settings)
+    """The session of all tests with Spark: two cores, and three attempts for each task."""
+    spark = session("local[2,3]", **settings_in(tmp_path_factory.mktemp("spark")))
     yield spark
     spark.stop()

@@ -6,8 +6,10 @@ says.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Final
+from functools import cached_property
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,10 +39,13 @@ _MAX_CHUNK_BYTES: Final = 256 << 20
 _MAX_OFFSET: Final = (1 << 63) - 1
 
 
-class _Decoder:
-    """What both decoders share: the walk over the batches, and what becomes of damage."""
+class _Decoder(ABC):
+    """What both decoders share: the walk over the batches, and what becomes of damage.
 
-    table: pa.Schema
+    No batch is decompressed to more than `max_batch_bytes`; it is at most `MAX_BATCH_BYTES`.
+    """
+
+    table: ClassVar[pa.Schema]
 
     def __init__(
         self,
@@ -49,11 +54,13 @@ class _Decoder:
         offsets: OffsetRange,
         aborted: AbortedRanges | None = None,
         chunk_bytes: int = CHUNK_BYTES,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
         self._request = request
         self._offsets = offsets
         self._aborted = aborted
         self._chunk_bytes = min(chunk_bytes, _MAX_CHUNK_BYTES)
+        self._max_batch_bytes = min(max_batch_bytes, MAX_BATCH_BYTES)
         self._rows = Rows(chosen(self.table, request.columns), partition)
 
     def feed(self, data: Buffer, place: str, position: int | None) -> RecordBatches:
@@ -78,8 +85,9 @@ class _Decoder:
         """The rows that are still to be given. Raises `CorruptData`."""
         return iter(())
 
+    @abstractmethod
     def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
-        raise NotImplementedError
+        """The rows of some batches that follow each other in `view`. Raises `CorruptData`."""
 
     def _lost(self, view: memoryview, found: Scan, place: Place) -> RecordBatches:
         """Where no batch can be found any more: the offset is what the bytes there would say."""
@@ -122,20 +130,11 @@ class RecordsDecoder(_Decoder):
     """
 
     table = RECORDS
+    _next_offset = -1 << 63
 
-    def __init__(
-        self,
-        partition: TopicPartition,
-        request: ReadRequest,
-        offsets: OffsetRange,
-        aborted: AbortedRanges | None = None,
-        chunk_bytes: int = CHUNK_BYTES,
-        max_batch_bytes: int = MAX_BATCH_BYTES,
-    ) -> None:
-        super().__init__(partition, request, offsets, aborted, chunk_bytes)
-        self._max_batch_bytes = min(max_batch_bytes, MAX_BATCH_BYTES)
-        self._gathering = Gathering(self._rows, request, offsets, self._chunk_bytes, self._max_batch_bytes)
-        self._next_offset = -1 << 63
+    @cached_property
+    def _gathering(self) -> Gathering:
+        return Gathering(self._rows, self._request, self._offsets, self._chunk_bytes, self._max_batch_bytes)
 
     def finish(self) -> RecordBatches:
         """The rows that are still to be given. Raises `CorruptData`."""
@@ -211,7 +210,10 @@ class BatchesDecoder(_Decoder):
     """
 
     table = BATCHES
-    _arena: Arena | None = None
+
+    @cached_property
+    def _arena(self) -> Arena:
+        return Arena(self._chunk_bytes, self._max_batch_bytes)
 
     def _window(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         given = headers.select(
@@ -226,5 +228,4 @@ class BatchesDecoder(_Decoder):
     def _measured(self, view: memoryview, headers: Headers) -> Sizes | None:
         if not self._request.measure_one_in:
             return None
-        self._arena = self._arena or Arena(self._chunk_bytes)
         return measured_sizes(view, headers, self._request.measure_one_in, self._arena, self._chunk_bytes)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minibroker.pipeline.directory.finding import DISK
+from minibroker.pipeline.directory.index_entries import index_entries
 from minibroker.pipeline.directory.walking import steps
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
@@ -31,13 +32,12 @@ from minibroker.storage.names import (
     offsets_with,
     segment_name,
 )
-from minibroker.storage.offset_index import OffsetIndex
 from minibroker.storage.scanning import headers, is_blank, stored_batch
 
 Numbers = npt.NDArray[np.int64]
 
 MARKS_TRIED = 8  # entries that name no batch, before the index is taken for useless
-MAX_INDEX_BYTES = 1 << 28
+ENTRY_TYPE = np.dtype([("offset", ">i4"), ("position", ">i4")])
 INDEXES_KEPT = 4
 WALKS_KEPT = 256
 WALK_MARK_BYTES = 128 << 10  # between batches that are remembered: 130 KB of memory for a segment of 1 GB
@@ -241,19 +241,12 @@ def _walked(path: str) -> array[int]:
 def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Numbers, Numbers]:
     """(last offset, position) of the batches that the index names, both ascending; none if it contradicts itself.
 
-    Behind the last entry a running broker keeps zeros.
+    Those beyond `size_bytes` of the log are left out. Raises `OSError`.
     """
-    nothing = np.empty(0, np.int64)
-    try:
-        file = DISK.open_to_read(segment.file(INDEX_SUFFIX))
-    except OSError:
-        return nothing, nothing
-    entry = OffsetIndex.ENTRY.size
-    data = file.read(0, min(file.size_bytes(), MAX_INDEX_BYTES)).rstrip(b"\0")
-    data = data.ljust(-(-len(data) // entry) * entry, b"\0")
-    entries = np.frombuffer(data, ">i4").reshape(-1, 2).astype(np.int64)
-    offsets, positions = entries[:, 0] + segment.base_offset, entries[:, 1]
+    entries = index_entries(segment.file(INDEX_SUFFIX), ENTRY_TYPE)
+    offsets, positions = entries["offset"].astype(np.int64) + segment.base_offset, entries["position"].astype(np.int64)
     if np.any(np.diff(offsets) <= 0) or np.any(np.diff(positions) <= 0):
+        nothing = np.empty(0, np.int64)
         return nothing, nothing
     there = (positions >= 0) & (positions < size_bytes)
     return offsets[there], positions[there]

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import numpy as np
 
-from minibroker.pipeline.directory.finding import DISK
+from minibroker.pipeline.directory.index_entries import index_entries
 from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.segment_files import OpenSegment, SegmentFile
 from minibroker.pipeline.directory.walking import steps
@@ -18,9 +18,7 @@ from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.formats import records_in
 from minibroker.storage.names import TIME_INDEX_SUFFIX
 from minibroker.storage.scanning import stored_batch
-from minibroker.storage.time_index import TimeIndex
 
-MAX_INDEX_BYTES = 1 << 28
 ENTRY_TYPE = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
@@ -86,19 +84,10 @@ class _Search:
 
 
 def _entries(segment: SegmentFile) -> tuple[np.ndarray, np.ndarray]:
-    """(timestamp, offset) of a time index, both ascending; none if it contradicts itself.
-
-    Behind the last entry a running broker keeps zeros.
-    """
-    nothing = np.empty(0, np.int64)
-    try:
-        file = DISK.open_to_read(segment.file(TIME_INDEX_SUFFIX))
-    except OSError:
-        return nothing, nothing
-    entry = TimeIndex.ENTRY.size
-    data = file.read(0, min(file.size_bytes(), MAX_INDEX_BYTES)).rstrip(b"\0")
-    found = np.frombuffer(data.ljust(-(-len(data) // entry) * entry, b"\0"), ENTRY_TYPE)
-    times, offsets = found["timestamp"].astype(np.int64), found["offset"].astype(np.int64) + segment.base_offset
+    """(timestamp, offset) of a time index, both ascending; none if it contradicts itself. Raises `OSError`."""
+    entries = index_entries(segment.file(TIME_INDEX_SUFFIX), ENTRY_TYPE)
+    times, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64) + segment.base_offset
     if np.any(np.diff(times) <= 0) or np.any(np.diff(offsets) < 0):
+        nothing = np.empty(0, np.int64)
         return nothing, nothing
     return times, offsets

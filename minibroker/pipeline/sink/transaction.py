@@ -110,21 +110,19 @@ class Transaction:
             self._ask(
                 "transaction",
                 "adding partitions",
-                lambda: AddPartitionsToTxnRequest(
-                    v3_and_below_transactional_id=self.transactional_id,
-                    v3_and_below_producer_id=self.identity.producer_id,
-                    v3_and_below_producer_epoch=self.identity.epoch,
-                    v3_and_below_topics=[
-                        AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=sorted(indexes))
-                        for topic, indexes in _by_topic(new).items()
-                    ],
-                    max_version=_ADD_PARTITIONS_VERSION,
-                ),
+                lambda: self._partitions_request(new),
                 lambda answer: _codes(
                     answer.results_by_topic_v3_and_below, "results_by_partition", "partition_error_code"
                 ),
             )
         self._partitions |= new
+
+    def _partitions_request(self, new: set[TopicPartition]) -> AddPartitionsToTxnRequest:
+        of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        topics = [of_topic(name=topic, partitions=sorted(indexes)) for topic, indexes in _by_topic(new).items()]
+        return AddPartitionsToTxnRequest(
+            **self._producer("v3_and_below_"), v3_and_below_topics=topics, max_version=_ADD_PARTITIONS_VERSION
+        )
 
     def mark(self, marker: Marker) -> None:
         """Put a marker into the transaction, at each of its topics, so that it outlives all but the last of them.
@@ -135,12 +133,7 @@ class Transaction:
             self._ask(
                 "transaction",
                 "adding the marker",
-                lambda: AddOffsetsToTxnRequest(
-                    transactional_id=self.transactional_id,
-                    producer_id=self.identity.producer_id,
-                    producer_epoch=self.identity.epoch,
-                    group_id=self.transactional_id,
-                ),
+                lambda: AddOffsetsToTxnRequest(**self._producer(), group_id=self.transactional_id),
                 lambda answer: [answer.error_code],
             )
         self._ask(
@@ -157,10 +150,8 @@ class Transaction:
             partition_index=_MARKER_PARTITION, committed_offset=marker.value, committed_metadata=marker.note
         )
         return TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
+            **self._producer(),
             group_id=self.transactional_id,
-            producer_id=self.identity.producer_id,
-            producer_epoch=self.identity.epoch,
             generation_id=-1,
             member_id="",
             topics=[of_topic(name=topic, partitions=[offset]) for topic in sorted(_by_topic(self._partitions))],
@@ -175,18 +166,20 @@ class Transaction:
         answer = self._ask(
             "transaction",
             "committing" if commit else "aborting",
-            lambda: EndTxnRequest(
-                transactional_id=self.transactional_id,
-                producer_id=self.identity.producer_id,
-                producer_epoch=self.identity.epoch,
-                committed=commit,
-                max_version=_END_VERSIONS[self.generation],
-            ),
+            lambda: EndTxnRequest(**self._producer(), committed=commit, max_version=_END_VERSIONS[self.generation]),
             lambda answer: [answer.error_code],
         )
         self._partitions.clear()
         if self.generation == 2:
             self.identity.become(answer.producer_id, answer.producer_epoch)
+
+    def _producer(self, prefix: str = "") -> dict[str, Any]:
+        """Who it is that asks, as all these requests name it."""
+        return {
+            f"{prefix}transactional_id": self.transactional_id,
+            f"{prefix}producer_id": self.identity.producer_id,
+            f"{prefix}producer_epoch": self.identity.epoch,
+        }
 
     def _ask(
         self,

@@ -9,29 +9,29 @@ from minibroker.pipeline.jobs.stats_report import KeySkew, Rate, SizeClass, Stat
 
 START_MS = 1_790_000_000_000
 MINUTE_MS = 60_000
+ROW: dict[str, Any] = {  # of batches of which a tenth was measured, as the query of `stats` gives it
+    "records": 1000,
+    "batches": 100,
+    "bytes": 50_000,
+    "median_batch_bytes": 500,
+    "max_batch_bytes": 900,
+    "control_batches": 0,
+    "control_bytes": 0,
+    "first_ms": START_MS,
+    "last_ms": START_MS + 10 * MINUTE_MS,
+    "measured_batches": 10,
+    "measured_records": 100,
+    "measured_bytes": 5_000,
+    "measured_uncompressed_bytes": 15_000,
+    "measured_key_bytes": 1_000,
+    "measured_value_bytes": 12_000,
+    "measured_null_values": 3,
+}
 
 
 def traffic(records: int = 1000, **by: str | int) -> Traffic:
     """A tenth of whose batches was measured."""
-    row: dict[str, Any] = {
-        "records": records,
-        "batches": 100,
-        "bytes": records * 50,
-        "median_batch_bytes": 500,
-        "max_batch_bytes": 900,
-        "control_batches": 0,
-        "control_bytes": 0,
-        "first_ms": START_MS,
-        "last_ms": START_MS + 10 * MINUTE_MS,
-        "measured_batches": 10,
-        "measured_records": 100,
-        "measured_bytes": 5_000,
-        "measured_uncompressed_bytes": 15_000,
-        "measured_key_bytes": 1_000,
-        "measured_value_bytes": 12_000,
-        "measured_null_values": 3,
-    }
-    return Traffic.of({**row, **by}, tuple(by), 1_000_000)
+    return Traffic.of({**ROW, "records": records, "bytes": records * 50, **by}, tuple(by), 1_000_000)
 
 
 def statistics(topics: Sequence[str] = ("orders",), partitions: int = 1, *, keys: bool = True) -> Statistics:

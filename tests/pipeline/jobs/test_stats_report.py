@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,26 +18,9 @@ from minibroker.pipeline.jobs.stats_report import (
     gini,
     span_for,
 )
+from tests.pipeline.jobs import made_up
 
-ROW: dict[str, Any] = {
-    "topic": "t",
-    "records": 1000,
-    "batches": 100,
-    "bytes": 50_000,
-    "median_batch_bytes": 480,
-    "max_batch_bytes": 900,
-    "control_batches": 2,
-    "control_bytes": 156,
-    "first_ms": 0,
-    "last_ms": 10_000,
-    "measured_batches": 10,
-    "measured_records": 100,
-    "measured_bytes": 5_000,
-    "measured_uncompressed_bytes": 15_000,
-    "measured_key_bytes": 1_000,
-    "measured_value_bytes": 12_000,
-    "measured_null_values": 3,
-}
+ROW = {**made_up.ROW, "topic": "t", "first_ms": 0, "last_ms": 10_000}
 
 
 def test_what_was_measured_on_a_sample_is_taken_for_all() -> None:

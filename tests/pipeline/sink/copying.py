@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.pipeline.session import session
 from tests.pipeline.sink.failing import ACCIDENT, register
+from tests.spark_settings import SHORT_LIVED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,10 +44,7 @@ def copy(spark: SparkSession, servers: str, checkpoint: str, sink: str = "minibr
 
 def main(servers: str, checkpoint: str, sink: str, accident: str) -> None:
     os.environ["SPARK_LOCAL_DIRS"] = os.path.dirname(checkpoint)
-    spark = session(
-        "local[2]",
-        **{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", "spark.driver.memory": "1g"},
-    )
+    spark = session("local[2]", **{"spark.driver.extraJavaOptions": SHORT_LIVED, "spark.driver.memory": "1g"})
     register(spark)
     copy(spark, servers, checkpoint, sink, **{ACCIDENT: accident})
 

@@ -41,6 +41,18 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
         yield broker
 
 
+@pytest.fixture
+def accident(tmp_path: Path) -> Path:
+    """The file that a sink of `failing` makes when its accident happens: it has one only."""
+    return tmp_path / "accident"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """Where a stream keeps how far it is."""
+    return str(tmp_path / "checkpoint")
+
+
 def records(broker: RunningBroker, topic: str, isolation: str = "read_committed") -> list[Read]:
     """The records in order, but without their offsets: between them are the markers of transactions."""
     return [record._replace(offset=0) for record in read(broker.bootstrap_servers, topic, isolation)]
@@ -81,11 +93,9 @@ def test_a_refused_row_fails_the_query_by_name(spark: SparkSession, broker: Runn
 
 
 def test_a_task_that_dies_after_producing_writes_nothing_twice(
-    spark: SparkSession, broker: RunningBroker, tmp_path: Path
+    spark: SparkSession, broker: RunningBroker, accident: Path, checkpoint: str
 ) -> None:
     failing.register(spark)
-    accident = tmp_path / "accident"
-    checkpoint = str(tmp_path / "checkpoint")
     copying.copy(spark, broker.bootstrap_servers, checkpoint, "dying", **{ACCIDENT: str(accident)})
     assert accident.read_text() == "attempt 0, 200 rows"
     assert_each_row_once(broker)
@@ -93,11 +103,9 @@ def test_a_task_that_dies_after_producing_writes_nothing_twice(
 
 
 def test_a_commit_that_fails_half_way_is_made_good_by_the_next_run(
-    spark: SparkSession, broker: RunningBroker, tmp_path: Path
+    spark: SparkSession, broker: RunningBroker, accident: Path, checkpoint: str
 ) -> None:
     failing.register(spark)
-    accident = tmp_path / "accident"
-    checkpoint = str(tmp_path / "checkpoint")
     with pytest.raises(Exception, match="the driver fails between two commits"):
         copying.copy(spark, broker.bootstrap_servers, checkpoint, "halfcommitting", **{ACCIDENT: str(accident)})
     assert accident.read_text() == "1 of 3"
@@ -107,10 +115,8 @@ def test_a_commit_that_fails_half_way_is_made_good_by_the_next_run(
 
 
 def test_a_driver_killed_between_two_commits_is_made_good_by_the_next(
-    spark: SparkSession, broker: RunningBroker, tmp_path: Path
+    spark: SparkSession, broker: RunningBroker, accident: Path, checkpoint: str, tmp_path: Path
 ) -> None:
-    accident = tmp_path / "accident"
-    checkpoint = str(tmp_path / "checkpoint")
     arguments = [broker.bootstrap_servers, checkpoint, "stalling", str(accident)]
     with (tmp_path / "driver.log").open("wb") as log:
         driver = subprocess.Popen(
