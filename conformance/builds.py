@@ -24,6 +24,13 @@ def apache_kafka() -> Path:
 
 
 @functools.cache
+def released_jars() -> Path:
+    """The folder with the jars of each release that is emulated."""
+    _build(HERE / "emulation", [*MAVEN, "dependency:copy"], "jars")
+    return HERE / "emulation" / "target" / "jars"
+
+
+@functools.cache
 def java(version: str) -> str:
     """The class path of the program with this version of kafka-clients."""
     command = [*MAVEN, f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"]

@@ -1,7 +1,10 @@
 """Which APIs each release of Apache Kafka served its clients, in which versions.
 
-The source is the table `ApiKeys` of each release's kafka-clients (before 0.10.0, which had no ApiVersions, what its
-broker answered); kept as changes: from the release named on, until the next. What is made of it is in `emulation`.
+The source is the table `ApiKeys` of each release's newest kafka-clients, with which conformance/emulation compares this
+one; kept as changes: from the release named on, until the next. What is made of it is in `emulation`.
+
+Up to 3.2 it is a broker with ZooKeeper, from 3.3, the first in which KRaft was ready for production (KIP-833), one with
+KRaft: that had no credentials for SCRAM before 3.5 and no delegation tokens before 3.6.
 """
 
 from __future__ import annotations
@@ -70,10 +73,7 @@ CHANGES: Final[dict[ApiKey, str]] = {
         "1-9, 4.2: 1-10"
     ),
     ApiKey.FIND_COORDINATOR: "0.8.2: 0-0, 0.11: 0-1, 2.0: 0-2, 2.4: 0-3, 3.0: 0-4, 3.8: 0-5, 3.9: 0-6",
-    ApiKey.JOIN_GROUP: (
-        "0.9: 0-0, 0.10.1: 0-1, 0.11: 0-2, 2.0: 0-3, 2.2: 0-4, 2.3: 0-5, 2.4: 0-6, 2.5: 0-7, 3.2: 0-9, 4.0: "
-        "2-9, 4.1: 0-9"
-    ),
+    ApiKey.JOIN_GROUP: "0.9: 0-0, 0.10.1: 0-1, 0.11: 0-2, 2.0: 0-3, 2.2: 0-4, 2.3: 0-5, 2.4: 0-6, 2.5: 0-7, 3.2: 0-9",
     ApiKey.HEARTBEAT: "0.9: 0-0, 0.11: 0-1, 2.0: 0-2, 2.3: 0-3, 2.4: 0-4",
     ApiKey.LEAVE_GROUP: "0.9: 0-0, 0.11: 0-1, 2.0: 0-2, 2.4: 0-4, 3.2: 0-5",
     ApiKey.SYNC_GROUP: "0.9: 0-0, 0.11: 0-1, 2.0: 0-2, 2.3: 0-3, 2.4: 0-4, 2.5: 0-5",
@@ -100,10 +100,10 @@ CHANGES: Final[dict[ApiKey, str]] = {
     ApiKey.DESCRIBE_LOG_DIRS: "1.0: 0-0, 2.0: 0-1, 2.6: 0-2, 3.2: 0-3, 3.3: 0-4, 4.0: 1-4, 4.3: 1-5",
     ApiKey.SASL_AUTHENTICATE: "1.0: 0-0, 2.2: 0-1, 2.5: 0-2",
     ApiKey.CREATE_PARTITIONS: "1.0: 0-0, 2.0: 0-1, 2.5: 0-2, 2.7: 0-3",
-    ApiKey.CREATE_DELEGATION_TOKEN: "1.1: 0-0, 2.0: 0-1, 2.4: 0-2, 3.3: 0-3, 4.0: 1-3",
-    ApiKey.RENEW_DELEGATION_TOKEN: "1.1: 0-0, 2.0: 0-1, 2.5: 0-2, 4.0: 1-2",
-    ApiKey.EXPIRE_DELEGATION_TOKEN: "1.1: 0-0, 2.0: 0-1, 2.5: 0-2, 4.0: 1-2",
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: "1.1: 0-0, 2.0: 0-1, 2.5: 0-2, 3.3: 0-3, 4.0: 1-3",
+    ApiKey.CREATE_DELEGATION_TOKEN: "1.1: 0-0, 2.0: 0-1, 2.4: 0-2, 3.3: none, 3.6: 0-3, 4.0: 1-3",
+    ApiKey.RENEW_DELEGATION_TOKEN: "1.1: 0-0, 2.0: 0-1, 2.5: 0-2, 3.3: none, 3.6: 0-2, 4.0: 1-2",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "1.1: 0-0, 2.0: 0-1, 2.5: 0-2, 3.3: none, 3.6: 0-2, 4.0: 1-2",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: "1.1: 0-0, 2.0: 0-1, 2.5: 0-2, 3.3: none, 3.6: 0-3, 4.0: 1-3",
     ApiKey.DELETE_GROUPS: "1.1: 0-0, 2.0: 0-1, 2.4: 0-2",
     ApiKey.ELECT_LEADERS: "2.2: 0-0, 2.4: 0-2",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "2.3: 0-0, 2.4: 0-1",
@@ -112,25 +112,25 @@ CHANGES: Final[dict[ApiKey, str]] = {
     ApiKey.OFFSET_DELETE: "2.4: 0-0",
     ApiKey.DESCRIBE_CLIENT_QUOTAS: "2.6: 0-0, 2.8: 0-1",
     ApiKey.ALTER_CLIENT_QUOTAS: "2.6: 0-0, 2.8: 0-1",
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "2.7: 0-0",
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "2.7: 0-0",
-    ApiKey.DESCRIBE_QUORUM: "4.0: 0-2",
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "2.7: 0-0, 3.3: none, 3.5: 0-0",
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "2.7: 0-0, 3.3: none, 3.5: 0-0",
+    ApiKey.DESCRIBE_QUORUM: "3.3: 0-1, 3.9: 0-2",
     ApiKey.UPDATE_FEATURES: "2.7: 0-0, 3.3: 0-1, 4.0: 0-2",
     ApiKey.DESCRIBE_CLUSTER: "2.8: 0-0, 3.7: 0-1, 4.0: 0-2",
     ApiKey.DESCRIBE_PRODUCERS: "2.8: 0-0",
-    ApiKey.UNREGISTER_BROKER: "4.0: 0-0",
+    ApiKey.UNREGISTER_BROKER: "3.3: 0-0",
     ApiKey.DESCRIBE_TRANSACTIONS: "3.0: 0-0",
     ApiKey.LIST_TRANSACTIONS: "3.0: 0-0, 3.8: 0-1, 4.1: 0-2",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "3.7: 0-0, 4.0: 0-1",
     ApiKey.CONSUMER_GROUP_DESCRIBE: "3.8: 0-0, 4.0: 0-1",
-    ApiKey.LIST_CONFIG_RESOURCES: "4.0: 0-0, 4.1: 0-1",
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "4.0: 0-0",
+    ApiKey.LIST_CONFIG_RESOURCES: "3.7: 0-0, 4.1: 0-1",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "3.8: 0-0",
     ApiKey.SHARE_GROUP_HEARTBEAT: "4.1: 1-1",
     ApiKey.SHARE_GROUP_DESCRIBE: "4.1: 1-1",
     ApiKey.SHARE_FETCH: "4.1: 1-1, 4.2: 1-2",
     ApiKey.SHARE_ACKNOWLEDGE: "4.1: 1-1, 4.2: 1-2",
-    ApiKey.ADD_RAFT_VOTER: "4.0: 0-0, 4.2: 0-1",
-    ApiKey.REMOVE_RAFT_VOTER: "4.0: 0-0",
+    ApiKey.ADD_RAFT_VOTER: "3.9: 0-0, 4.2: 0-1",
+    ApiKey.REMOVE_RAFT_VOTER: "3.9: 0-0",
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: "4.1: 0-0",
     ApiKey.READ_SHARE_GROUP_STATE: "4.1: 0-0",
     ApiKey.WRITE_SHARE_GROUP_STATE: "4.1: 0-0, 4.2: 0-1",

@@ -1,0 +1,99 @@
+"""The tables of releases against each release's own jars: APIs, versions and features, read by a Java program.
+
+How that program finds the table in jars of twelve years is told in ApiTables.java.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from conformance import builds
+from minibroker.protocol.apis import ApiKey
+from minibroker.testing.emulation.emulation import is_since, levels_of
+from minibroker.testing.emulation.releases import RELEASES, release_of, versions_of
+
+HERE = Path(__file__).parent
+FIRST_BY_LISTENER = "2.8"
+FIRST_WITH_KRAFT = "3.3"
+# LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition, Envelope, AllocateProducerIds.
+BETWEEN_BROKERS = {4, 5, 6, 7, 56, 58, 67}
+# KIP-714: announced only by a broker that was given a plugin for its clients' metrics.
+WITH_A_PLUGIN_ONLY = {71, 72}
+DECLARED_ONLY = {"0.8.2": {ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT}}  # the server had no handler of them yet
+
+# What minibroker has not: controllers that come and go, share groups, groups of Kafka Streams.
+NOT_HERE = {"kraft.version", "share.version", "streams.version"}
+
+Versions = tuple[int, int]
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[list[str]]:
+    """What the program prints: release, listener, key, name, first and last version."""
+    jars = builds.released_jars()
+    needed = [str(jar) for jar in sorted(jars.glob("s*.jar"))]
+    asked = [str(jar) for jar in sorted(jars.glob("kafka*.jar"))]
+    command = ["java", str(HERE / "ApiTables.java"), *needed, "--", *asked]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-4000:]
+    found = [line.split(" ") for line in result.stdout.splitlines()]
+    return [[release_of(jar.removesuffix(".jar").rpartition("-")[2]), *rest] for jar, *rest in found]
+
+
+@pytest.fixture(scope="module")
+def tables(lines: list[list[str]]) -> dict[tuple[str, str], dict[int, Versions]]:
+    """By release and listener the first and last version of each API."""
+    found: dict[tuple[str, str], dict[int, Versions]] = defaultdict(dict)
+    for release, listener, key, _, first, last in lines:
+        found[release, listener][int(key)] = (int(first), int(last))
+    return found
+
+
+def listener_of(release: str) -> str:
+    """Which of the listeners that a jar tells of is the one that is emulated."""
+    if not is_since(release, FIRST_BY_LISTENER):
+        return "ANY"
+    return "BROKER" if is_since(release, FIRST_WITH_KRAFT) else "ZK_BROKER"
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_release_has_the_versions_that_its_own_jar_names(
+    release: str, tables: dict[tuple[str, str], dict[int, Versions]]
+) -> None:
+    not_served = BETWEEN_BROKERS | WITH_A_PLUGIN_ONLY | DECLARED_ONLY.get(release, set())
+    theirs = {key: versions for key, versions in tables[release, listener_of(release)].items() if key not in not_served}
+    assert {int(key): (versions[0], versions[-1]) for key, versions in versions_of(release).items()} == theirs
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_release_has_the_features_that_its_own_jar_names(release: str, lines: list[list[str]]) -> None:
+    levels = {name: int(level) for found, kind, _, name, _, level in lines if (found, kind) == (release, "FEATURES")}
+    assert bool(levels) == is_since(release, FIRST_WITH_KRAFT)
+    assert levels_of(release) == {name: level for name, level in levels.items() if level and name not in NOT_HERE}
+
+
+@pytest.mark.parametrize("release", ["0.8.2", "0.9"])
+def test_a_release_has_the_versions_that_its_server_read_by_itself(
+    release: str, tables: dict[tuple[str, str], dict[int, Versions]]
+) -> None:
+    theirs = tables[release, "SERVER"]
+    assert len(theirs) == 7  # Produce, Fetch, ListOffsets, Metadata, OffsetCommit, OffsetFetch, FindCoordinator
+    ours = versions_of(release)
+    assert {key: (ours[ApiKey(key)][0], ours[ApiKey(key)][-1]) for key in theirs} == theirs
+
+
+@pytest.mark.parametrize(("jar", "handles"), [("kafka_2.11-0.8.2.2.jar", False), ("kafka_2.11-0.9.0.1.jar", True)])
+def test_the_server_of_0_8_2_had_no_handlers_of_group_members(jar: str, handles: bool) -> None:
+    with zipfile.ZipFile(builds.released_jars() / jar) as archive:
+        constants = archive.read("kafka/server/KafkaApis.class")
+    for name in (b"handleJoinGroupRequest", b"handleHeartbeatRequest"):
+        assert (name in constants) == handles
+
+
+def test_what_is_between_brokers_only_is_not_served() -> None:
+    assert BETWEEN_BROKERS.isdisjoint(set(ApiKey))
