@@ -29,7 +29,13 @@ class CleanerStatistics:
     )
 
     def __init__(self) -> None:
-        self.cleanings = self.running = self.uncleanable = 0
-        self.seconds = self.last_seconds = self.max_dirty_ratio = 0.0
-        self.looked_ms = 0
+        self.cleanings = 0
+        self.seconds = self.last_seconds = 0.0
+        self.begin_anew()
         self.read_bytes = self.written_bytes = self.read_records = self.written_records = 0
+
+    def begin_anew(self) -> None:
+        """Other logs are there: what was found of those of before holds no more, and the sums stay."""
+        self.running = self.uncleanable = 0
+        self.max_dirty_ratio = 0.0
+        self.looked_ms = 0

@@ -58,8 +58,8 @@ class MeasuredFile(File):
 class MeasuredDisk(Disk):
     """The disk, with what its syncs took in `syncs`."""
 
-    def __init__(self) -> None:
-        self.syncs = SyncStatistics()
+    def __init__(self, syncs: SyncStatistics | None = None) -> None:
+        self.syncs = syncs or SyncStatistics()
 
     def opened(self, path: str, fd: int) -> File:
         return MeasuredFile(path, fd, self.syncs)

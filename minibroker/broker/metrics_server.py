@@ -21,8 +21,12 @@ CLIENTS_MAX = 16
 PATH = "/metrics"
 
 
+class Unavailable(Exception):
+    """Why there are no metrics now, in one line."""
+
+
 class MetricsServer:
-    """Answers with what `exposition` gives, one client at a time."""
+    """Answers with what `exposition` gives, one client at a time; with status 503 if that raises Unavailable."""
 
     def __init__(self, exposition: Callable[[], Awaitable[bytes]]) -> None:
         self._exposition = exposition
@@ -72,7 +76,10 @@ class MetricsServer:
         if method not in (b"GET", b"HEAD"):
             return _response("405 Method Not Allowed", b"Only GET and HEAD.\n", "text/plain")
         async with self._one_at_a_time:
-            body = await self._exposition()
+            try:
+                body = await self._exposition()
+            except Unavailable as why:
+                return _response("503 Service Unavailable", f"{why}\n".encode(), "text/plain")
         answer = _response("200 OK", body, CONTENT_TYPE_LATEST)
         return answer if method == b"GET" else answer[: len(answer) - len(body)]
 

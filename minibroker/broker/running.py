@@ -11,6 +11,7 @@ import random
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from minibroker.broker import handlers
 from minibroker.broker.cleaner_statistics import CleanerStatistics
@@ -31,6 +32,9 @@ from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
 from minibroker.storage.log_directories import LogDirectories
 from minibroker.storage.recovery import LogDirectoryError
+
+if TYPE_CHECKING:
+    from minibroker.broker.measuring import Measurements
 
 CLEANER_DELAY_MS = 500
 MAX_CLEANER_THREADS = 1000  # so many are never made: log.cleaner.threads is what counts
@@ -101,9 +105,13 @@ class Running:
             node.rack = rack
         cluster.load()
 
-    async def serve(self, cleaner_statistics: CleanerStatistics | None = None) -> None:
-        """Accept clients, and begin with the chores; compaction begins a little later."""
-        self._cleaner_statistics = cleaner_statistics or self._cleaner_statistics
+    async def serve(self, measured: Measurements | None = None) -> None:
+        """Accept clients, and begin with the chores; compaction begins a little later.
+
+        Connections and cleanings are counted in `measured`, on top of what lives before this one have left there.
+        """
+        if measured is not None:
+            self._cleaner_statistics, self.server.accepted = measured.cleaner, measured.accepted
         for node_id, listeners in self._bound.items():
             for listener in listeners:
                 await self.server.serve(self._nodes[node_id], listener)
@@ -112,6 +120,7 @@ class Running:
 
     def _begin_chores(self) -> None:
         Housekeeping(self.cluster).start()
+        self._cleaner_statistics.begin_anew()
         self._cleaning = contextlib.ExitStack()
         self._cleaning.enter_context(_compacting(self.cluster, self._cleaner_threads, self._cleaner_statistics))
 

@@ -97,7 +97,7 @@ class Server:
     async def serve(self, node: Node, bound: BoundListener) -> None:
         """Accept clients for `node`."""
         name = bound.listener.name
-        self.accepted[node.node_id, name] = 0
+        self.accepted[node.node_id, name] += 0  # a node that returns goes on counting
 
         def protocol() -> SocketProtocol:
             return SocketProtocol(self._loop, self._shared, lambda outlet, peer: self._attach(node, name, outlet, peer))

@@ -16,7 +16,7 @@ PREAMBLE = """\
 
 `minibroker serve --metrics-port 9090` serves them in Prometheus's text format at `http://127.0.0.1:9090/metrics`, on
 the host of the first listener; with port 0 a line on stderr says which port was free. Without the option nothing is
-counted and no port is opened.
+counted and no port is opened. With `--control`, the counters go on where the broker is reset, restored or restarted.
 
 The label `api` is the name of the API as Kafka's documents spell it, `code` that of the error. The buckets of the
 histograms end at {buckets} seconds.

@@ -100,33 +100,35 @@ def serve(
     gc.freeze()
     gc.enable()
     _log_to_stderr(log_level, log_format)
+    if control is None and _is_on_the_command_line("control_token"):
+        raise click.UsageError("--control-token has a meaning only with --control")
     try:
         settings, warnings = load_settings(properties, os.environ, assignments)
         for warning in warnings:
             LOG.warning(warning)
         if control is None and faults is None and emulate is None:
             status = run(settings, nodes=nodes, announce=_announce, metrics_port=metrics_port)
-        elif metrics_port is not None:
-            raise click.UsageError(
-                "--metrics-port is served by a broker without --control, --faults and --emulate only"
-            )
         else:
-            status = _run_kit(settings, nodes, control, control_token, faults, emulate)
+            status = _run_kit(settings, nodes, (control, control_token, faults, emulate, metrics_port))
     except (SettingsError, StartError) as error:
         raise click.UsageError(str(error)) from None
     sys.exit(status)
 
 
 def _run_kit(
-    settings: Settings, nodes: int, control: str | None, token: str | None, faults: Path | None, emulate: str | None
+    settings: Settings, nodes: int, wishes: tuple[str | None, str | None, Path | None, str | None, int | None]
 ) -> int:
     from minibroker.testing import serving
 
     try:
-        wishes = serving.Wishes(control, token, faults, emulate)
-        return serving.run(settings, nodes=nodes, announce=_announce, wishes=wishes)
+        return serving.run(settings, nodes=nodes, announce=_announce, wishes=serving.Wishes(*wishes))
     except (ValueError, OSError) as error:  # a fault, or a release, that cannot be
         raise click.UsageError(str(error)) from None
+
+
+def _is_on_the_command_line(parameter: str) -> bool:
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def _log_to_stderr(level: str, format: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from minibroker.broker.measured_disk import MeasuredDisk, SyncStatistics
 from minibroker.broker.metadata_snapshots import BOOTSTRAP
 from minibroker.storage.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -75,6 +76,10 @@ class Data:
         self._removals: list[threading.Thread] = []
         self.current = given
         self.disk = UnsyncedDisk() if given is None else Disk()
+
+    def measured(self, syncs: SyncStatistics) -> Disk:
+        """The disk, with its syncs counted; in a temporary directory there are none."""
+        return self.disk if self._given is None else MeasuredDisk(syncs)
 
     def open(self) -> None:
         """Make the temporary directory, in which snapshots are too."""

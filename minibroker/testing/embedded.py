@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from minibroker.broker.clock import LifeClock, SystemClock
 from minibroker.broker.configuration import load_settings
@@ -24,6 +24,9 @@ from minibroker.testing.emulation.releases import release_of
 from minibroker.testing.loops import CallersLoop, Loop, LoopThread, NotRunning, Result
 from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.ports import Ports, close_all
+
+if TYPE_CHECKING:
+    from minibroker.broker.measuring import Measurements
 
 log = logging.getLogger("minibroker")
 
@@ -68,6 +71,7 @@ class Embedded:
         self.nodes: Final = nodes
         self._random = random.SystemRandom() if seed is None else random.Random(seed)
         self.interceptors: Final[list[Interceptor]] = []  # the same in every life; empty, it costs requests nothing
+        self.measured: Measurements | None = None  # what all its lives are counted in
         if self.emulated is not None:
             Emulation(self.emulated).install(self)
         self.when_reset: Final[list[Callable[[], None]]] = []  # called on the loop, after the state has changed
@@ -229,7 +233,7 @@ class Embedded:
         bound = self._ports.listen()
         try:
             self._running = Running(settings, bound, self._seams())
-            await self._running.serve()
+            await self._running.serve(self.measured)
         except BaseException:
             close_all(bound)
             raise
@@ -243,7 +247,8 @@ class Embedded:
         if self._life is not None:
             self._life.end()
         self._life = LifeClock(clock)
-        return Seams(self._life, clock, self._data.disk, self._random, self.interceptors)
+        disk = self._data.disk if self.measured is None else self._data.measured(self.measured.syncs)
+        return Seams(self._life, clock, disk, self._random, self.interceptors)
 
     def _replace(self, snapshot: Snapshot | None) -> None:
         running = self.running

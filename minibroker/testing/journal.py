@@ -18,6 +18,7 @@ from minibroker.broker.sockets import BYTES, CLOSE
 from minibroker.protocol import errors
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
+from minibroker.testing.counting import put_first
 from minibroker.testing.exchange import SIZE_BYTES, Exchange, names_of
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class Journal(Interceptor):
 
     def _on(self) -> None:
         if not self.is_on:
-            self._broker.interceptors.insert(0, self)  # it sees what the client sent, and what the client gets
+            put_first(self._broker, self)  # it sees what the client sent, and what the client gets
             self._unwatch = _watched_errors(self)
 
     def _off(self) -> None:

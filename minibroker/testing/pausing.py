@@ -12,6 +12,7 @@ from minibroker.broker.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
+from minibroker.testing.counting import put_first
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -31,7 +32,7 @@ class Paused(Interceptor):
     def pause(self, node_id: int) -> None:
         """Hold all requests of the node from now on, and all answers."""
         if not self._held:
-            self._broker.interceptors.insert(0, self)
+            put_first(self._broker, self)
         self._held.setdefault(node_id, [])
         self._broker.running.server.hold(node_id)
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from minibroker.broker.machine import keep_freed_memory, raise_descriptor_limit, share_the_interpreter
+from minibroker.broker.clock import SystemClock
+from minibroker.broker.measuring import bound_metrics, metrics_served
+from minibroker.broker.process import run_until_done, stop_signal
 from minibroker.broker.running import StartError
 from minibroker.broker.settings import Settings
 from minibroker.testing.broker import Broker
+from minibroker.testing.counting import count_into
 from minibroker.testing.embedded import DEFAULTS
 
 
@@ -26,24 +28,16 @@ class Wishes(NamedTuple):
     token: str | None = None
     faults: Path | None = None
     emulate: str | None = None
+    metrics_port: int | None = None
 
 
 def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. Raises StartError, FaultError, OSError."""
-    import uvloop
-
-    keep_freed_memory()
-    raise_descriptor_limit()
-    share_the_interpreter()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(settings, nodes, announce, wishes))
-    return 0
+    return run_until_done(_run(settings, nodes, announce, wishes))
 
 
 async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_signal()
     if len(settings.log_directories) > 1:
         raise StartError("--control and --faults serve one log directory, and log.dirs names several")
     directory = Path(settings.log_directories[0])
@@ -59,7 +53,14 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)
     async with contextlib.AsyncExitStack() as serving:
+        clock = SystemClock(asyncio.get_running_loop())  # the process's own: nobody moves it
+        measured = serving.enter_context(bound_metrics(settings, wishes.metrics_port, clock.wall_ms))
+        if measured is not None:
+            count_into(broker, measured)
         await serving.enter_async_context(broker)
+        await serving.enter_async_context(
+            metrics_served(measured, lambda: broker.running if broker.is_running else None)
+        )
         url = None
         if address is not None:
             broker.journal.on()

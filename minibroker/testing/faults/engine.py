@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from minibroker.broker.dispatch import Unanswerable
 from minibroker.broker.interceptors import Call, Interceptor
 from minibroker.broker.parked import Parked
+from minibroker.broker.request_statistics import RequestStatistics
 from minibroker.broker.sockets import BYTES, CLOSE
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -24,6 +25,7 @@ from minibroker.testing.faults.matching import Asked, names_by
 from minibroker.testing.faults.parts import put_in, take_out
 from minibroker.testing.faults.rules import Rule, rule_from, rule_of
 from minibroker.testing.journal import Journal
+from minibroker.testing.pausing import Paused
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded import Embedded
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 _CORRELATION_ID = Struct(">i")
 _CORRELATION_POSITION = 4
 DEFAULT_TIMEOUT = "5 s"
+# Who sees requests before a fault answers them: those that watch, and nodes that answer nothing.
+BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
 
 
 class Fault:
@@ -141,8 +145,9 @@ class Faults(Interceptor):
 
     def _put(self, fault: Fault) -> None:
         if not self._faults:
-            behind_journal = sum(isinstance(each, Journal) for each in self.broker.interceptors)
-            self.broker.interceptors.insert(behind_journal, self)
+            interceptors = self.broker.interceptors
+            before = [at for at, each in enumerate(interceptors) if isinstance(each, BEFORE_FAULTS)]
+            interceptors.insert(1 + max(before, default=-1), self)
         self._faults.append(fault)
 
     def _remove(self, fault: Fault) -> None:

@@ -231,7 +231,7 @@ def test_a_process_answers_as_an_older_release(tmp_path: Path) -> None:
         (("--control", "here"), "HOST:PORT or PORT is expected"),
         (("--faults", "missing.yaml"), "missing.yaml"),
         (("--emulate", "5.0"), "'5.0' is no release"),
-        (("--control", "0", "--metrics-port", "0"), "--metrics-port"),
+        (("--control-token", "secret"), "--control-token has a meaning only with --control"),
     ],
 )
 def test_what_it_does_not_start_with_is_said(tmp_path: Path, options: tuple[str, ...], said: str) -> None:

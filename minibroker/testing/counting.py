@@ -1,0 +1,25 @@
+"""Counting for the metrics of a test kit's process, and the place of those who watch among the interceptors.
+
+What is counted, and how it is told, stands in `broker/measuring`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minibroker.broker.interceptors import Interceptor
+
+if TYPE_CHECKING:
+    from minibroker.broker.measuring import Measurements
+    from minibroker.testing.embedded import Embedded
+
+
+def count_into(broker: Embedded, measured: Measurements) -> None:
+    """Have all lives of a broker counted; to be called before it is started."""
+    broker.measured = measured
+    broker.interceptors.insert(0, measured.requests)
+
+
+def put_first(broker: Embedded, interceptor: Interceptor) -> None:
+    """Have an interceptor see requests before all that are there, but for the metrics: those count every request."""
+    broker.interceptors.insert(0 if broker.measured is None else 1, interceptor)
