@@ -16,10 +16,13 @@ Mode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic."""
+    """One partition of a topic; as text it is called as Kafka names its directory, `orders-0`."""
 
     topic: str
     partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
 
 class OffsetRange(NamedTuple):

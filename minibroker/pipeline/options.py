@@ -6,12 +6,13 @@ where it stands, is refused by name. What partitions and offsets there are is no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from minibroker.pipeline import option_values as values
 from minibroker.pipeline.log_source import Mode, OptionError, Table, TopicPartition
+from minibroker.pipeline.option_values import Value
 from minibroker.pipeline.selection import TopicSelection
 
 LATEST: Final = -1
@@ -159,21 +160,17 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
         client_settings=given.client_settings(),
         starting=starting,
         ending=ending,
-        no_match=values.one_of(
-            "startingOffsetsByTimestampStrategy",
-            given.get("startingOffsetsByTimestampStrategy", "error"),
-            STRATEGIES,
-        ),
+        no_match=_word(given, "startingOffsetsByTimestampStrategy", STRATEGIES),
         isolation_level=_isolation_level(given),
-        include_headers=values.switch("includeHeaders", given.get("includeHeaders", "false")),
-        fail_on_data_loss=values.switch("failOnDataLoss", given.get("failOnDataLoss", "true")),
+        include_headers=_switch(given, "includeHeaders", default=False),
+        fail_on_data_loss=_switch(given, "failOnDataLoss", default=True),
         min_partitions=_optional_number(given, "minPartitions"),
         max_records_per_partition=_optional_number(given, "maxRecordsPerPartition"),
         max_offsets_per_trigger=_optional_number(given, "maxOffsetsPerTrigger"),
         min_offsets_per_trigger=_optional_number(given, "minOffsetsPerTrigger"),
         max_trigger_delay_ms=values.duration_ms("maxTriggerDelay", given.get("maxTriggerDelay", "15m")),
-        mode=values.one_of("mode", given.get("mode", "FAILFAST"), MODES),
-        verify_crc=values.one_of("verify", given.get("verify", "none"), ("none", "crc")) == "crc",
+        mode=_word(given, "mode", MODES),
+        verify_crc=_word(given, "verify", ("none", "crc")) == "crc",
         measure_one_in=_measure(given),
     )
     _check_trigger(parsed)
@@ -249,6 +246,15 @@ def _measure(given: Given) -> int:
     return {"none": 0, "all": 1}[text] if text in ("none", "all") else values.number("measure", text, 1)
 
 
+def _word(given: Given, name: str, allowed: Sequence[Value]) -> Value:
+    """One of some words; the first of them is the default."""
+    return values.one_of(name, given.get(name, allowed[0]), allowed)
+
+
+def _switch(given: Given, name: str, *, default: bool) -> bool:
+    return values.switch(name, given[name]) if name in given else default
+
+
 def _optional_number(given: Given, name: str) -> int | None:
     return values.number(name, given[name], 1) if name in given else None
 
@@ -265,9 +271,8 @@ def _check_batch_edges(starting: Position | None, ending: Position | None) -> No
             raise OptionError(f"{starting.option} and {ending.option} name different partitions")
         for partition, start in starting.each.items():
             if 0 <= ending.each[partition] < start:
-                name = f"{partition.topic}-{partition.partition}"
                 raise OptionError(
-                    f"{name}: {starting.option} {start} is after {ending.option} {ending.each[partition]}"
+                    f"{partition}: {starting.option} {start} is after {ending.option} {ending.each[partition]}"
                 )
     elif (first := starting.everywhere) is not None and (last := ending.everywhere) is not None and 0 <= last < first:
         raise OptionError(f"{starting.option} {first} is after {ending.option} {last}")
@@ -278,8 +283,7 @@ def _refuse_edge(position: Position, edge: int, word: str) -> None:
         raise OptionError(f"{position.option}: it cannot be {word} in a batch query")
     for partition, offset in (position.each or {}).items():
         if offset == edge:
-            name = f"{partition.topic}-{partition.partition}"
-            raise OptionError(f"{position.option}: {name} cannot be {word} ({edge}) in a batch query")
+            raise OptionError(f"{position.option}: {partition} cannot be {word} ({edge}) in a batch query")
 
 
 def _check_trigger(options: ReadOptions) -> None:

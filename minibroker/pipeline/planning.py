@@ -21,11 +21,6 @@ REMEDY: Final = "failOnDataLoss=false reads what is left"
 Offsets = dict[TopicPartition, int]
 
 
-def name_of(partition: TopicPartition) -> str:
-    """As Kafka names a partition's directory, `orders-0`."""
-    return f"{partition.topic}-{partition.partition}"
-
-
 def batch_ranges(options: ReadOptions, source: LogSource) -> list[OffsetRange]:
     """What a batch query reads: from the earliest offset to the latest where the options say nothing. None is empty.
 
@@ -40,7 +35,7 @@ def batch_ranges(options: ReadOptions, source: LogSource) -> list[OffsetRange]:
         wanted = OffsetRange(partition, starts[partition], ends[partition])
         there = within(wanted, bounds[partition], options.fail_on_data_loss)
         if there.start > there.end and there == wanted:
-            raise OptionError(f"{name_of(partition)}: starting offset {there.start} is after ending offset {there.end}")
+            raise OptionError(f"{partition}: starting offset {there.start} is after ending offset {there.end}")
         found.append(there)
     return [each for each in found if each.start < each.end]
 
@@ -80,7 +75,7 @@ def _at_times(
         if offset is None or offset >= latest:
             if must_match:
                 raise OptionError(
-                    f"{position.option}: {name_of(partition)} has no record at {time_ms} ms or later;"
+                    f"{position.option}: {partition} has no record at {time_ms} ms or later;"
                     " startingOffsetsByTimestampStrategy=latest starts at its end"
                 )
             offset = latest
@@ -102,18 +97,18 @@ def _require_same(position: Position, partitions: Iterable[TopicPartition]) -> N
 
 
 def _are(partitions: list[TopicPartition]) -> str:
-    return f"{', '.join(map(name_of, partitions))} {'is' if len(partitions) == 1 else 'are'}"
+    return f"{', '.join(map(str, partitions))} {'is' if len(partitions) == 1 else 'are'}"
 
 
 def within(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> OffsetRange:
     """The part of a range that is still there. Raises `DataLoss` if that is not all of it, and it has to be."""
     partition, start, end = wanted
     if start < bounds.earliest:
-        lost(f"{name_of(partition)}: offsets {start} to {bounds.earliest - 1} are gone", fail_on_data_loss)
+        lost(f"{partition}: offsets {start} to {bounds.earliest - 1} are gone", fail_on_data_loss)
         start = bounds.earliest
     last = max(start, end)
     if last > bounds.latest:
-        what = f"{name_of(partition)} ends at offset {bounds.latest} now, and was to be read up to {last}"
+        what = f"{partition} ends at offset {bounds.latest} now, and was to be read up to {last}"
         lost(what, fail_on_data_loss)
         start, end = min(start, bounds.latest), min(end, bounds.latest)
     return OffsetRange(partition, start, end)

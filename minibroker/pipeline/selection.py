@@ -34,7 +34,7 @@ class TopicSelection:
         """
         there = sorted(existing)
         if self.assigned:
-            _refuse_missing("assign", [f"{each.topic}-{each.partition}" for each in set(self.assigned) - set(there)])
+            _refuse_missing("assign", [str(each) for each in set(self.assigned) - set(there)])
             return sorted(set(self.assigned))
         if self.topics:
             _refuse_missing("subscribe", set(self.topics) - {each.topic for each in there})

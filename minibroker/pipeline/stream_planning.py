@@ -11,7 +11,7 @@ from typing import Any
 
 from minibroker.pipeline.log_source import LogSource, OffsetRange, TopicPartition
 from minibroker.pipeline.options import LATEST, Position, ReadOptions
-from minibroker.pipeline.planning import Offsets, lost, name_of, resolved, within
+from minibroker.pipeline.planning import Offsets, lost, resolved, within
 
 JsonOffsets = dict[str, dict[str, int]]
 FROM_NOW = Position("offset", LATEST)
@@ -79,10 +79,10 @@ def stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: 
     """What one batch of a stream reads, none of it empty. Raises `DataLoss` for what is gone since."""
     fail = options.fail_on_data_loss
     for partition in sorted(start.keys() - end.keys()):
-        lost(f"{name_of(partition)} is gone", fail)
+        lost(f"{partition} is gone", fail)
     there = set(source.partitions())
     for partition in sorted(end.keys() - there):
-        lost(f"{name_of(partition)} is gone", fail)
+        lost(f"{partition} is gone", fail)
     read = sorted(end.keys() & there)
     bounds = source.bounds(read)
     found = []
@@ -90,7 +90,7 @@ def stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: 
         # A partition that is new begins at 0: if it does not, its first records went before they were seen.
         wanted = OffsetRange(partition, start.get(partition, 0), end[partition])
         if wanted.end < wanted.start:
-            lost(f"{name_of(partition)} went back from offset {wanted.start} to {wanted.end}", fail)
+            lost(f"{partition} went back from offset {wanted.start} to {wanted.end}", fail)
             continue
         found.append(within(wanted, bounds[partition], fail))
     return [each for each in found if each.start < each.end]

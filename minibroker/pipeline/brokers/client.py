@@ -256,14 +256,16 @@ class Client:
         return found
 
     def _found_leader(self, partition: TopicPartition) -> Leader:
-        what = f"{partition.topic}-{partition.partition}"
         for topic in self._metadata([partition.topic]).topics:
             if topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 self.check(topic.error_code, f"topic {topic.name}")
             if all(each.partition_index != partition.partition for each in topic.partitions):
-                raise ClientError(f"{self.bootstrap_servers}: {what} does not exist", code=3)
+                raise ClientError(
+                    f"{self.bootstrap_servers}: {partition} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
         if partition not in self._leaders:
-            raise ClientError(f"{self.bootstrap_servers}: {what} has no leader", retriable=True, code=5)
+            message = f"{self.bootstrap_servers}: {partition} has no leader"
+            raise ClientError(message, retriable=True, code=ErrorCode.LEADER_NOT_AVAILABLE)
         return self._leaders[partition]
 
     def _found_coordinator(self, kind: str, key: str) -> int:

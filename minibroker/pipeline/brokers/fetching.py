@@ -83,7 +83,6 @@ class Fetcher:
         self._settings = settings
         self._read_committed = read_committed
         self._fail_on_data_loss = fail_on_data_loss
-        self._name = f"{offsets.partition.topic}-{offsets.partition.partition}"
         self._bytes_per_offset = 0.0
         self._fetch_bytes = min(FIRST_FETCH_BYTES, settings.partition_bytes)
         self._ahead: tuple[int, Future] | None = None
@@ -165,7 +164,7 @@ class Fetcher:
         node_id, future = self._ahead or self._send()
         self._ahead = None
         answer = self._client.wait(future, node_id)
-        what = f"reading {self._name} at {self._offset}"
+        what = f"reading {self._partition} at {self._offset}"
         self._client.check(answer.error_code, what, node_id)
         partition = answer.responses[0].partitions[0]
         self._client.check(partition.error_code, what, node_id)
@@ -206,7 +205,7 @@ class Fetcher:
         self._start = self._offset = until
 
     def _place(self) -> str:
-        return f"{self._client.bootstrap_servers}, {self._name}"
+        return f"{self._client.bootstrap_servers}, {self._partition}"
 
 
 def extent(data: Buffer) -> tuple[int, int | None]:

@@ -56,7 +56,7 @@ def _ask(
             else:
                 found[partition] = each.offset
     for code, partition in refused[:1]:
-        client.check(code, f"offsets of {partition.topic}-{partition.partition}", node_id)
+        client.check(code, f"offsets of {partition}", node_id)
 
 
 def _request(timestamps_ms: Mapping[TopicPartition, int], read_committed: bool) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from struct import Struct
 
 import pyarrow as pa
@@ -71,8 +71,10 @@ class SplitReader:
             logger.warning("%s; what is left of it is read", loss)
             rest = OffsetRange(self._split.offsets.partition, max(stretch.start, self._next_offset), stretch.end)
             for each in self._find(rest):
-                with suppress(DataLoss):  # it has just been looked up: now it is gone
+                try:
                     yield from self._as_planned(each)
+                except DataLoss as again:  # it has just been looked up: now that is gone, too
+                    logger.warning("%s", again)
 
     def _as_planned(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         with closing(_opened(stretch)) as file:

@@ -106,7 +106,7 @@ class DirectorySource:
             if log is not None:
                 bounds[partition] = self._bounds(log, starts[log.log_directory].get(partition, 0))
             elif self._fail_on_data_loss:
-                raise DataLoss(f"{partition.topic}-{partition.partition} is gone from {', '.join(self._paths)}")
+                raise DataLoss(f"{partition} is gone from {', '.join(self._paths)}")
         return bounds
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
@@ -182,10 +182,9 @@ class DirectorySource:
                 continue
             earliest, latest = bounds[each.partition]
             if each.start < each.end and (each.start < earliest or each.end > latest) and self._fail_on_data_loss:
-                name = f"{each.partition.topic}-{each.partition.partition}"
                 raise DataLoss(
-                    f"{name}: offsets {each.start} to {each.end - 1} are to be read, but the log has those from "
-                    f"{earliest} to before {latest}; with failOnDataLoss=false what is there is read"
+                    f"{each.partition}: offsets {each.start} to {each.end - 1} are to be read, but the log has those "
+                    f"from {earliest} to before {latest}; with failOnDataLoss=false what is there is read"
                 )
             yield each._replace(start=max(each.start, earliest), end=min(each.end, latest))
 

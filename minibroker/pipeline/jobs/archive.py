@@ -19,14 +19,13 @@ COLUMNS: Final = (
 DIRECTORIES: Final = ("topic", "date")
 # Within a file: the order of the partitions' logs, so that Parquet's statistics tell which file has which offsets.
 ORDER: Final = (*DIRECTORIES, "partition", "offset")
-# A record without a timestamp has no date; this is how Hive, and so Spark and most others, name its directory.
-NO_DATE: Final = "date=__HIVE_DEFAULT_PARTITION__"
 DAY_US: Final = 86_400_000_000
 
 
 def archived(records: DataFrame) -> DataFrame:
     """Rows of the archive from rows of the records table with headers; `date` is the UTC date of the timestamp.
 
+    It is null without one: then Hive, and so Spark and most others, name the directory date=__HIVE_DEFAULT_PARTITION__.
     It does not matter which time zone the session has. Works on batch and streaming DataFrames.
     """
     day = f"(unix_micros(timestamp) - pmod(unix_micros(timestamp), {DAY_US})) div {DAY_US}"

@@ -59,7 +59,7 @@ class ReplayTask:
     def transactional_id(self, partition: TopicPartition) -> str:
         """Under which an archived partition is replayed, and where its marker is."""
         prefix = self.settings.transactional_id_prefix
-        return f"{prefix}-replay-{self.replay_id}-{partition.topic}-{partition.partition}"
+        return f"{prefix}-replay-{self.replay_id}-{partition}"
 
     def target(self, topic: str) -> str:
         """The topic that an archived one goes to."""

@@ -137,8 +137,7 @@ class Converter:
             if source.header.magic == source.target.magic == MAGIC:
                 found[at] = source._replace(target=source.target._replace(way=Way.RECODE))
             elif offset in times and source.target.magic:
-                topic, partition = self._partition
-                raise RewriteError(f"{topic}-{partition}, offset {offset}: a time so far off cannot change its format")
+                raise RewriteError(f"{self._partition}, offset {offset}: a time so far off cannot change its format")
         return found
 
     def _stretches(self, sources: Iterable[Source]) -> Iterator[Stretch]:
@@ -175,8 +174,7 @@ class Converter:
                 for batch in encode_origins(some, settings, origins):
                     yield from _written(batch, settings)
             except EncodeError as error:
-                topic, partition = self._partition
-                raise RewriteError(f"{topic}-{partition}, from offset {offsets[0]} on: {error}") from error
+                raise RewriteError(f"{self._partition}, from offset {offsets[0]} on: {error}") from error
 
     def _batch_settings(self, target: Target, timestamp_type: int) -> BatchSettings:
         batch_bytes = self._settings.batch_bytes or DEFAULT_BATCH_BYTES

@@ -107,7 +107,7 @@ class Sender:
                     raise self._refused(partition, some, f"{len(batch.data)} bytes exceed {limit}")
                 yield Outgoing(partition, some, batch.data)
         except EncodeError as error:
-            raise RecordRefused(f"{partition.topic}-{partition.partition}: {error}") from None
+            raise RecordRefused(f"{partition}: {error}") from None
 
     def _split(self, batch: Outgoing) -> list[Outgoing]:
         """The batch's rows in batches of half as many records."""
@@ -194,9 +194,8 @@ class Sender:
     # Errors
 
     def _fail_unless_it_may_pass(self, batch: Outgoing, code: int, detail: Any) -> None:
-        place = f"{batch.partition.topic}-{batch.partition.partition}"
         if code in FENCED:
-            raise Fenced(f"{place}: {error_name(code)}: another producer has the transactional id by now")
+            raise Fenced(f"{batch.partition}: {error_name(code)}: another producer has the transactional id by now")
         if code == ErrorCode.MESSAGE_TOO_LARGE:
             raise self._refused(batch.partition, batch.rows, f"{error_name(code)}, {len(batch.data)} bytes")
         may_pass = code in RETRIABLE or (code in SEQUENCE_LOST and self._renew is not None)
@@ -205,26 +204,24 @@ class Sender:
         if batch.attempts > self._settings.retries or time.monotonic() > batch.deadline:
             why = str(detail) if isinstance(detail, ClientError) else error_name(code)
             limit = f"{batch.attempts} attempts within kafka.delivery.timeout.ms={self._settings.delivery_timeout_ms}"
-            raise WriteFailed(f"{place}: not written in {limit}: {why}")
+            raise WriteFailed(f"{batch.partition}: not written in {limit}: {why}")
 
     def _failure(self, batch: Outgoing, code: int, answer: Any) -> WriteFailed:
-        place = f"{batch.partition.topic}-{batch.partition.partition}"
         if isinstance(answer, ClientError):
-            return WriteFailed(f"{place}: {answer}")
+            return WriteFailed(f"{batch.partition}: {answer}")
         said = getattr(answer, "error_message", None)
         records = getattr(answer, "record_errors", None) or []
         if records:
             first = records[0]
             reason = first.batch_index_error_message or said or ""
             return self._refused(batch.partition, batch.rows.slice(first.batch_index), f"{error_name(code)} {reason}")
-        return WriteFailed(f"{place}: {error_name(code)}" + (f" ({said})" if said else ""))
+        return WriteFailed(f"{batch.partition}: {error_name(code)}" + (f" ({said})" if said else ""))
 
     def _refused(self, partition: TopicPartition, rows: pa.RecordBatch, why: str) -> RecordRefused:
         """An error that names the first of the rows."""
         row = rows.slice(0, 1).to_pylist()[0]
         key = None if row["key"] is None else row["key"][:_KEY_BYTES_SHOWN]
-        place = f"{partition.topic}-{partition.partition}"
-        return RecordRefused(f"row {row['row']} to {place}, key {key!r}: {why.rstrip()}")
+        return RecordRefused(f"row {row['row']} to {partition}, key {key!r}: {why.rstrip()}")
 
     def _renew_if_lost(self, failed: list[tuple[Outgoing, int]]) -> None:
         """Become a new producer for partitions that lost their sequences, once no other batch may be there already."""

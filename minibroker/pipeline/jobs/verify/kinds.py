@@ -111,7 +111,6 @@ KINDS: Final = (
     ),
 )
 BY_CODE: Final = {kind.code: kind for kind in KINDS}
-EXPENSIVE: Final = ("crc", "records", "compaction")
 
 
 class Problem(NamedTuple):

@@ -6,6 +6,8 @@ mean for the log is judged elsewhere.
     0 base offset   8 length   12 leader epoch   16 magic   17 crc   21 attributes   23 last offset delta
     27 base timestamp   35 max timestamp   43 producer id   51 epoch   53 sequence   57 count   61 records
     formats 0 and 1:  0 offset   8 size   12 crc   16 magic   17 attributes   18 timestamp (format 1)
+
+The layout is written here once more, and not taken from the protocol: what verifies a log is a second opinion.
 """
 
 from __future__ import annotations
