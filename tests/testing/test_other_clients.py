@@ -100,12 +100,12 @@ def test_a_held_transaction_keeps_a_reader_of_committed_records_waiting(broker: 
 
 
 def test_joining_takes_its_time_and_a_member_that_is_put_out_comes_back(broker: Broker) -> None:
-    fault = broker.slow_joins("g", "1 hour")
+    fault = broker.slow_joins("g", "1 min")  # less than after what idle connections are closed
     found: list[bytes] = []
 
     def read() -> None:
         consumer = consumer_of(broker, group_id="g", heartbeat_interval_ms=50)
-        while len(found) < 2:
+        while b"b" not in found:
             found.extend(record.value for records in consumer.poll(50).values() for record in records)
         consumer.close()
 
@@ -114,14 +114,14 @@ def test_joining_takes_its_time_and_a_member_that_is_put_out_comes_back(broker: 
     fault.wait(1, "20 s")
     assert found == []
     fault.remove()
-    broker.clock.advance("1 hour")
-    until(lambda: found == [b"a"])
+    broker.clock.advance("1 min")
+    until(lambda: found)
     broker.wait_for_group("g", 1, timeout="20 s")
     broker.evict("g")
     broker.wait_for_requests(error="UNKNOWN_MEMBER_ID", timeout="20 s")
     broker.produce("t", "b")
     reading.join(20)
-    assert found[-1] == b"b"
+    assert set(found) == {b"a", b"b"}
 
 
 def test_retention_is_told_to_a_consumer_by_where_the_log_begins(broker: Broker) -> None:

@@ -149,19 +149,24 @@ def test_a_partition_without_a_leader_waits_for_one(broker: Broker) -> None:
 
 
 def test_a_coordinator_is_moved_and_its_members_find_it(broker: Broker) -> None:
-    more = {"group.id": "g", "auto.offset.reset": "earliest", "auto.commit.interval.ms": 100}
+    """Its heartbeat learns of the move. A commit would wait for the next coordinator, and librdkafka 2.16 fails what
+    waits when it learns the address, takes that for the coordinator's failure, and forgets it again (its issue 3645):
+    with commits at short intervals that can go on for minutes."""
+    more = {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False, "heartbeat.interval.ms": 100}
     consumer = Consumer(settings(broker, **more))
     consumer.subscribe(["t"])
     assert consumer.consume(1, 20)[0].value() == b"first"
     before = broker.coordinator(group="g")
     assert before is not None
-    broker.move_coordinator(before % 3 + 1, group="g")
-    assert broker.coordinator(group="g") == before % 3 + 1
+    after = before % 3 + 1
+    broker.move_coordinator(after, group="g")
+    assert broker.coordinator(group="g") == after
     broker.produce("t", "a")
     assert consumer.consume(1, 20)[0].value() == b"a"
-
-    until(lambda: consumer.poll(0.05) or broker.requests(error="NOT_COORDINATOR"))
-    assert broker.requests(error="NOT_COORDINATOR")
+    until(lambda: consumer.poll(0.05) or broker.requests("Heartbeat", node=after, where=lambda each: not each.errors))
+    assert broker.requests("Heartbeat", node=before, error="NOT_COORDINATOR")
+    consumer.commit(asynchronous=False)
+    assert broker.wait_for_commit("g", "t") == 2
     consumer.close()
 
 
