@@ -13,10 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minibroker.testing import Broker
-
-
-def settings(broker: Broker, **more: object) -> dict[str, object]:
-    return {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **more}
+from tests.testing.support import settings
 
 
 def create(broker: Broker, topic: str, **config: str) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -12,6 +11,7 @@ from kafka import KafkaConsumer
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
+from tests.testing.support import settings, until
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
@@ -22,17 +22,6 @@ def broker() -> Iterator[Broker]:
         broker.journal.on()
         broker.produce("t", "a")
         yield broker
-
-
-def settings(broker: Broker, **more: object) -> dict[str, object]:
-    return {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **more}
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 class Member:

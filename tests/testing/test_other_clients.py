@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 
 from minibroker.testing import Broker
+from tests.testing.support import until
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
@@ -50,13 +51,6 @@ def producer_of(broker: Broker, **more: Any) -> KafkaProducer:
     return KafkaProducer(
         bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20, metadata_max_age_ms=500, **more
     )
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def begun(broker: Broker) -> KafkaProducer:

@@ -12,12 +12,9 @@ from kafka import KafkaProducer
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
 from minibroker.testing.waiting import Expired
+from tests.testing.support import settings
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
-
-
-def settings(broker: Broker, **more: object) -> dict[str, object]:
-    return {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **more}
 
 
 def test_what_a_test_produces_clients_read() -> None:

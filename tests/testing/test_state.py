@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from minibroker.broker.cluster import Cluster
 from minibroker.testing import Broker
+from tests.testing.support import until
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
@@ -47,14 +47,6 @@ def waiting_fetches(broker: Broker) -> int:
     return broker.loop.call(
         lambda: sum(len(p.waiters) for topic in cluster.image.topics.values() for p in topic.partitions)
     )
-
-
-def until(condition: object) -> None:
-    assert callable(condition)
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def test_a_reset_broker_is_empty_and_keeps_its_clients() -> None:

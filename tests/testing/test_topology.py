@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from minibroker.protocol.errors import KafkaError as Refusal
 from minibroker.testing import Broker
+from tests.testing.support import until
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
@@ -39,13 +39,6 @@ def producer_of(broker: Broker) -> Producer:
 def produced(producer: Producer, value: str) -> bool:
     producer.produce("t", value)
     return producer.flush(20) == 0
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def leader(broker: Broker) -> int:
