@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Final
 
 Duration = str | float | timedelta
+
+DEFAULT_TIMEOUT: Final = "5 s"
+"""How long a test waits for anything."""
+DEFAULT_SILENCE: Final = "200 ms"
+"""How long it sees that nothing is produced."""
 
 _TEXT = re.compile(r"\s*(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>[a-z]+)\s*")
 _UNITS_MS = {

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 READ_BYTES = 1 << 20
 FILL_RECORDS = 100  # a batch, so that large values fit max.message.bytes
 VERSION_BY_NAME = 12  # of Produce: 13 names topics by their ids
-DEFAULT_TIMEOUT = "5 s"
 Text = bytes | str | None
 Headers = Mapping[str, Text] | Iterable[tuple[str, Text]]
 

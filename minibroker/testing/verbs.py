@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from minibroker.protocol.records.record import Record
-from minibroker.testing.durations import Duration
+from minibroker.testing.durations import DEFAULT_SILENCE, DEFAULT_TIMEOUT, Duration
 from minibroker.testing.embedded import Embedded, text_of_setting
 from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.engine import Faults
 from minibroker.testing.filling import topics_from
 from minibroker.testing.journal import Journal, Which
-from minibroker.testing.records import DEFAULT_TIMEOUT, Headers, Records, SeenRecord, Text, encoded, header_pairs
+from minibroker.testing.records import Headers, Records, SeenRecord, Text, encoded, header_pairs
 from minibroker.testing.waiting import Watch
 from minibroker.testing.waits import Waits
 
@@ -117,11 +117,11 @@ class Verbs(Embedded):
         """As `expect`."""
         return await self.loop.arun(self._records.expect(topic, count, timeout, committed))
 
-    def assert_nothing_produced(self, topic: str, during: Duration = "200 ms") -> None:
+    def assert_nothing_produced(self, topic: str, during: Duration = DEFAULT_SILENCE) -> None:
         """Raise AssertionError if a record comes to the topic meanwhile."""
         self.loop.run(self._records.nothing_for(topic, during))
 
-    async def aassert_nothing_produced(self, topic: str, during: Duration = "200 ms") -> None:
+    async def aassert_nothing_produced(self, topic: str, during: Duration = DEFAULT_SILENCE) -> None:
         """As `assert_nothing_produced`."""
         await self.loop.arun(self._records.nothing_for(topic, during))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from minibroker.testing.durations import DEFAULT_SILENCE, DEFAULT_TIMEOUT
 from minibroker.testing.exchange import Exchange
 from minibroker.testing.hands import Held
 from minibroker.testing.plain import text_of
@@ -46,20 +47,20 @@ class Expectation(Asked):
     """Records that are waited for."""
 
     count: int = Field(default=1, ge=0)
-    timeout: Span = Field(default="5 s", description=DURATION)
+    timeout: Span = Field(default=DEFAULT_TIMEOUT, description=DURATION)
     committed: bool = Field(default=True, description="Count no records of open or aborted transactions.")
 
 
 class Silence(Asked):
     """How long nothing is to be produced."""
 
-    during: Span = Field(default="200 ms", description=DURATION)
+    during: Span = Field(default=DEFAULT_SILENCE, description=DURATION)
 
 
 class Wait(Asked):
     """How long is waited at most."""
 
-    timeout: Span = Field(default="5 s", description=DURATION)
+    timeout: Span = Field(default=DEFAULT_TIMEOUT, description=DURATION)
 
 
 class GroupWait(Wait):

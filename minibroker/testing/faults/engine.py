@@ -18,7 +18,7 @@ from minibroker.broker.request_statistics import RequestStatistics
 from minibroker.broker.sockets import BYTES, CLOSE
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
-from minibroker.testing.durations import Duration
+from minibroker.testing.durations import DEFAULT_TIMEOUT, Duration
 from minibroker.testing.faults.answers import corrupt_batches, refused, set_errors, set_throttle, without_wait
 from minibroker.testing.faults.file import rules_in
 from minibroker.testing.faults.matching import Asked, names_by
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _CORRELATION_ID = Struct(">i")
 _CORRELATION_POSITION = 4
-DEFAULT_TIMEOUT = "5 s"
 # Who sees requests before a fault answers them: those that watch, and nodes that answer nothing.
 BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
 
