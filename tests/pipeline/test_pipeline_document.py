@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from minibroker.pipeline.brokers.client_settings import FIXED, ClientSettings, Settings
+from minibroker.pipeline.brokers.fetching import FetchSettings
+from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import NAMES
 from minibroker.pipeline.schemas import BATCHES, RECORDS
+from minibroker.pipeline.sink.settings import parse_settings
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
 
@@ -25,3 +31,31 @@ def test_every_option_is_told_and_no_other() -> None:
 def test_every_column_is_told_and_no_other() -> None:
     assert first_cells("The records") == RECORDS.names
     assert first_cells("The batches") == BATCHES.names
+
+
+def names_offered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Those among which the nearest one is looked for when a setting is not known."""
+    offered: list[str] = []
+    monkeypatch.setattr("difflib.get_close_matches", lambda _, names: offered.extend(names) or [])
+    with pytest.raises(OptionError, match=r"kafka\.colour; docs/pipeline\.md lists those that there are$"):
+        ClientSettings("127.0.0.1:9092", Settings({**settings, "colour": "red"}, settings.known))
+    return set(offered)
+
+
+def test_every_setting_of_a_reading_connection_is_told_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings({})
+    FetchSettings.taken_from(settings)
+    names = names_offered(settings, monkeypatch) - FIXED.keys() - {"ssl.keystore.password"}  # it is always refused
+    assert set(first_cells("To which broker, and as whom")) == names
+    assert all(re.search(rf"`{re.escape(name)}`\s(can )?only", DOCUMENT) for name in FIXED)
+
+
+def test_every_setting_of_a_producer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = parse_settings({"kafka.bootstrap.servers": "127.0.0.1:9092"}).client
+    assert isinstance(settings, Settings)
+    section = DOCUMENT.split("\nOf the producer's settings these act: ")[1].split("\n\n")[0]
+    codecs = {name for name in settings.known if re.fullmatch(r"compression\.[a-z0-9]+\.level", name)}
+    assert codecs == {f"compression.{codec}.level" for codec in ("gzip", "lz4", "zstd")}
+    told = set(re.findall(r"`([a-z.]+)`", section)) - {"all"}
+    assert told == settings.known - codecs - {"bootstrap.servers"}
+    assert settings.known < names_offered(settings, monkeypatch)

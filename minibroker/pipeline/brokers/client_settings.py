@@ -6,13 +6,14 @@ A name that is not understood is refused: nothing is accepted and ignored. Certi
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from minibroker.pipeline.brokers.sasl import sasl_configuration
 from minibroker.pipeline.brokers.tls import tls_context
 from minibroker.pipeline.log_source import OptionError
 
+DOCUMENT: Final = "docs/pipeline.md"
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 # What Spark's own connector refuses, too (but for the group), and what to do instead.
@@ -46,11 +47,37 @@ SOCKET_BUFFERS: Final = {
 }
 
 
+class Settings(dict[str, str]):
+    """Settings from which each of their users takes those that it knows; `known` are the names of all of these."""
+
+    def __init__(self, settings: Mapping[str, str], known: Iterable[str] = ()) -> None:
+        super().__init__(settings)
+        self.known: set[str] = {*known, *(settings.known if isinstance(settings, Settings) else ())}
+
+    def pop(self, name: str, default: Any = None) -> Any:
+        """Take a setting out, or give the default; in either case the name is known from now on."""
+        self.known.add(name)
+        return super().pop(name, default)
+
+    def refuse_rest(self) -> None:
+        """Raises `OptionError` for what nobody has taken."""
+        if self:
+            from difflib import get_close_matches
+
+            name = min(self)
+            nearest = [f"kafka.{each}" for each in get_close_matches(name, sorted(self.known))]
+            meant = f": is {' or '.join(nearest)} meant?" if nearest else ";"
+            raise OptionError(f"unknown option kafka.{name}{meant} {DOCUMENT} lists those that there are")
+
+
 class ClientSettings:
-    """The settings of a client, checked. Raises `OptionError`."""
+    """The settings of a client, checked. Raises `OptionError`.
+
+    If they are `Settings` from which others have taken theirs, the names of those are known to who misspells one.
+    """
 
     def __init__(self, bootstrap_servers: str, settings: Mapping[str, str], client_id: str = "") -> None:
-        rest = dict(settings)
+        rest = Settings(settings, known=FIXED)
         self._refuse(rest)
         self.request_timeout_ms = taken(rest, "request.timeout.ms", 30_000, 1)
         self.api_timeout_ms = taken(rest, "default.api.timeout.ms", 60_000, 1)
@@ -68,8 +95,7 @@ class ClientSettings:
             **{ours: taken(rest, name, default) for name, (ours, default) in CONNECTION_NUMBERS.items()},
             **_security(rest),
         }
-        if rest:
-            raise OptionError(f"unknown option kafka.{min(rest)}")
+        rest.refuse_rest()
 
     def connection(self) -> dict[str, Any]:
         """kafka-python's configuration of connections."""

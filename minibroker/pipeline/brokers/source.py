@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from minibroker.pipeline.brokers.client import Client, ClientError
-from minibroker.pipeline.brokers.client_settings import ClientSettings
+from minibroker.pipeline.brokers.client_settings import ClientSettings, Settings
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
 from minibroker.pipeline.brokers.offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.decode.decoder import AbortedRanges, BatchesDecoder, RecordsDecoder
@@ -35,7 +35,7 @@ class BrokerSource:
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._selection = selection
-        self._settings = dict(settings or {})
+        self._settings = Settings(settings or {})
         self._read_committed = read_committed
         self._fetch_settings = FetchSettings.taken_from(self._settings)
         ClientSettings(bootstrap_servers, self._settings)

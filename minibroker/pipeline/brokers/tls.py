@@ -19,6 +19,14 @@ from minibroker.pipeline.log_source import OptionError
 PEM: Final = b"-----BEGIN"
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 KEYTOOL_TIMEOUT_S: Final = 60
+STORE_TYPES: Final = ("PEM", "JKS", "PKCS12")
+# What says nothing without another; Java's client refuses it as well.
+NEEDS: Final = {
+    "ssl.truststore.password": "ssl.truststore.location",
+    "ssl.keystore.password": "ssl.keystore.location",
+    "ssl.key.location": "ssl.certificate.location",
+    "ssl.keystore.key": "ssl.keystore.certificate.chain",
+}
 
 # Java's name first, then librdkafka's.
 NAMES: Final = (
@@ -47,6 +55,9 @@ def tls_context(settings: dict[str, str], wanted: bool) -> ssl.SSLContext | None
     found = {names[0]: value for names in NAMES for name in names if (value := settings.pop(name, None)) is not None}
     if not wanted:
         return None
+    for name, needed in NEEDS.items():
+        if name in found and needed not in found:
+            raise OptionError(f"kafka.{name} has a meaning only with kafka.{needed}")
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH) if not _trusts(found) else _bare_context()
     _set_versions(context, found)
     _set_trust(context, found)
@@ -77,6 +88,7 @@ def _set_versions(context: ssl.SSLContext, found: dict[str, str]) -> None:
 
 
 def _set_trust(context: ssl.SSLContext, found: dict[str, str]) -> None:
+    _check_type("ssl.truststore", found, is_pem="ssl.truststore.certificates" in found or None)
     if "ssl.truststore.certificates" in found:
         _load(context, "ssl.truststore.certificates", found["ssl.truststore.certificates"])
     if "ssl.truststore.location" in found:
@@ -84,7 +96,7 @@ def _set_trust(context: ssl.SSLContext, found: dict[str, str]) -> None:
         if os.path.isdir(path):
             context.load_verify_locations(capath=path)
         else:
-            _load(context, "ssl.truststore.location", _trusted_pem(path, found.get("ssl.truststore.password", "")))
+            _load(context, "ssl.truststore.location", _trusted_pem(path, found))
     if "ssl.crl.location" in found:
         try:
             context.load_verify_locations(found["ssl.crl.location"])
@@ -100,9 +112,25 @@ def _load(context: ssl.SSLContext, name: str, pem: str) -> None:
         raise OptionError(f"kafka.{name} has no certificates in PEM: {error.reason or error}") from None
 
 
-def _trusted_pem(path: str, password: str) -> str:
+def _check_type(store: str, found: dict[str, str], is_pem: bool | None) -> None:
+    """Raises `OptionError` for a type that is none, or not that of what is there, and for a password of PEM's."""
+    kind = found.get(f"{store}.type")
+    if kind is not None and kind.strip().upper() not in STORE_TYPES:
+        raise OptionError(f"kafka.{store}.type must be one of {', '.join(STORE_TYPES)}, not {kind!r}")
+    if is_pem is None:
+        return
+    if kind is not None and is_pem != (kind.strip().upper() == "PEM"):
+        raise OptionError(f"kafka.{store}.type is {kind}, but what is given is {'' if is_pem else 'not '}in PEM")
+    if is_pem and f"{store}.password" in found:
+        raise OptionError(f"kafka.{store}.password cannot be given for PEM; the password of a key is ssl.key.password")
+
+
+def _trusted_pem(path: str, found: dict[str, str]) -> str:
     data = _content("ssl.truststore.location", path)
-    return data.decode(errors="replace") if PEM in data else _of_java_store(path, password, os.stat(path).st_mtime_ns)
+    _check_type("ssl.truststore", found, is_pem=PEM in data)
+    if PEM in data:
+        return data.decode(errors="replace")
+    return _of_java_store(path, found.get("ssl.truststore.password", ""), os.stat(path).st_mtime_ns)
 
 
 @lru_cache(maxsize=16)
@@ -126,6 +154,7 @@ def _of_java_store(path: str, password: str, mtime_ns: int) -> str:
 def _set_identity(context: ssl.SSLContext, found: dict[str, str]) -> None:
     """The client's own certificate and key: one file with both, two files, or two texts."""
     password = found.get("ssl.key.password") or None
+    _check_type("ssl.keystore", found, is_pem="ssl.keystore.certificate.chain" in found or None)
     if "ssl.keystore.location" in found:
         path = found["ssl.keystore.location"]
         if PEM not in _content("ssl.keystore.location", path):
@@ -133,6 +162,7 @@ def _set_identity(context: ssl.SSLContext, found: dict[str, str]) -> None:
                 f"kafka.ssl.keystore.location: {path} is not in PEM; "
                 "make it so: openssl pkcs12 -in STORE.p12 -out STORE.pem (a JKS store first by keytool -importkeystore)"
             )
+        _check_type("ssl.keystore", found, is_pem=True)
         _load_chain(context, "ssl.keystore.location", path, None, password)
     if "ssl.certificate.location" in found:
         key = found.get("ssl.key.location")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
+from minibroker.pipeline.brokers.client_settings import Settings
 from minibroker.pipeline.encode.encoder import BatchSettings
 from minibroker.pipeline.log_source import OptionError
 from minibroker.protocol.records.compression import Compression
@@ -92,7 +93,7 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
         write_id=own.text("writeId"),
         keep_timestamps=own.flag("keepTimestamps", True),
         **_producer_settings(producer),  # type: ignore[arg-type]
-        client={**producer.rest(), **_timing(kafka)},
+        client=Settings({**producer.rest(), **_timing(kafka)}, producer.known),
     )
     _refuse(set(own.rest()) - _OF_SPARK)
     return _consistent(settings, kafka)
@@ -166,15 +167,21 @@ class _Options:
     """Texts by name in lower case, from which typed ones are taken; `prefix` is for messages."""
 
     def __init__(self, given: Mapping[str, str], prefix: str = "") -> None:
-        self._given = dict(given)
+        self._given = Settings(given)
         self._prefix = prefix
+
+    @property
+    def known(self) -> set[str]:
+        """The names that were asked for, in lower case."""
+        return self._given.known
 
     def rest(self) -> dict[str, str]:
         """What nobody has taken."""
         return dict(self._given)
 
     def text(self, name: str) -> str | None:
-        return self._given.pop(name.lower(), None)
+        value: str | None = self._given.pop(name.lower())
+        return value
 
     def flag(self, name: str, default: bool) -> bool:
         return self.choice(name, ("true", "false"), "true" if default else "false") == "true"

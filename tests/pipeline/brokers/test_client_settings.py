@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 
 import pytest
 
-from minibroker.pipeline.brokers.client_settings import ClientSettings, addresses
+from minibroker.pipeline.brokers.client_settings import ClientSettings, Settings, addresses
+from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError
 
 SERVER = "127.0.0.1:9092"
@@ -33,7 +35,9 @@ def test_settings_of_connections_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("fetch.more", "1", "unknown option kafka.fetch.more"),
+        ("colour", "1", "unknown option kafka.colour; docs/pipeline.md lists those that there are"),
+        ("request.timeout", "1", "unknown option kafka.request.timeout: is kafka.request.timeout.ms( or .*)? meant"),
+        ("chek.crcs", "1", "unknown option kafka.chek.crcs: is kafka.check.crcs meant"),
         ("key.deserializer", "x", "kafka.key.deserializer cannot be set: keys are bytes: cast the column"),
         ("auto.offset.reset", "earliest", "kafka.auto.offset.reset cannot be set: use the option startingOffsets"),
         ("enable.auto.commit", "true", "kafka.enable.auto.commit cannot be set"),
@@ -65,3 +69,10 @@ def test_servers_are_host_and_port() -> None:
     for wrong in ("", "a", "a:", ":1", "a:b", "a:0", "a:70000", "a:1,b"):
         with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers"):
             addresses(wrong)
+
+
+def test_names_that_others_have_taken_are_known_to_who_misspells_one() -> None:
+    settings = Settings({"fetch.min.byte": "1", "fetch.min.bytes": "2"})
+    FetchSettings.taken_from(settings)
+    with pytest.raises(OptionError, match=r"is kafka\.fetch\.min\.bytes( or .*)? meant"):
+        ClientSettings(SERVER, pickle.loads(pickle.dumps(settings)))

@@ -123,6 +123,30 @@ def test_a_broker_without_tls_is_told() -> None:
             r"kafka\.ssl\.keystore\.location: no certificate and key to use",
         ),
         ({"ssl.keystore.location": CLIENT}, r"kafka\.ssl\.keystore\.location: no certificate and key to use"),
+        ({**TRUST, "ssl.truststore.type": "JKS"}, r"kafka\.ssl\.truststore\.type is JKS, but what is given is in PEM"),
+        (
+            {"ssl.truststore.location": str(HERE / "trusted.jks"), "ssl.truststore.type": "PEM"},
+            r"kafka\.ssl\.truststore\.type is PEM, but what is given is not in PEM",
+        ),
+        ({**TRUST, "ssl.truststore.type": "BKS"}, r"kafka\.ssl\.truststore\.type must be one of PEM, JKS, PKCS12"),
+        ({**TRUST, "ssl.truststore.password": "x"}, r"kafka\.ssl\.truststore\.password cannot be given for PEM"),
+        (
+            {"ssl.keystore.location": CLIENT, "ssl.key.password": "secret", "ssl.keystore.password": "x"},
+            r"kafka\.ssl\.keystore\.password cannot be given for PEM; .* ssl\.key\.password",
+        ),
+        ({"ssl.keystore.type": "PKCS11"}, r"kafka\.ssl\.keystore\.type must be one of PEM, JKS, PKCS12"),
+        (
+            {"ssl.truststore.password": "x"},
+            r"kafka\.ssl\.truststore\.password has a meaning only with kafka\.ssl\.truststore\.location",
+        ),
+        (
+            {"ssl.key.location": CLIENT},
+            r"kafka\.ssl\.key\.location has a meaning only with kafka\.ssl\.certificate\.location",
+        ),
+        (
+            {"ssl.keystore.key": "x"},
+            r"kafka\.ssl\.keystore\.key has a meaning only with kafka\.ssl\.keystore\.certificate\.chain",
+        ),
         ({"ssl.enabled.protocols": "SSLv3"}, r"kafka\.ssl\.enabled\.protocols: only TLSv1\.2 and TLSv1\.3 .*'SSLv3'"),
         (
             {"ssl.endpoint.identification.algorithm": "ldap"},
