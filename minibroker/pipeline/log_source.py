@@ -63,15 +63,19 @@ class ReadRequest:
     measure_one_in: int = 0  # of how many batches one is decompressed to measure it; 0: none is
 
 
-class OptionError(ValueError):
+class PipelineError(Exception):
+    """What a user needs to know of what went wrong, in one line: Spark shows it without the way through our code."""
+
+
+class OptionError(PipelineError, ValueError):
     """An option of a reader or writer that cannot be, said in one line."""
 
 
-class DataLoss(Exception):
+class DataLoss(PipelineError):
     """Offsets that were to be read are no longer there; with `failOnDataLoss=false` they are passed over."""
 
 
-class CorruptData(Exception):
+class CorruptData(PipelineError):
     """A batch is damaged: file (or broker), position and offset are in the message."""
 
 

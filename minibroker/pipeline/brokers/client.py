@@ -22,7 +22,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from minibroker.pipeline.brokers.client_settings import ClientSettings
 from minibroker.pipeline.brokers.tokens import TokenError
-from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.log_source import PipelineError, TopicPartition
 from minibroker.protocol.errors import ErrorCode
 
 # Silent unless somebody listens: what goes wrong is in the error that is raised.
@@ -37,7 +37,7 @@ FAILURES: Final = (errors.KafkaError, TokenError, OSError, ValueError)
 Answer = TypeVar("Answer")
 
 
-class ClientError(Exception):
+class ClientError(PipelineError):
     """What a cluster did not do, in one line; `retriable` if it may do it later, `code` if it said why."""
 
     def __init__(self, message: str, retriable: bool = False, code: int | None = None) -> None:

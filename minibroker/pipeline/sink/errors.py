@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from minibroker.pipeline.log_source import PipelineError
 from minibroker.protocol.errors import ErrorCode
 
 # Errors of Produce that pass: a leader is moving, replicas are behind, a disk failed, a batch was damaged on its way.
@@ -43,7 +44,7 @@ FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_
 SEQUENCE_LOST: Final = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
-class WriteFailed(Exception):
+class WriteFailed(PipelineError):
     """Rows could not be written; the message says which broker or partition said what."""
 
 

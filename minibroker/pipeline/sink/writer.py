@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import OptionError
+from minibroker.pipeline.plain_errors import told_plainly
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.columns import check_columns
 from minibroker.pipeline.sink.delivery import Delivered, Open
@@ -40,6 +41,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
 
+    @told_plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
         """In a task: write its rows. Raises `WriteFailed`."""
         task = _context().partitionId()
@@ -48,10 +50,12 @@ class BatchWriter(DataSourceArrowWriter):
         transactional_id = f"{self._settings.transactional_id_prefix}-{self._settings.write_id}-{task}"
         return Said(delivery.write_exactly_once(self._settings, iterator, transactional_id, _WRITE_ONLY, task))
 
+    @told_plainly
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver, when all tasks are through."""
         delivery.commit(self._settings, _open(messages))
 
+    @told_plainly
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver, when a task or the commit has failed; a failed task's message is None."""
         delivery.abort(self._settings, _open(messages))
@@ -63,6 +67,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
 
+    @told_plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
         """In a task: write its rows of a micro-batch. Raises `WriteFailed`."""
         context = _context()
@@ -73,10 +78,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         number = int(_property(context, BATCH_ID))
         return Said(delivery.write_exactly_once(self._settings, iterator, transactional_id, number, task))
 
+    @told_plainly
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """In the driver, when all tasks of a micro-batch are through."""
         delivery.commit(self._settings, _open(messages))
 
+    @told_plainly
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """In the driver, when a task or the commit has failed; a failed task's message is None."""
         delivery.abort(self._settings, _open(messages))

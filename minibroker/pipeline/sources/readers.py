@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 from minibroker.pipeline import planning, stream_planning
 from minibroker.pipeline.log_source import LogSource, ReadRequest, Split
 from minibroker.pipeline.options import ReadOptions
+from minibroker.pipeline.plain_errors import rows_told_plainly, told_plainly
 from minibroker.pipeline.planning import Offsets
 from minibroker.pipeline.stream_planning import JsonOffsets, from_json, to_json
 
@@ -66,6 +67,7 @@ class BatchReader(DataSourceReader):
         self._request = request
         self._source = source
 
+    @told_plainly
     def partitions(self) -> list[InputPartition]:
         """What the tasks read. Raises `OptionError` and `DataLoss`."""
         try:
@@ -76,7 +78,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: its rows. Raises `DataLoss` and `CorruptData`."""
-        return rows(self._source, partition, self._request)
+        return rows_told_plainly(rows(self._source, partition, self._request))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -91,6 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: Offsets | None = None  # where a query with the trigger `availableNow` ends
         self._last_batch_s: float | None = None
 
+    @told_plainly
     def initialOffset(self) -> JsonOffsets:
         """Where a query without a checkpoint begins; the same whenever it is asked. Raises `OptionError`."""
         if self._initial is None:
@@ -105,6 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @told_plainly
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
         """Where the next batch ends; at `start` if there is none yet."""
         self._latest = stream_planning.latest_offsets(self._source) if self._until is None else self._until
@@ -133,10 +137,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the log when it was last looked at, for the query's progress."""
         return None if self._latest is None else to_json(self._latest)
 
+    @told_plainly
     def prepareForTriggerAvailableNow(self) -> None:
         """Note where the log ends: the query reads up to there, and then is over."""
         self._until = stream_planning.latest_offsets(self._source)
 
+    @told_plainly
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """What the tasks of a batch read; the same offsets after a restart, too. Raises `DataLoss`."""
         ranges = stream_planning.stream_ranges(self._options, self._source, from_json(start), from_json(end))
@@ -144,7 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task: its rows. Raises `DataLoss` and `CorruptData`."""
-        return rows(self._source, partition, self._request)
+        return rows_told_plainly(rows(self._source, partition, self._request))
 
     def commit(self, end: JsonOffsets) -> None:
         """Nothing: the offsets are in the checkpoint, and the log stays as it is."""

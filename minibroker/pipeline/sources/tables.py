@@ -5,13 +5,14 @@ What is read is `readers`', where it lies `opening`'s; what is written is the si
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from minibroker.pipeline.log_source import ReadRequest, Table
+from minibroker.pipeline.log_source import OptionError, ReadRequest, Table
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
+from minibroker.pipeline.plain_errors import told_plainly
 from minibroker.pipeline.sources.columns import columns_of, offered
 from minibroker.pipeline.sources.opening import open_source
 from minibroker.pipeline.sources.readers import BatchReader, StreamReader
@@ -20,20 +21,29 @@ if TYPE_CHECKING:
     from minibroker.pipeline.sink.writer import BatchWriter, StreamWriter
 
 
+PROVIDER: Final = "provider"  # among a table's properties, which Spark hands over where SQL creates one
+NO_TABLE: Final = "Spark reads tables of a Python source without their options; CREATE TEMPORARY VIEW keeps them"
+
+
 class LogDataSource(DataSource):
     """A table of a log. Each method raises `OptionError` for options that cannot be."""
 
     table: ClassVar[Table]
 
+    @told_plainly
     def schema(self) -> StructType:
         """The columns of a query that does not say which it wants."""
+        if PROVIDER in self.options:
+            raise OptionError(f"CREATE TABLE: {NO_TABLE}")
         return offered(parse_options(self.options, self.table))
 
+    @told_plainly
     def reader(self, schema: StructType) -> BatchReader:
         """The reader of `spark.read`."""
         options, request = self._parsed(schema, "batch")
         return BatchReader(options, request, open_source(options))
 
+    @told_plainly
     def streamReader(self, schema: StructType) -> StreamReader:
         """The reader of `spark.readStream`."""
         options, request = self._parsed(schema, "stream")
@@ -66,12 +76,14 @@ class RecordsSource(LogDataSource):
         """What `format` takes."""
         return "minibroker"
 
+    @told_plainly
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """The writer of `df.write`."""
         from minibroker.pipeline.sink.writer import batch_writer  # a query that only reads pays nothing for it
 
         return batch_writer(self.options, schema, overwrite)
 
+    @told_plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """The writer of `df.writeStream`."""
         from minibroker.pipeline.sink.writer import stream_writer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,26 @@ def test_what_cannot_be_read_is_said_in_one_line(
     with pytest.raises(Exception) as caught:
         load(spark, directory, **options).collect()
     assert reason_of(str(caught.value)).startswith(complaint)
+    assert frames_of_ours(str(caught.value)) == 1
+
+
+def frames_of_ours(text: str) -> int:
+    return len(re.findall(r'File ".*minibroker/pipeline/', text))
+
+
+def test_sql_reads_through_a_temporary_view(spark: SparkSession, directory: Path) -> None:
+    options = f"OPTIONS (path '{directory}', subscribe 'visits', isolation.level 'read_committed')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW visits USING minibroker {options}")
+    try:
+        assert spark.sql("SELECT max(offset) FROM visits").first() == (expected(directory, PARTITIONS[2])[-1][2],)
+    finally:
+        spark.catalog.dropTempView("visits")
+
+
+def test_sql_creates_no_table_which_spark_would_read_without_its_options(spark: SparkSession, directory: Path) -> None:
+    with pytest.raises(Exception) as caught:
+        spark.sql(f"CREATE TABLE visits USING minibroker OPTIONS (path '{directory}', subscribe 'visits')")
+    assert reason_of(str(caught.value)).startswith("CREATE TABLE: Spark reads tables of a Python source without")
 
 
 def test_a_query_is_divided_into_as_many_tasks_as_wanted(spark: SparkSession, directory: Path) -> None:

@@ -1,0 +1,53 @@
+"""Errors of ours come without the frames below; others keep them, and rows that came before are given."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+
+import pytest
+
+from minibroker.pipeline.log_source import DataLoss, OptionError
+from minibroker.pipeline.plain_errors import rows_told_plainly, told_plainly
+
+
+def deep(error: Exception) -> int:
+    try:
+        raise KeyError("why")
+    except KeyError:
+        raise error  # noqa: B904 - what was being handled shall not be shown either
+
+
+@told_plainly
+def called(error: Exception) -> int:
+    return deep(error)
+
+
+def rows(error: Exception) -> Iterator[int]:
+    yield 1
+    yield deep(error)
+
+
+def shown(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def test_an_error_of_ours_is_shown_without_the_way_to_it() -> None:
+    with pytest.raises(OptionError) as caught:
+        called(OptionError("no"))
+    assert "deep" not in shown(caught.value) and "KeyError" not in shown(caught.value)
+
+
+def test_so_are_those_of_rows_after_the_rows_before_them() -> None:
+    given = []
+    with pytest.raises(DataLoss) as caught:
+        for row in rows_told_plainly(rows(DataLoss("gone"))):
+            given.append(row)
+    assert given == [1]
+    assert "deep" not in shown(caught.value) and "KeyError" not in shown(caught.value)
+
+
+def test_a_fault_of_the_program_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        called(ZeroDivisionError())
+    assert "in deep" in shown(caught.value) and "KeyError" in shown(caught.value)
