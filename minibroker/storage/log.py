@@ -14,18 +14,16 @@ from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, M
 from minibroker.storage import failed_sync
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.flushing import Flush, Flusher, Waiter, attempt
-from minibroker.storage.leader_epoch_file import LeaderEpochFile
 from minibroker.storage.log_contents import LogContents
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_name
-from minibroker.storage.producer_snapshots import replay
 from minibroker.storage.removal import unlink_later
 from minibroker.storage.retention import Extent, expired
 from minibroker.storage.segment import Region, Segment, TimestampOffset
 from minibroker.storage.segments import Segments
+from minibroker.storage.side_files import SideFiles
 from minibroker.storage.transaction_index import AbortedTransaction
 from minibroker.storage.transaction_markers import read_marker
-from minibroker.storage.unsynced import Unsynced
 
 logger = logging.getLogger(__name__)
 
@@ -69,14 +67,12 @@ class Log:
         "_disk",
         "_segments",
         "_active",
-        "_snapshots",
+        "_beside",
         "_aborted",
         "flusher",
         "_torn",
         "_closed",
         "_synced_to",
-        "_epoch_file",
-        "_unsynced",
     )
 
     def __init__(
@@ -104,9 +100,8 @@ class Log:
         self._disk = environment.disk
         self._segments = Segments(contents.segments)
         self._activate(contents.segments[-1])
-        self._snapshots = contents.snapshots
+        self._beside = SideFiles(self._disk, directory, contents)
         self._aborted = contents.aborted
-        self._epoch_file = LeaderEpochFile(self.epochs, self._disk, directory)
         self.flusher = Flusher(self, environment.run_aside)
         self.flush_at = self.recovery_point + settings.flush_messages
         self.flushed_ms = environment.now_ms()  # when the last flush began
@@ -114,7 +109,6 @@ class Log:
         self._torn = False  # bytes of a failed append, or a file of a failed roll, may lie beyond the end
         self._closed = False
         self._synced_to = self.log_end_offset if contents.synced else -1  # with all indexes; -1: begin anew
-        self._unsynced = Unsynced(self._disk, directory, (self._snapshots, self._epoch_file, self._aborted))
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -168,7 +162,7 @@ class Log:
         except OSError as error:
             raise self._failure("append", error) from error
         if leader_epoch != self.epochs.latest and batches[0].magic == MAGIC:
-            self._epoch_file.assign(leader_epoch, first_offset)
+            self._beside.epoch_file.assign(leader_epoch, first_offset)
         position, offset = 0, first_offset
         for header in batches:
             if header.producer_id >= 0:
@@ -257,11 +251,10 @@ class Log:
             return None
         with self._disk_work("flush"):
             self._trim()
-            self._aborted.catch_up()
-            files, directories = self._unsynced.collect()
+            files, directories = self._beside.collect()
             for segment in self._segments.since(self.recovery_point):
                 files += segment.files_to_sync(indexes=whole or segment is not self._active)
-        self._unsynced.note_synced()
+        self._beside.note_synced()
         self.flush_at = self.log_end_offset + self.settings.flush_messages
         self.flushed_ms = self._environment.now_ms()
         return Flush(
@@ -309,7 +302,7 @@ class Log:
             self._trim()
             for segment in self._segments.all:
                 segment.finish()
-            self._snapshots.take(self.producers, self._segments.base_offsets[0])
+            self._beside.take_snapshot(self._segments.base_offsets[0])
         self.flush()
         self.abandon()
 
@@ -362,9 +355,7 @@ class Log:
         self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
         self.epochs.truncate_from_start(offset)
         self._remove_segments(self._segments.before(offset))
-        self._snapshots.remove_before(self._segments.base_offsets[0])
-        self._aborted.remove_before(self._segments.base_offsets[0])
-        self._epoch_file.write()
+        self._beside.begin_at(self._segments.base_offsets[0])
 
     def replace_segments(
         self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction] = ()
@@ -387,7 +378,7 @@ class Log:
                 segment.close()
             new.change_suffix(SWAP_SUFFIX, "")
             new.close()
-            self._snapshots.remove_strays(self._segments.base_offsets)
+            self._beside.keep_of(self._segments.base_offsets)
         except OSError as error:
             new.index_anew(f"they may have the names of others: {error}")
             raise self._failure("replace segments", error) from error
@@ -425,10 +416,9 @@ class Log:
     def _roll(self) -> None:
         """Begin another segment; the one that ends is brought to the disk itself, as in Kafka."""
         self._active.finish()
-        self._aborted.catch_up()
-        self._snapshots.take(self.producers, self._segments.base_offsets[0])
+        self._beside.finish_segment(self._segments.base_offsets[0])
         base_offset = self.log_end_offset
-        self._unsynced.names_change()
+        self._beside.names_change()
         self._torn = True  # a new file that does not become a segment must not stay beside the next appends
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
         self._torn = False
@@ -460,17 +450,12 @@ class Log:
         self.clean_offset = min(self.clean_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.log_end_offset = self.high_watermark = offset
-        self.epochs.truncate_from_end(offset)
-        self._epoch_file.write()
-        self._aborted.truncate(segment.path, offset)
-        self._snapshots.remove_after(offset)
-        self._snapshots.load(self.producers, self._segments.base_offsets[0], offset)
-        replay(self.producers, self.segments, offset)
+        self._beside.end_at(offset, self.segments)
         self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
         """Take segments off the log, in this order, and have their files removed after `file.delete.delay.ms`."""
-        self._unsynced.names_change()
+        self._beside.names_change()
         self._synced_to = -1
         for segment in list(segments):
             paths = segment.mark_deleted()

@@ -1,0 +1,95 @@
+"""What lies beside a log's segments follows them: written as one ends, gone with the oldest, cut with the log's end."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from minibroker.storage.aborted_transactions import AbortedTransactions
+from minibroker.storage.leader_epochs import LeaderEpochs
+from minibroker.storage.log_contents import LogContents
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.producer_snapshots import ProducerSnapshots
+from minibroker.storage.producer_state import ProducerStates
+from minibroker.storage.segment import Segment
+from minibroker.storage.side_files import SideFiles
+from minibroker.storage.transaction_index import AbortedTransaction
+from tests.storage.faulty_disk import FaultyDisk
+
+DIRECTORY = "/data/orders-0"
+ABORTED = AbortedTransaction(1, 10, 20, 21)
+
+
+class Made:
+    """The files beside two segments, of which the second begins at 25; the log ends at 40."""
+
+    def __init__(self) -> None:
+        self.disk = FaultyDisk(Random(1))
+        self.disk.make_directory(DIRECTORY)
+        self.segments = [Segment.create(self.disk, DIRECTORY, base, LogSettings(), 0) for base in (0, 25)]
+        self.contents = LogContents(
+            segments=self.segments,
+            epochs=LeaderEpochs(),
+            producers=ProducerStates(),
+            snapshots=ProducerSnapshots(self.disk, DIRECTORY, []),
+            aborted=AbortedTransactions(self.disk),
+            log_start_offset=0,
+            log_end_offset=40,
+            recovery_point=0,
+            synced=False,
+        )
+        self.files = SideFiles(self.disk, DIRECTORY, self.contents)
+        self.files.epoch_file.assign(0, 0)
+        self.files.epoch_file.assign(1, 25)
+        for end_offset in (25, 40):
+            self.contents.producers.end_offset = end_offset
+            self.files.take_snapshot(0)
+
+    def names(self) -> list[str]:
+        """Of the files that are no segments'."""
+        return sorted(name for name in self.disk.names(DIRECTORY) if not name.endswith(("log", "index")))
+
+
+@pytest.fixture
+def made() -> Made:
+    return Made()
+
+
+def test_a_segment_that_ends_leaves_a_snapshot_and_no_transaction_unwritten(made: Made) -> None:
+    made.disk.failing = {"write"}
+    made.files.aborted.add(made.segments[0].path, ABORTED)
+    made.disk.heal()
+    made.contents.producers.end_offset = 60
+    made.files.finish_segment(0)
+    assert "00000000000000000060.snapshot" in made.names()
+    assert made.disk.read_whole(f"{made.segments[0].path}.txnindex") != b""
+
+
+def test_what_could_not_be_written_is_written_before_it_is_synced(made: Made) -> None:
+    made.disk.failing = {"write"}
+    made.files.aborted.add(made.segments[0].path, ABORTED)
+    made.disk.heal()
+    files, _ = made.files.collect()
+    assert f"{made.segments[0].path}.txnindex" in [file.path for file in files]
+
+
+def test_what_was_of_the_oldest_segments_goes_with_them(made: Made) -> None:
+    made.files.aborted.add(made.segments[0].path, ABORTED)
+    made.files.begin_at(26)
+    assert made.names() == ["00000000000000000040.snapshot", "leader-epoch-checkpoint"]
+    assert list(made.files.aborted.between(0, 100)) == []
+
+
+def test_what_was_beyond_the_log_s_new_end_is_cut_off(made: Made) -> None:
+    made.files.aborted.add(made.segments[0].path, ABORTED)
+    made.files.end_at(15, made.segments[:1])
+    assert made.names() == ["leader-epoch-checkpoint"]
+    assert list(made.files.aborted.between(0, 100)) == []
+    assert made.contents.epochs.latest == 0
+    assert made.contents.producers.end_offset == 15
+
+
+def test_snapshots_of_segments_that_compaction_has_joined_go_but_the_newest(made: Made) -> None:
+    made.files.keep_of([0])
+    assert made.names() == ["00000000000000000040.snapshot", "leader-epoch-checkpoint"]
