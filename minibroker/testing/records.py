@@ -5,7 +5,6 @@ The log itself is storage's business; waiting for records is told here, as it is
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,9 +17,10 @@ from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import batches_in, records_in
 from minibroker.protocol.records.record import Record
-from minibroker.testing.durations import Duration, milliseconds
+from minibroker.testing.durations import Duration
 from minibroker.testing.filling import NewTopic
 from minibroker.testing.inside import ask
+from minibroker.testing.waiting import Expired
 
 if TYPE_CHECKING:
     from minibroker.broker.topics import Partition
@@ -175,12 +175,17 @@ class Records:
         return (await self._watch.until(there, timeout, expired))[:count]
 
     async def nothing_for(self, topic: str, during: Duration) -> None:
-        """Wait, and see that no record has come to the topic meanwhile. Raises AssertionError."""
-        before = len(self.read(topic))
-        await asyncio.sleep(milliseconds(during) / 1000)
-        new = self.read(topic)[before:]
-        if new:
-            raise AssertionError(f"nothing was to be produced to {topic}, but these were: {new[:20]}")
+        """Wait, and see that no record comes to the topic meanwhile. Raises AssertionError as soon as one does."""
+        before = {(each.partition, each.offset) for each in self.read(topic)}
+
+        def came() -> list[SeenRecord]:
+            return [each for each in self.read(topic) if (each.partition, each.offset) not in before]
+
+        try:
+            new = await self._watch.until(came, during, lambda: "")
+        except Expired:
+            return
+        raise AssertionError(f"nothing was to be produced to {topic}, but these were: {new[:20]}")
 
 
 def _produce_request(topic: str, partition: int, records: list[Record]) -> ProduceRequest:

@@ -93,6 +93,19 @@ def test_a_held_transaction_keeps_a_reader_of_committed_records_waiting(broker: 
     producer.close()
 
 
+def test_a_held_end_of_a_transaction_keeps_its_producer_waiting(broker: Broker) -> None:
+    producer = begun(broker)
+    broker.hold("x", "ongoing")
+    committing = threading.Thread(target=producer.commit_transaction)
+    committing.start()
+    broker.wait_for_requests("EndTxn", timeout="20 s")
+    assert broker.transaction_state("x") == "Ongoing" and committing.is_alive()
+    broker.release("x")
+    committing.join(20)
+    assert [record.transaction for record in broker.expect("t", 2)] == [None, "committed"]
+    producer.close()
+
+
 def test_joining_takes_its_time_and_a_member_that_is_put_out_comes_back(broker: Broker) -> None:
     fault = broker.slow_joins("g", "1 min")  # less than after what idle connections are closed
     found: list[bytes] = []
@@ -166,6 +179,17 @@ def test_a_coordinator_moves(cluster: Broker) -> None:
     assert cluster.wait_for_commit("g", "t") == 1
     assert cluster.requests(error="NOT_COORDINATOR")
     consumer.close()
+
+
+def test_a_transactional_producer_finds_its_coordinator(cluster: Broker) -> None:
+    producer = begun(cluster)
+    before = cluster.coordinator(transactional_id="x")
+    assert before is not None
+    cluster.move_coordinator(before % 3 + 1, transactional_id="x")
+    producer.commit_transaction()
+    producer.close()
+    assert cluster.requests("EndTxn", error="NOT_COORDINATOR", node=before)
+    assert cluster.records("t")[-1].transaction == "committed"
 
 
 def test_stale_metadata_leads_astray(cluster: Broker) -> None:

@@ -109,6 +109,17 @@ def test_nothing_produced_is_asserted() -> None:
         late.join()
 
 
+def test_what_came_to_another_partition_than_the_old_records_is_named() -> None:
+    with Broker({"num.partitions": 2}) as broker:
+        broker.produce("t", "old", partition=1)
+        late = threading.Timer(0.05, lambda: broker.produce("t", "late", partition=0))
+        late.start()
+        with pytest.raises(AssertionError, match="late") as raised:
+            broker.assert_nothing_produced("t", "1 min")
+        assert "old" not in str(raised.value)
+        late.join()
+
+
 def test_a_refusal_is_the_one_that_a_client_would_get() -> None:
     with Broker(auto_create=False) as broker, pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         broker.produce("t", "a")

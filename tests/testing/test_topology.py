@@ -68,13 +68,19 @@ def test_another_node_leads_when_one_goes_and_it_comes_back_at_its_port(broker: 
     assert epochs == sorted(epochs) and epochs[-1] > epochs[0]
 
 
-def test_kafka_python_survives_it_too(broker: Broker) -> None:
+@pytest.mark.parametrize("end", ["stop_node", "kill_node"])
+def test_kafka_python_survives_it_too_and_comes_back(broker: Broker, end: str) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20, reconnect_backoff_ms=20)
     producer.send("t", b"a").get(20)
-    broker.kill_node(leader(broker))
+    gone = leader(broker)
+    getattr(broker, end)(gone)
     producer.send("t", b"b").get(20)
+    broker.start_node(gone)
+    broker.move_leader("t", gone)
+    producer.send("t", b"c").get(20)
     producer.close()
-    assert [record.text for record in broker.records("t")] == ["first", "a", "b"]
+    assert broker.requests("Produce")[-1].node_id == gone
+    assert [record.text for record in broker.records("t")] == ["first", "a", "b", "c"]
 
 
 def test_a_paused_node_answers_when_it_goes_on(broker: Broker) -> None:
@@ -241,12 +247,38 @@ def test_a_fetch_after_a_truncation_hears_where_the_logs_part(broker: Broker) ->
     assert [next(consumer).value for _ in range(3)] == [b"first", b"lost", b"lost too"]
     broker.truncate("t", 1)
     broker.produce("t", "other")
-    until(
-        lambda: (
-            consumer.poll(50) or broker.requests("OffsetForLeaderEpoch") or broker.requests(error="FENCED_LEADER_EPOCH")
-        )
-    )
+    assert next(consumer).value == b"other"
+    assert broker.requests("Fetch", error="FENCED_LEADER_EPOCH") and broker.requests("OffsetForLeaderEpoch")
     consumer.close()
+
+
+def test_consumers_go_on_in_another_epoch(broker: Broker) -> None:
+    """They are told that theirs is fenced, ask where it ended, and find that they have lost nothing."""
+    consumer = Consumer(settings(broker, **{"group.id": "g"}))
+    consumer.assign([TopicPartition("t", 0, 0)])
+    assert consumer.consume(1, 20)[0].value() == b"first"
+    other = KafkaConsumer("t", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
+    assert next(other).value == b"first"
+    epoch = broker.begin_epoch("t")
+    broker.produce("t", "second")
+    assert consumer.consume(1, 20)[0].value() == b"second"
+    assert next(other).value == b"second"
+    for seen in (broker.requests("Fetch", error="FENCED_LEADER_EPOCH"), broker.requests("OffsetForLeaderEpoch")):
+        assert {str(each.client_id).partition("-")[0] for each in seen} == {"rdkafka", "kafka"}
+    assert broker.records("t")[-1].leader_epoch == epoch
+    consumer.close()
+    other.close()
+
+
+def test_hints_lead_librdkafka_to_the_leader_that_metadata_does_not_tell_of(broker: Broker) -> None:
+    """KIP-951: no node tells of the move, but the one that leads no more."""
+    for node in (1, 2, 3):
+        broker.make_stale(node)
+    before = leader(broker)
+    after = before % 3 + 1
+    broker.move_leader("t", after)
+    assert produced(producer_of(broker), "a")
+    assert [each.node_id for each in broker.requests("Produce")] == [before, after]
 
 
 def test_a_reset_brings_all_nodes_back(broker: Broker) -> None:
