@@ -202,6 +202,15 @@ class ProducerStates:
             return None
         return AbortedTransaction(header.producer_id, first_offset, offset, self.first_unstable_offset(offset + 1))
 
+    def give_up(self, producer_id: int, offset: int) -> AbortedTransaction:
+        """Have a producer's open transaction end at `offset` as if aborted: nobody can tell how it ended.
+
+        Raises KeyError if none is open.
+        """
+        first_offset = self.open_transactions.pop(producer_id)
+        self._entries[producer_id].transaction_first_offset = NO_OFFSET
+        return AbortedTransaction(producer_id, first_offset, offset, self.first_unstable_offset(offset + 1))
+
     def _entry(self, header: BatchHeader) -> ProducerEntry:
         """The entry of the batch's producer, in the batch's epoch."""
         entry = self._entries.get(header.producer_id)

@@ -45,8 +45,10 @@ class DirectorySource:
     running broker read by its address, not its directory. A log may be appended to while it is read.
 
     With `read_committed`, a log ends at its last stable offset, and records of aborted transactions are left out. With
-    `fail_on_data_loss` false, offsets that are gone are passed over where splits are made, too. `split_bytes` is about
-    how much one split reads. All methods raise `OptionError` for what the path cannot be, and `OSError`.
+    `fail_on_data_loss` false, offsets that are gone are passed over where splits are made, too. With `fail_on_damage`
+    false, a transaction is left out whose marker is damaged, so that its outcome cannot be told; else that is raised as
+    `CorruptData`, also where only bounds are asked for. `split_bytes` is about how much one split reads. All methods
+    raise `OptionError` for what the path cannot be, and `OSError`.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class DirectorySource:
         isolation_level: IsolationLevel = "read_uncommitted",
         *,
         fail_on_data_loss: bool = True,
+        fail_on_damage: bool = True,
         split_bytes: int = SPLIT_BYTES,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
@@ -65,6 +68,7 @@ class DirectorySource:
         self._selection = selection
         self._is_committed = isolation_level == "read_committed"
         self._fail_on_data_loss = fail_on_data_loss
+        self._fail_on_damage = fail_on_damage
         self._split_bytes = split_bytes
         self._block_bytes = block_bytes
         self._forget()
@@ -165,7 +169,7 @@ class DirectorySource:
         view = self._views.get(log.partition)
         if view is None or view.log != log:
             view = self._views[log.partition] = LogView(log)
-            self._transactions[log.partition] = Transactions()
+            self._transactions[log.partition] = Transactions(fail_on_damage=self._fail_on_damage)
         earliest = max(start, view.look().start_offset)
         latest = view.end.next_offset
         if self._is_committed:

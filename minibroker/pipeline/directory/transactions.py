@@ -2,6 +2,9 @@
 
 As a broker does at its start, `.txnindex` files are believed of segments that are known to be whole on the disk; what
 was aborted in others is learned from the markers in the log. Skipping it is `minibroker.pipeline.decode`'s business.
+
+What a marker that is damaged said, nobody can know. Unless that is to fail, its transaction counts as aborted: so no
+record is given that was not committed, and the damage itself is a row of the reader's.
 """
 
 from __future__ import annotations
@@ -12,13 +15,14 @@ from contextlib import closing
 from minibroker.pipeline.directory.finding import DISK, FoundLog
 from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile, place_after
-from minibroker.pipeline.directory.walking import steps
+from minibroker.pipeline.directory.walking import walk
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.storage.aborted_transactions import AbortedTransactions
 from minibroker.storage.checkpoints import RECOVERY_POINT_CHECKPOINT, MalformedCheckpoint, offsets_from_text
 from minibroker.storage.files import File
+from minibroker.storage.inspection import Damage
 from minibroker.storage.log_directory import CLEAN_SHUTDOWN
 from minibroker.storage.names import INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from minibroker.storage.offset_index import OffsetIndex
@@ -32,9 +36,13 @@ MAX_OFFSET = (1 << 63) - 1
 
 
 class Transactions:
-    """What is known of the transactions in a log up to where it was last looked at."""
+    """What is known of the transactions in a log up to where it was last looked at.
 
-    def __init__(self) -> None:
+    `fail_on_damage`: whether that the outcome of one cannot be told is an error, or that one is left out.
+    """
+
+    def __init__(self, *, fail_on_damage: bool = True) -> None:
+        self._fail_on_damage = fail_on_damage
         self._states = ProducerStates()
         self._aborted: list[AbortedTransaction] = []
         self._segment: SegmentFile | None = None  # up to which place of which segment the log was read
@@ -51,7 +59,7 @@ class Transactions:
         return [(each.producer_id, each.first_offset, each.last_offset) for each in between]
 
     def catch_up(self, view: LogView) -> None:
-        """Read what was added to the log. Raises `OSError`, and `CorruptData` at a marker that cannot be read."""
+        """Read what was added to the log. Raises `OSError`, and `CorruptData` where a marker cannot be read."""
         index = self._reached(view) if self._cuts == view.cuts else None
         if index is None:
             index = self._begin(view) if view.segments else 0
@@ -82,7 +90,12 @@ class Transactions:
             if self._segment is None or self._segment.path != segment.path:
                 self._place = opened.start
             place = self._place
-            for position, header in steps(opened.file, place.position, size_bytes, place.next_offset):
+            for step in walk(opened.file, place.position, size_bytes, place.next_offset):
+                if isinstance(step, Damage):
+                    if self._states.open_transactions:  # a marker may lie there
+                        self._leave_out(f"{step.path}: position {step.position}: {step.found}", place.next_offset - 1)
+                    continue
+                position, header = step
                 if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) and header.producer_id >= 0:
                     self._note(opened.file, position, header)
                 place = place_after(position, header)
@@ -95,10 +108,19 @@ class Transactions:
         try:
             marker = read_marker(stored_batch(file, position, header))
         except CorruptBatch as error:
-            raise CorruptData(f"{error.message}; whether a transaction was committed cannot be told") from None
+            self._leave_out(str(error.message), header.base_offset, header.producer_id)
+            return
         aborted = self._states.end_transaction(header, header.base_offset, marker)
         if aborted is not None:
             self._aborted.append(aborted)
+
+    def _leave_out(self, problem: str, offset: int, producer_id: int = -1) -> None:
+        """Have a transaction end at `offset` as if aborted: the producer's, or, where his id is damaged too, all."""
+        if self._fail_on_damage:
+            raise CorruptData(f"{problem}; whether a transaction was committed cannot be told")
+        open_ones = self._states.open_transactions
+        for each in [producer_id] if producer_id in open_ones else list(open_ones):
+            self._aborted.append(self._states.give_up(each, offset))
 
 
 def _believable(view: LogView) -> list[list[AbortedTransaction]]:

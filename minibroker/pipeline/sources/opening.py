@@ -12,7 +12,11 @@ def open_source(options: ReadOptions) -> LogSource:
         from minibroker.pipeline.directory.source import DirectorySource
 
         return DirectorySource(
-            options.path, options.selection, options.isolation_level, fail_on_data_loss=options.fail_on_data_loss
+            options.path,
+            options.selection,
+            options.isolation_level,
+            fail_on_data_loss=options.fail_on_data_loss,
+            fail_on_damage=options.mode == "FAILFAST",
         )
     from minibroker.pipeline.brokers.source import BrokerSource
 

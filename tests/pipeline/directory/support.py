@@ -96,6 +96,32 @@ class Writer:
         append(self._log, marker_batch(self._producer["producer_id"], 0, Marker(committed, 0), NOW_MS))
 
 
+def damaged_marker(tmp_path: Path, how: str) -> tuple[Path, int]:
+    """A log in which the marker of the first of producer 1's two transactions is damaged: its file, and where.
+
+    Offsets 3 and 4 are of that transaction, 5 and 6 of an open one of producer 2, 7 is the marker; producer 1 goes on
+    with 8 and 9, committed by 10; 11 ends the transaction of producer 2, and 12 to 14 are of none.
+    """
+    log = log_in(tmp_path, settings=LogSettings())
+    one, two = Writer(log, 1), Writer(log, 2)
+    fill(log, 1)
+    one.write(2)
+    two.write(2)
+    one.end(committed=False)
+    one.write(2)
+    one.end(committed=True)
+    two.end(committed=True)
+    fill(log, 1)
+    directory = finish(log)
+    path = directory / "00000000000000000000.log"
+    position = sum(len(data) for data in list(batches_in(path.read_bytes()))[:3])
+    data = bytearray(path.read_bytes())
+    at = {"marker": 66, "id in the marker": 46, "length of the marker": 9}[how]
+    data[position + at] ^= 1
+    path.write_bytes(data)
+    return path, position
+
+
 def finish(log: Log) -> Path:
     """Bring the log's files up to date, as a stop does; its directory."""
     log.close()

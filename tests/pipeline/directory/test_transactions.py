@@ -6,6 +6,7 @@ The truth is the storage engine's own last stable offset and its index of aborte
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.pipeline.directory.source import DirectorySource
-from minibroker.pipeline.log_source import Bounds, CorruptData, DataLoss, OffsetRange
+from minibroker.pipeline.log_source import Bounds, CorruptData, DataLoss, OffsetRange, ReadRequest
 from minibroker.protocol.records.formats import header_at, records_in
 from minibroker.storage.checkpoints import RECOVERY_POINT_CHECKPOINT, offsets_text
 from minibroker.storage.log import Log
@@ -25,6 +26,7 @@ from tests.pipeline.directory.support import (
     SMALL,
     Writer,
     batches_in,
+    damaged_marker,
     fill,
     finish,
     log_in,
@@ -205,3 +207,36 @@ def test_a_damaged_marker_is_told_because_nobody_can_know_what_it_said(tmp_path:
     with pytest.raises(CorruptData, match=f"{path}: .* at {position}, offset 4, .* committed cannot be told"):
         committed(tmp_path).bounds([ORDERS])
     assert source_of(tmp_path).bounds([ORDERS]) == {ORDERS: Bounds(0, 8)}
+
+
+DAMAGES = ("marker", "id in the marker", "length of the marker")
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_transaction_whose_outcome_cannot_be_told_fails_a_reader_that_fails_on_damage(
+    tmp_path: Path, how: str
+) -> None:
+    path, position = damaged_marker(tmp_path, how)
+    with pytest.raises(
+        CorruptData, match=f"{path}: .*{position}.*; whether a transaction was committed cannot be told"
+    ):
+        committed(tmp_path).bounds([ORDERS])
+
+
+@pytest.mark.parametrize("splits", [0, 9])
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_transaction_whose_outcome_cannot_be_told_is_left_out_and_its_damage_is_a_row(
+    tmp_path: Path, how: str, splits: int
+) -> None:
+    path, position = damaged_marker(tmp_path, how)
+    source = source_of(tmp_path, isolation_level="read_committed", fail_on_damage=False)
+    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 15)}
+    request = ReadRequest("records", ("offset", "_corrupt"), mode="PERMISSIVE")
+    found = rows(source, source.splits([whole(source)], splits), request)
+    assert [row["offset"] for row in found if row["_corrupt"]] == [7]
+    assert [row["_corrupt"] for row in found if row["_corrupt"]][0].startswith(f"{path}: position {position}, offset 7")
+    # Whose marker it was is still known where only what it says is damaged; else it may have been either's.
+    of_two = [5, 6] if how == "marker" else []
+    assert [row["offset"] for row in found if not row["_corrupt"]] == [0, 1, 2, *of_two, 8, 9, 12, 13, 14]
+    dropped = rows(source, source.splits([whole(source)], splits), replace(request, mode="DROPMALFORMED"))
+    assert dropped == [row for row in found if not row["_corrupt"]]

@@ -14,7 +14,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import header_at, records_in
 from minibroker.protocol.records.record import Record
-from tests.pipeline.directory.support import append, batch_of, batches_in, fill, finish, log_in, written
+from tests.pipeline.directory.support import append, batch_of, batches_in, damaged_marker, fill, finish, log_in, written
 from tests.pipeline.sources.pushing import PushingSource
 
 if TYPE_CHECKING:
@@ -174,6 +174,18 @@ def test_damage_fails_the_query_or_is_set_apart(spark: SparkSession, tmp_path: P
     assert sorted(row.offset for row in found if row._corrupt is None) == [0, 1, 2, 6, 7, 8]
     (corrupt,) = (row._corrupt for row in found if row._corrupt is not None)
     assert f"position {middle}" in corrupt
+
+
+def test_a_transaction_whose_marker_is_damaged_fails_the_query_or_is_left_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path, position = damaged_marker(tmp_path, "marker")
+    committed = {"isolation.level": "read_committed"}
+    assert f"{path}: the batch at {position}" in failure(load(spark, tmp_path, **committed))
+    found = load(spark, tmp_path, mode="PERMISSIVE", **committed).collect()
+    assert sorted(row.offset for row in found if row._corrupt is None) == [0, 1, 2, 5, 6, 8, 9, 12, 13, 14]
+    assert [row.offset for row in found if row._corrupt is not None] == [7]
+    assert load(spark, tmp_path, mode="DROPMALFORMED", **committed).count() == 10
 
 
 def test_a_plan_whose_files_have_gone_fails_unless_data_may_be_lost(spark: SparkSession, tmp_path: Path) -> None:
