@@ -19,7 +19,8 @@ class TestClock:
     """The time that the broker goes by. Clients, in this process or others, keep their own.
 
     Moved ahead, it drives retention, compaction, session, rebalance and transaction timeouts, expiries of offsets and
-    producers, parked fetches, idle connections, and the timestamps that the broker gives (log append time).
+    producers, parked fetches, idle connections, and the timestamps that the broker gives (log append time). It goes
+    on, and can be moved, while the broker is down after a `kill`.
     """
 
     __test__ = False  # to pytest it is none
@@ -68,7 +69,7 @@ class TestClock:
         while time.monotonic() < until:
             self._clock.jump(0)
             await asyncio.sleep(0)
-            running = self._broker.running
-            if not self._clock.busy and not running.cleaning:
+            cleaning = self._broker.is_running and self._broker.running.cleaning
+            if not self._clock.busy and not cleaning:
                 return
             await asyncio.sleep(0.001)

@@ -13,6 +13,8 @@ DEFAULT_TIMEOUT: Final = "5 s"
 DEFAULT_SILENCE: Final = "200 ms"
 """How long it sees that nothing is produced."""
 
+MAXIMUM_MS = 1000 * 365.25 * 86_400_000  # so far from now, a timestamp still has room in 64 bits
+
 _TEXT = re.compile(r"\s*(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>[a-z]+)\s*")
 _UNITS_MS = {
     ("ms", "millisecond", "milliseconds"): 1.0,
@@ -26,14 +28,19 @@ _MS_OF = {name: ms for names, ms in _UNITS_MS.items() for name in names}
 
 
 def milliseconds(duration: Duration) -> float:
-    """The span in ms; a bare number is one of ms. Raises ValueError for a negative span, or one that is none."""
+    """The span in ms; a bare number is one of ms.
+
+    Raises ValueError for a negative span, one that is none, and one of more than a thousand years.
+    """
     if isinstance(duration, timedelta):
         span_ms = duration.total_seconds() * 1000
     elif isinstance(duration, str):
         span_ms = _parsed(duration)
-    else:
+    elif isinstance(duration, int | float) and not isinstance(duration, bool):
         span_ms = float(duration)
-    if not 0 <= span_ms < float("inf"):
+    else:
+        raise ValueError(f"{duration!r} is no duration: give a number of ms, a text as '7 days', or a timedelta")
+    if not 0 <= span_ms <= MAXIMUM_MS:
         raise ValueError(f"{duration!r} is no span of time that could pass")
     return span_ms
 

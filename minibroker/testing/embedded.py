@@ -17,7 +17,7 @@ from minibroker.broker.clock import LifeClock, SystemClock
 from minibroker.broker.configuration import load_settings
 from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.running import Running, Seams
-from minibroker.broker.settings import Settings
+from minibroker.broker.settings import Settings, SettingsError
 from minibroker.testing.data import Data, Snapshot
 from minibroker.testing.emulation.emulation import Emulation, settings_of
 from minibroker.testing.emulation.releases import release_of
@@ -36,6 +36,9 @@ DEFAULTS: Final = {
     "group.consumer.heartbeat.interval.ms": "200",  # a member learns its partitions by its next heartbeat
     "group.consumer.min.heartbeat.interval.ms": "200",
 }
+
+
+MAXIMUM_NODES = 100
 
 
 class Embedded:
@@ -59,8 +62,10 @@ class Embedded:
 
         `auto_create` is `auto.create.topics.enable`. `seed` makes ids and leaders the same in every run. `emulate` is a
         release of Apache Kafka from "0.8.2" to "4.3", as which it answers. Raises SettingsError, and ValueError for a
-        release that is not known.
+        release that is not known and for too few or too many nodes.
         """
+        if not isinstance(nodes, int) or not 1 <= nodes <= MAXIMUM_NODES:
+            raise ValueError(f"nodes is a number from 1 to {MAXIMUM_NODES}, and cannot be {nodes!r}")
         self._data = Data(None if directory is None else Path(directory))
         self._texts = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
         self.emulated: Final = None if emulate is None else release_of(emulate)
@@ -193,6 +198,11 @@ class Embedded:
         """Whether clients can connect."""
         return self._running is not None
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was never started, or stopped: then `start` begins it, and after a `kill` only `restart`."""
+        return self._loop is None
+
     def on_loop(self, function: Callable[[], Result]) -> Result:
         """What `function` gives on the broker's loop, or here while it has none."""
         return function() if self._loop is None else self._loop.call(function)
@@ -244,11 +254,15 @@ class Embedded:
     def _seams(self) -> Seams:
         """What the next life is given; the timers of the last one end."""
         clock = self.moving_clock
-        if self._life is not None:
-            self._life.end()
+        self._end_life()
         self._life = LifeClock(clock)
         disk = self._data.disk if self.measured is None else self._data.measured(self.measured.syncs)
         return Seams(self._life, clock, disk, self._random, self.interceptors)
+
+    def _end_life(self) -> None:
+        """What has crashed does nothing more, however much time passes."""
+        if self._life is not None:
+            self._life.end()
 
     def _replace(self, snapshot: Snapshot | None) -> None:
         running = self.running
@@ -287,6 +301,7 @@ class Embedded:
     def _kill(self) -> None:
         running, self._running = self.running, None
         running.crash()
+        self._end_life()
 
     def _end(self) -> None:
         if self._ports is not None:
@@ -301,7 +316,11 @@ class Embedded:
 
 def _check(texts: Mapping[str, str]) -> None:
     """Raises SettingsError, and logs what will have no effect."""
-    for warning in load_settings(None, {}, [f"{name}={text}" for name, text in texts.items()]).warnings:
+    try:
+        loaded = load_settings(None, {}, [f"{name}={text}" for name, text in texts.items()])
+    except SettingsError as error:
+        raise SettingsError(str(error).removeprefix("--set ")) from None  # there is no command line here
+    for warning in loaded.warnings:
         log.warning(warning)
 
 

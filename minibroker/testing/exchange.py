@@ -6,7 +6,7 @@ Which are kept, and for how long, is in `journal`.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
 from minibroker.protocol.declare import Message
@@ -22,6 +22,7 @@ from minibroker.protocol.response_errors import error_codes
 from minibroker.testing.plain import plain
 
 SIZE_BYTES = 4
+_API_NAMES: Final = {api_name(key).lower(): key for key in ApiKey}
 
 
 class Exchange:
@@ -109,6 +110,13 @@ class Exchange:
         )
 
     __repr__ = __str__
+
+
+def api_key_of(name: str) -> ApiKey:
+    """The API of a name as Kafka writes it, "Produce", in capitals or not. Raises ValueError."""
+    if not isinstance(name, str) or name.lower() not in _API_NAMES:
+        raise ValueError(f"{name!r} is no API; one is named as in Kafka, as Produce or OffsetCommit")
+    return _API_NAMES[name.lower()]
 
 
 def names_of(response: Message) -> tuple[str, ...]:

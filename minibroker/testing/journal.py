@@ -17,9 +17,9 @@ from minibroker.broker.interceptors import Call, Interceptor
 from minibroker.broker.sockets import BYTES, CLOSE
 from minibroker.protocol import errors
 from minibroker.protocol.declare import Message
-from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.testing.counting import put_first
-from minibroker.testing.exchange import SIZE_BYTES, Exchange, names_of
+from minibroker.testing.exchange import SIZE_BYTES, Exchange, api_key_of, names_of
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded import Embedded
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MAXIMUM_EXCHANGES = 10_000
 MAXIMUM_BYTES = 64 << 20
 MAXIMUM_REFUSALS = 100
+JOURNAL_IS_OFF = "the journal is off, and sees no request: call journal.on() before"
 
 Where = Callable[[Exchange], object]
 
@@ -85,7 +86,12 @@ class Journal(Interceptor):
         self._broker.on_loop(self._clear)
 
     def requests(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
-        """The requests that were kept, oldest first: of an API ("Fetch"), and as `Which` says."""
+        """The requests that were kept, oldest first: of an API ("Fetch"), and as `Which` says.
+
+        Raises ValueError for an API or an error that Kafka does not have, and RuntimeError if it was never on.
+        """
+        if not self._number and not self.is_on:
+            raise RuntimeError(JOURNAL_IS_OFF)
         return self._broker.on_loop(lambda: self.found(api, **which))
 
     def save(self, path: str | Path) -> int:
@@ -106,14 +112,17 @@ class Journal(Interceptor):
         error: str | None = None,
         where: Where | None = None,
     ) -> list[Exchange]:
-        """As `requests`."""
+        """As `requests`, whether it is on or not."""
+        api_key = None if api is None else api_key_of(api)
+        if error is not None and error.upper() not in ErrorCode.__members__:
+            raise ValueError(f"{error!r} is no error of Kafka's, as NOT_LEADER_OR_FOLLOWER is")
         return [
             exchange
             for exchange in self._exchanges
-            if (api is None or exchange.api == api)
+            if (api_key is None or exchange.api_key == api_key)
             and (client_id is None or exchange.client_id == client_id)
             and (node is None or exchange.node_id == node)
-            and (error is None or error in exchange.errors)
+            and (error is None or error.upper() in exchange.errors)
             and (where is None or where(exchange))
         ]
 

@@ -74,7 +74,9 @@ def kafka(request: pytest.FixtureRequest, _kafka_brokers: Make) -> Broker:
     fill = words.pop("fill", None)
     broker = _kafka_brokers(**words)
     _watch(request.node, broker)
-    if not broker.is_running:
+    if broker.is_stopped:
+        broker.start()
+    elif not broker.is_running:
         broker.restart()
     broker.reset()
     broker.journal.on()
@@ -129,6 +131,9 @@ def _watch(node: Any, broker: Broker) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    fixtures = getattr(item, "fixturenames", ())
+    if item.get_closest_marker(MARKER) is not None and "kafka_broker" in fixtures and "kafka" not in fixtures:
+        raise pytest.UsageError("the marker kafka is for the fixture kafka: kafka_broker is the same for all tests")
     shared = item.session.stash.get(SHARED, None)
     if shared is not None:
         item.stash[BEFORE] = shared.journal.seen

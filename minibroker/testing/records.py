@@ -5,7 +5,7 @@ The log itself is storage's business; waiting for records is told here, as it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from minibroker.testing.waiting import Watch
 
 READ_BYTES = 1 << 20
+SHOWN_RECORDS = 20
+SHOWN_BYTES = 100  # of a key or a value
 FILL_RECORDS = 100  # a batch, so that large values fit max.message.bytes
 VERSION_BY_NAME = 12  # of Produce: 13 names topics by their ids
 Text = bytes | str | None
@@ -62,10 +64,40 @@ class SeenRecord:
         """The value as text. Raises UnicodeDecodeError."""
         return None if self.value is None else self.value.decode()
 
+    @property
+    def counts(self) -> bool:
+        """Whether a reader of what is committed is given it."""
+        return self.transaction in (None, "committed")
+
+    def __str__(self) -> str:
+        """For people: where it lies, and what of it is not as in most records."""
+        said = f"{self.topic}-{self.partition} offset {self.offset}: key {_shown(self.key)}, value {_shown(self.value)}"
+        if self.headers:
+            said += ", headers " + ", ".join(f"{name}={_shown(value)}" for name, value in self.headers)
+        return said if self.transaction is None else f"{said}, transaction {self.transaction}"
+
+
+def _shown(data: bytes | None) -> str:
+    """The beginning of a key or a value."""
+    if data is None:
+        return "null"
+    return f"{data!r}" if len(data) <= SHOWN_BYTES else f"{data[:SHOWN_BYTES]!r}... ({len(data)} bytes)"
+
+
+def listed(records: Sequence[SeenRecord]) -> str:
+    """Records for people, a line each; of many the first."""
+    lines = [f"\n  {each}" for each in records[:SHOWN_RECORDS]]
+    more = len(records) - SHOWN_RECORDS
+    return "".join([*lines, f"\n  ({more} more)"] if more > 0 else lines)
+
 
 def encoded(text: Text) -> bytes | None:
-    """Bytes of a text in UTF-8; bytes and None stay."""
-    return text.encode() if isinstance(text, str) else text
+    """Bytes of a text in UTF-8; bytes and None stay. Raises TypeError for what is none of them."""
+    if text is None or isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        return text.encode()
+    raise TypeError(f"keys and values of records are text, bytes or None, not {text!r}")
 
 
 def header_pairs(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
@@ -148,27 +180,40 @@ class Records:
 
     def read(self, topic: str, partition: int | None = None) -> list[SeenRecord]:
         """All records of a topic, one partition after the other; none if there is no such topic."""
-        found = self._broker.running.cluster.image.topics.get(topic)
-        if found is None:
-            return []
         return [
             record
-            for each in found.partitions
-            if (partition is None or each.index == partition) and each.is_here
-            for record in _records_of(each)
+            for each in self._partitions(topic)
+            if partition is None or each.index == partition
+            for record in _records_of(each, 0)
         ]
+
+    def _partitions(self, topic: str) -> list[Partition]:
+        """Those that have a log here."""
+        found = self._broker.running.cluster.image.topics.get(topic)
+        return [] if found is None else [each for each in found.partitions if each.is_here]
+
+    def _ends(self, topic: str) -> dict[int, int]:
+        return {each.index: each.log.log_end_offset for each in self._partitions(topic)}
+
+    def _at_most(self, topic: str) -> int:
+        """No more records than this are in the topic: to see that there are too few, none has to be read."""
+        return sum(each.log.log_end_offset - each.log.log_start_offset for each in self._partitions(topic))
 
     async def expect(self, topic: str, count: int, timeout: Duration, committed: bool) -> list[SeenRecord]:
         """The first `count` records of a topic, once there are so many. Raises Expired."""
 
         def there() -> list[SeenRecord]:
-            found = [each for each in self.read(topic) if not committed or each.transaction in (None, "committed")]
+            if self._at_most(topic) < count:
+                return []
+            found = [each for each in self.read(topic) if each.counts or not committed]
             return found if len(found) >= count else []
 
         def expired() -> str:
             found = self.read(topic)
-            said = "".join(f"\n  {each}" for each in found[:20])
-            return f"{count} records were expected in {topic}, and there are {len(found)}{said}"
+            uncounted = sum(not each.counts for each in found) if committed else 0
+            besides = f", and {uncounted} of open or aborted transactions" if uncounted else ""
+            there_are = f"there are {len(found) - uncounted}{besides}"
+            return f"{count} records were expected in {topic}, and {there_are}{listed(found)}"
 
         if count == 0:
             return []
@@ -176,16 +221,16 @@ class Records:
 
     async def nothing_for(self, topic: str, during: Duration) -> None:
         """Wait, and see that no record comes to the topic meanwhile. Raises AssertionError as soon as one does."""
-        before = {(each.partition, each.offset) for each in self.read(topic)}
+        before = self._ends(topic)
 
         def came() -> list[SeenRecord]:
-            return [each for each in self.read(topic) if (each.partition, each.offset) not in before]
+            return [new for each in self._partitions(topic) for new in _records_of(each, before.get(each.index, 0))]
 
         try:
             new = await self._watch.until(came, during, lambda: "")
         except Expired:
             return
-        raise AssertionError(f"nothing was to be produced to {topic}, but these were: {new[:20]}")
+        raise AssertionError(f"nothing was to be produced to {topic}, but these were:{listed(new)}")
 
 
 def _produce_request(topic: str, partition: int, records: list[Record]) -> ProduceRequest:
@@ -200,20 +245,20 @@ def _raise(code: int, subject: str, unless: set[ErrorCode]) -> None:
         raise KafkaError(ErrorCode(code), subject)
 
 
-def _records_of(partition: Partition) -> Iterator[SeenRecord]:
+def _records_of(partition: Partition, first: int) -> Iterator[SeenRecord]:
+    """Its records from the offset `first` on."""
     log = partition.log
-    offset = log.log_start_offset
+    offset = first = max(first, log.log_start_offset)
     while (region := log.read(offset, READ_BYTES)) is not None:
         data = region.read()
         for position, header in batches_in(data):
-            yield from _seen(partition, header, data, position, offset)
+            yield from _seen(partition, header, data, position, first)
         offset = region.next_offset
 
 
 def _seen(partition: Partition, header: BatchHeader, data: bytes, position: int, start: int) -> Iterator[SeenRecord]:
     if header.is_control:
         return
-    start = max(start, partition.log.log_start_offset)
     for record in records_in(data, position):
         if record.offset >= start:
             yield _seen_record(partition, header, record)

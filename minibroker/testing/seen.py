@@ -39,9 +39,9 @@ def _committed(group: Group) -> dict[str, int]:
 def seen_by(broker: Broker, before: int = 0) -> str:
     """The lines, the newest request last; of the first `before` requests only how many they are."""
     lines = broker.on_loop(lambda: list(_state(broker))) if broker.is_running else ["it is down"]
-    requests = broker.requests(where=lambda exchange: exchange.number > before)
+    requests = broker.on_loop(lambda: broker.journal.found(where=lambda exchange: exchange.number > before))
     shown = requests[-MAXIMUM_LINES:]
-    older = len(broker.requests()) - len(shown) + broker.journal.dropped
+    older = len(broker.on_loop(broker.journal.found)) - len(shown) + broker.journal.dropped
     lines += [f"({older} older requests)"] if older else []
     return "\n".join([*lines, *map(str, shown)])
 

@@ -5,17 +5,22 @@ How it is waited, without polling, is in `waiting`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from minibroker.broker.groups.classic.states import State as ClassicState
+from minibroker.broker.groups.consumer.group import State as ConsumerState
 from minibroker.testing.durations import Duration
 from minibroker.testing.exchange import Exchange
-from minibroker.testing.journal import Journal, Which
+from minibroker.testing.journal import JOURNAL_IS_OFF, Journal, Which
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.groups.group import Group
     from minibroker.testing.embedded import Embedded
     from minibroker.testing.waiting import Watch
+
+
+STATES: Final = tuple(dict.fromkeys((*ClassicState, *ConsumerState)))
 
 
 class Waits:
@@ -27,7 +32,12 @@ class Waits:
         self._journal = journal
 
     async def group(self, group: str, members: int | None, state: str, timeout: Duration) -> list[str]:
-        """The ids of the members, once the group is in the state with so many of them."""
+        """The ids of the members, once the group is in the state with so many of them.
+
+        Raises ValueError for a state that no group is ever in.
+        """
+        if state not in STATES:
+            raise ValueError(f"{state!r} is no state of a group; they are {', '.join(STATES)}")
 
         def there() -> list[str] | None:
             found = self._group(group)
@@ -38,10 +48,11 @@ class Waits:
 
         def expired() -> str:
             found = self._group(group)
+            wanted = state if members is None else f"{state} with {_members(members)}"
             is_so = (
-                "does not exist" if found is None else f"is {found.state_name} with {len(member_ids(found))} members"
+                "does not exist" if found is None else f"is {found.state_name} with {_members(len(member_ids(found)))}"
             )
-            return f"group {group!r} {is_so}, not {state} with {'any' if members is None else members}"
+            return f"group {group!r} was expected to be {wanted}, and {is_so}"
 
         found = await self._watch.until(there, timeout, expired)
         return [each for each in found if each]
@@ -55,8 +66,10 @@ class Waits:
 
         def expired() -> str:
             committed = self._committed(group, topic, partition)
-            said = "nothing" if committed is None else str(committed)
-            return f"group {group!r} has committed {said} for {topic}-{partition}, not {offset if offset else 'any'}"
+            wanted = "an offset" if offset is None else f"offset {offset}"
+            said = "nothing" if committed is None else f"offset {committed}"
+            where = f"{topic}-{partition}" if topic in self._cluster.image.topics else f"{topic}, which does not exist"
+            return f"group {group!r} was expected to commit {wanted}, and has committed {said} for {where}"
 
         return (await self._watch.until(there, timeout, expired))[0]
 
@@ -77,7 +90,10 @@ class Waits:
 
         def expired() -> str:
             behind = lags()
-            return f"{topic} does not exist" if behind is None else f"group {group!r} is behind in {topic}: {behind}"
+            if behind is None:
+                return f"group {group!r} was expected to catch up in {topic}, which does not exist"
+            said = ", ".join(f"{topic}-{index} by {lag}" for index, lag in behind.items())
+            return f"group {group!r} was expected to catch up, and is behind in {said}"
 
         await self._watch.until(lambda: lags() == {}, timeout, expired)
 
@@ -93,14 +109,15 @@ class Waits:
             return (now(),) if now() >= offset else None
 
         def expired() -> str:
-            return f"the high watermark of {topic}-{partition} is {now()}, not {offset}"
+            is_so = "does not exist" if now() < 0 else f"has reached {now()}"
+            return f"{topic}-{partition} was expected to have the high watermark {offset}, and {is_so}"
 
         return (await self._watch.until(there, timeout, expired))[0]
 
     async def requests(self, api: str | None, count: int, timeout: Duration, which: Which) -> list[Exchange]:
         """The requests that the journal has, once they are so many."""
         if not self._journal.is_on:
-            raise RuntimeError("the journal is off, and sees no request: call journal.on() before")
+            raise RuntimeError(JOURNAL_IS_OFF)
 
         def there() -> list[Exchange] | None:
             found = self._journal.found(api, **which)
@@ -132,6 +149,10 @@ def member_ids(group: Group) -> list[str]:
     """Of either kind of group."""
     members: dict[str, Any] = group.members  # type: ignore[attr-defined]  # both have them, of their own kinds
     return list(members)
+
+
+def _members(count: int) -> str:
+    return "1 member" if count == 1 else f"{count} members"
 
 
 def _described(api: str | None, which: Which) -> str:

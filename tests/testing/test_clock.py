@@ -109,6 +109,26 @@ def test_a_member_in_another_process_that_is_killed_is_missed_after_its_session_
         consumer.close()
 
 
+def test_time_passes_while_the_broker_is_down_and_what_has_crashed_does_nothing_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Broker() as broker:
+        producer = Producer(settings(broker, **{"transactional.id": "x", "transaction.timeout.ms": 60_000}))
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce("t", "a")
+        producer.flush(20)
+        broker.kill()
+        before_ms = broker.clock.now_ms()
+        broker.clock.advance("6 days")
+        assert broker.clock.now_ms() - before_ms >= 6 * 86_400_000
+        assert [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+        broker.restart()
+        assert broker.records("t")[0].transaction == "open"
+        broker.clock.advance("2 min")
+        assert broker.records("t")[0].transaction == "aborted"
+
+
 def test_a_parked_fetch_ends_with_its_wait() -> None:
     with Broker() as broker:
         produce(broker, "t", (None, "a"))

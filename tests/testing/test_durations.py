@@ -29,7 +29,24 @@ def test_a_span_is_read(written: Duration, span_ms: float) -> None:
     assert milliseconds(written) == span_ms
 
 
-@pytest.mark.parametrize("written", ["", "soon", "5", "5 fortnights", "-1 s", -1, timedelta(seconds=-1), float("inf")])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "soon",
+        "5",
+        "5 fortnights",
+        "-1 s",
+        -1,
+        timedelta(seconds=-1),
+        float("inf"),
+        float("nan"),
+        "1001000 years",
+        "53000 weeks",
+        None,
+        True,
+    ],
+)
 def test_what_is_no_span_is_refused(written: Duration) -> None:
     with pytest.raises(ValueError):
         milliseconds(written)

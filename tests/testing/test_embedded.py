@@ -9,6 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -165,8 +166,14 @@ def test_what_is_wrong_with_a_setting_is_said_at_once() -> None:
 
 
 def test_an_unknown_setting_is_refused_by_name() -> None:
-    with pytest.raises(SettingsError, match="num.partition "):
+    with pytest.raises(SettingsError, match="^num.partition =1: unknown setting"):
         Broker({"num.partition ": 1})
+
+
+@pytest.mark.parametrize("nodes", [0, 101, "3"])
+def test_nodes_are_a_number_of_them(nodes: Any) -> None:
+    with pytest.raises(ValueError, match="nodes is a number from 1 to 100"):
+        Broker(nodes=nodes)
 
 
 def test_a_taken_port_is_told_and_nothing_stays(tmp_path: Path) -> None:

@@ -68,6 +68,20 @@ def test_requests_are_found_by_what_they_are(broker: Broker) -> None:
     assert numbers == sorted(numbers)
 
 
+def test_an_api_is_named_in_capitals_or_not_and_one_that_is_none_is_told(broker: Broker) -> None:
+    produce(broker, "a")
+    assert broker.requests("produce") == broker.requests("Produce") != []
+    with pytest.raises(ValueError, match="'Prodcue' is no API"):
+        broker.requests("Prodcue")
+    with pytest.raises(ValueError, match="'NO_LEADER' is no error"):
+        broker.requests(error="NO_LEADER")
+
+
+def test_one_that_was_never_on_is_no_proof_that_nothing_was_asked() -> None:
+    with Broker() as broker, pytest.raises(RuntimeError, match="the journal is off"):
+        broker.requests("Produce")
+
+
 def test_a_refusal_is_explained_in_the_brokers_words(broker: Broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     broker.produce("t", "a")

@@ -121,6 +121,35 @@ def test_a_marker_that_cannot_be_is_told(pytester: pytest.Pytester, words: str) 
     result.stdout.fnmatch_lines(["*the marker kafka has no *; it has nodes, auto_create, settings, emulate, fill*"])
 
 
+def test_a_marker_without_its_fixture_is_told(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+pytestmark = pytest.mark.kafka(nodes=3)
+def test_other(kafka_broker): pass
+def test_none(): pass
+def test_both(kafka, kafka_broker): assert kafka.nodes == 3
+""",
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*the marker kafka is for the fixture kafka*"])
+
+
+def test_a_broker_that_a_test_has_stopped_is_started_for_the_next(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+def test_stop(kafka):
+    kafka.stop()
+
+def test_next(kafka):
+    produce(kafka, "a")
+    assert kafka.requests("Produce")
+""",
+    )
+    result.assert_outcomes(passed=2)
+
+
 def test_a_cluster_is_the_tests_own(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -11,6 +13,7 @@ from kafka import KafkaProducer
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
+from minibroker.testing.records import Records, SeenRecord
 from minibroker.testing.waiting import Expired
 from tests.testing.support import settings
 
@@ -95,6 +98,42 @@ def test_expect_says_what_there_was_instead() -> None:
         with pytest.raises(Expired, match="2 records were expected in t, and there are 1\n.*only one"):
             broker.expect("t", 2, "50 ms")
         assert broker.expect("t", 0) == []
+
+
+def test_expect_tells_records_that_do_not_count_from_those_that_do() -> None:
+    with Broker() as broker:
+        producer = Producer(settings(broker, **{"transactional.id": "x"}))
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce("t", "x" * 1000)
+        producer.flush(20)
+        with pytest.raises(Expired, match=r"(?s)are 0, and 1 of open or aborted.*1000 bytes.*transaction open"):
+            broker.expect("t", 1, "50 ms")
+        producer.abort_transaction(20)
+
+
+def test_waiting_for_many_records_reads_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    original = Records.read
+
+    def counted(records: Records, topic: str) -> list[SeenRecord]:
+        read.append(topic)
+        return original(records, topic)
+
+    monkeypatch.setattr(Records, "read", counted)
+    with Broker() as broker, ThreadPoolExecutor() as pool:
+        waiting = pool.submit(broker.expect, "t", 100, "20 s")
+        for number in range(100):
+            broker.produce("t", str(number))
+            broker.on_loop(broker.watch.poke)
+        assert len(waiting.result()) == 100
+    assert read == ["t"]
+
+
+@pytest.mark.parametrize("words", [{"value": 5}, {"value": {"id": 1}}, {"value": "a", "key": 5}], ids=str)
+def test_what_is_no_record_is_told(words: dict[str, Any]) -> None:
+    with Broker() as broker, pytest.raises(TypeError, match="keys and values of records are text, bytes or None"):
+        broker.produce("t", words.pop("value"), **words)
 
 
 def test_nothing_produced_is_asserted() -> None:

@@ -5,11 +5,12 @@ What a rule is stands in `rules`, whom it concerns in `matching`; a test holds e
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterable
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from minibroker.broker.dispatch import Unanswerable
 from minibroker.broker.interceptors import Call, Interceptor
@@ -23,13 +24,15 @@ from minibroker.testing.faults.answers import corrupt_batches, refused, set_erro
 from minibroker.testing.faults.file import rules_in
 from minibroker.testing.faults.matching import Asked, names_by
 from minibroker.testing.faults.parts import put_in, take_out
-from minibroker.testing.faults.rules import Rule, rule_from, rule_of
+from minibroker.testing.faults.rules import Rule, Words, rule_from
 from minibroker.testing.journal import Journal
 from minibroker.testing.pausing import Paused
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded import Embedded
     from minibroker.testing.waiting import Watch
+
+log = logging.getLogger("minibroker.faults")
 
 _CORRELATION_ID = Struct(">i")
 _CORRELATION_POSITION = 4
@@ -45,14 +48,16 @@ class Fault:
         self.number = number
         self.matches = 0
         self.hits = 0
+        self.failure: Exception | None = None  # what its `where` has raised
         self._faults = faults
         self._random = random.Random(rule.seed)
 
     def __repr__(self) -> str:
-        return f"<fault {self.number}: {self.rule} ({self.hits} hits of {self.matches} matches)>"
+        failed = "" if self.failure is None else f"; its `where` raised {self.failure!r}"
+        return f"<fault {self.number}: {self.rule} ({self.hits} hits of {self.matches} matches{failed})>"
 
     def wait(self, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> None:
-        """Block until there have been so many hits. Raises Expired."""
+        """Block until there have been so many hits. Raises Expired, and what the fault's `where` has raised."""
         self._faults.broker.loop.run(self._reached(hits, timeout))
 
     async def await_hits(self, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> None:
@@ -69,9 +74,24 @@ class Fault:
         self._faults.remove(self)
 
     async def _reached(self, hits: int, timeout: Duration) -> None:
-        await self._faults.watch.until(
-            lambda: self.hits >= hits, timeout, lambda: f"{hits} hits were expected of {self!r}"
-        )
+        def reached() -> bool:
+            if self.failure is not None:
+                raise self.failure
+            return self.hits >= hits
+
+        await self._faults.watch.until(reached, timeout, lambda: f"{hits} hits were expected of {self!r}")
+
+    def agrees(self, request: Message) -> bool:
+        """Whether its `where` holds. A test's mistake in it is told to the test; the request is let through."""
+        if self.rule.where is None:
+            return True
+        try:
+            return bool(self.rule.where(request))
+        except Exception as error:
+            self.failure = error
+            log.exception("the `where` of %r failed", self)
+            self._faults.watch.poke()
+            return False
 
     def strikes(self) -> bool:
         """Count a match; whether this one is to be hit."""
@@ -103,12 +123,13 @@ class Faults(Interceptor):
 
     # --- for tests --------------------------------------------------------------------------------
 
-    def add(self, **words: Any) -> Fault:
+    def add(self, **words: Unpack[Words]) -> Fault:
         """A fault in the words of `rule_of`: add(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2).
 
         Raises FaultError.
         """
-        return self._add(rule_of(**words))
+        given = {word: value for word, value in words.items() if value is not None}
+        return self._add(rule_from(given, where=True))
 
     def add_all(self, mappings: Iterable[Any]) -> list[Fault]:
         """Faults in the same words, as mappings. Raises FaultError, and then adds none."""
@@ -167,7 +188,11 @@ class Faults(Interceptor):
 
     def before(self, call: Call) -> Message | Parked | None:
         asked = Asked(call)
-        struck = [fault for fault in self._faults if asked.concerns(fault.rule) and fault.strikes()]
+        struck = [
+            fault
+            for fault in self._faults
+            if asked.concerns(fault.rule) and fault.agrees(call.request) and fault.strikes()
+        ]
         if not struck:
             return None
         self._struck[call] = struck

@@ -39,7 +39,7 @@ class Asked:
         return found
 
     def concerns(self, rule: Rule) -> bool:
-        """Whether the rule is about this request."""
+        """Whether the rule is about this request, so far as its `where` agrees."""
         context = self.call.context
         return (
             (not rule.api or self.call.api_key in rule.api)
@@ -47,7 +47,6 @@ class Asked:
             and (rule.node is None or context.node.node_id == rule.node)
             and (rule.client_id is None or context.client_id == rule.client_id)
             and self._names(rule)
-            and (rule.where is None or bool(rule.where(self.call.request)))
         )
 
     def _names(self, rule: Rule) -> bool:

@@ -6,20 +6,20 @@ The same words are used in Python, in YAML and over HTTP; `rule_of` reads them. 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, get_args
+from datetime import timedelta
+from typing import Any, Final, Literal, TypedDict, get_args
 
 from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.errors import ErrorCode
 from minibroker.testing.durations import Duration, milliseconds
+from minibroker.testing.exchange import api_key_of
 
 When = Literal["before", "after"]
 Level = Literal["top", "topic", "partition"]
 Answer = Literal["half", "silence", "wrong-correlation-id"]
 Corruption = Literal["crc", "length", "codec", "truncated", "offsets"]
-
-API_NAMES: Final = {api_name(key).lower(): key for key in ApiKey}
 
 
 class FaultError(ValueError):
@@ -86,6 +86,34 @@ def _shown(value: Any) -> str:
     return "given" if callable(value) else str(value)
 
 
+class Words(TypedDict, total=False):
+    """The words of a fault, for who is typing them; None is as good as not said."""
+
+    api: str | Collection[str] | None
+    version: int | str | None
+    node: int | None
+    client_id: str | None
+    topic: str | None
+    partition: int | None
+    group: str | None
+    transactional_id: str | None
+    where: Callable[[Any], object] | None
+    error: str | None
+    when: When | None
+    level: Level | None
+    close: When | None
+    answer: Answer | None
+    corrupt: Corruption | None
+    delay: Duration | None
+    throttle: Duration | None
+    nth: int | None
+    times: int | None
+    once: bool | None
+    probability: float | None
+    seed: int | None
+    name: str | None
+
+
 def rule_of(
     *,
     api: str | Iterable[str] | None = None,
@@ -142,11 +170,14 @@ def rule_of(
     return rule
 
 
-def rule_from(words: Any) -> Rule:
-    """The rule of a mapping, as a file or an HTTP request has it. Raises FaultError, which names what is wrong."""
+def rule_from(words: Any, *, where: bool = False) -> Rule:
+    """The rule of a mapping, as a file or an HTTP request has it, which cannot have a `where`.
+
+    Raises FaultError, which names what is wrong.
+    """
     if not isinstance(words, dict):
         raise FaultError(f"a fault is a mapping of its words, not {words!r}")
-    known = set(rule_of.__kwdefaults__ or {}) - {"where"}
+    known = set(rule_of.__kwdefaults__ or {}) - (set() if where else {"where"})
     for word in words:
         if word not in known:
             raise FaultError(f"a fault has no {word!r}; it has {', '.join(sorted(known))}")
@@ -172,10 +203,11 @@ _KINDS: Final[dict[str, Any]] = {
     "probability": (int, float),
     "seed": int,
     "name": str,
-    "api": (str, list),
+    "api": (str, Collection),
     "version": (int, str),
-    "delay": (int, float, str),
-    "throttle": (int, float, str),
+    "delay": (int, float, str, timedelta),
+    "throttle": (int, float, str, timedelta),
+    "where": Callable,
 }
 
 
@@ -202,10 +234,10 @@ def _apis(names: str | Iterable[str] | None) -> frozenset[ApiKey]:
     if names is None:
         return frozenset()
     given = [names] if isinstance(names, str) else list(names)
-    for each in given:
-        if not isinstance(each, str) or each.lower() not in API_NAMES:
-            raise FaultError(f"{each!r} is no API; one is named as in Kafka, as Produce or OffsetCommit")
-    return frozenset(API_NAMES[each.lower()] for each in given)
+    try:
+        return frozenset(api_key_of(each) for each in given)
+    except ValueError as error:
+        raise FaultError(str(error)) from None
 
 
 def _versions(text: int | str | None) -> range | None:

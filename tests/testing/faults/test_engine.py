@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -395,3 +396,28 @@ async def test_faults_reach_a_client_in_the_same_loop() -> None:
         await producer.send_and_wait("t", b"v")
         await fault.await_hits()
         await producer.stop()
+
+
+def test_a_predicate_that_fails_is_told_where_the_fault_is_waited_for(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    fault = broker.faults.add(api="Produce", where=lambda request: request.no_such_field, close="before")
+    assert sent(librdkafka(broker)) is None
+    with pytest.raises(AttributeError, match="no_such_field"):
+        fault.wait(timeout="20 s")
+    assert "`where` raised AttributeError" in repr(fault) and fault.hits == 0
+    assert caplog.records[0].name == "minibroker.faults" and caplog.records[0].exc_info is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"eror": "NOT_LEADER_OR_FOLLOWER"}, "a fault has no 'eror'; it has .*where"),
+        ({"close": "before", "partition": "0"}, "partition cannot be '0'"),
+        ({"close": "before", "where": "x"}, "where cannot be 'x'"),
+    ],
+)
+def test_words_are_checked_in_python_too(broker: Broker, words: dict[str, Any], said: str) -> None:
+    with pytest.raises(FaultError, match=said):
+        broker.faults.add(**words)
+    assert broker.faults.add(api=("Produce", "Fetch"), topic=None, delay=timedelta(days=1)).rule.delay_ms == 86_400_000
