@@ -12,7 +12,7 @@ from typing import Any
 
 from minibroker.cli.dump_records import Pair, Said
 from minibroker.cli.shared import readable
-from minibroker.protocol.records.batch import MAGIC, BatchHeader
+from minibroker.protocol.records.batch import MAGIC, MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.compression import Compression
 from minibroker.storage.index_inspection import OffsetEntry, ProducerStateEntry, TimeEntry, TransactionEntry
 from minibroker.storage.inspected_files import InspectedFile, Item
@@ -192,7 +192,7 @@ def _entry(entry: OffsetEntry | TimeEntry | TransactionEntry | ProducerStateEntr
 def _producer_state(entry: ProducerStateEntry) -> str:
     parts = [f"producer {entry.producer_id} epoch {entry.producer_epoch}"]
     if entry.last_offset >= 0:
-        first = (entry.last_sequence - entry.offset_delta) & 0x7FFFFFFF
+        first = (entry.last_sequence - entry.offset_delta) & MAX_SEQUENCE
         parts.append(f"last batch up to offset {entry.last_offset} with sequence{_span(first, entry.last_sequence)}")
     parts.append(time_text(entry.timestamp))
     if entry.transaction_first_offset >= 0:

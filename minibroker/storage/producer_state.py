@@ -18,14 +18,13 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader
+from minibroker.protocol.records.batch import MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.transaction_index import AbortedTransaction
 from minibroker.storage.transaction_markers import Marker
 
 SNAPSHOT_VERSION = 1
 BATCHES_KEPT = 5
-MAX_SEQUENCE = 0x7FFFFFFF
 NO_EPOCH = -1
 NO_OFFSET = -1
 FIRST_VERSION_WITH_OWN_EPOCHS = 2

@@ -13,7 +13,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.topics import CreateTopicsRequest
-from minibroker.protocol.records.batch import BatchHeader
+from minibroker.protocol.records.batch import MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import batches_in, records_in
 from minibroker.protocol.records.record import Record
@@ -267,7 +267,7 @@ def _seen(partition: Partition, header: BatchHeader, data: bytes, position: int,
 def _seen_record(partition: Partition, header: BatchHeader, record: Record) -> SeenRecord:
     sequence = -1
     if header.base_sequence >= 0:
-        sequence = (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF
+        sequence = (header.base_sequence + record.offset - header.base_offset) & MAX_SEQUENCE
     return SeenRecord(
         topic=partition.topic.name,
         partition=partition.index,

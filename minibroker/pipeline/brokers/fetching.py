@@ -5,7 +5,6 @@ What is in the batches is the decoder's business; here only their headers' lengt
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,15 +16,9 @@ from kafka.protocol.consumer import FetchRequest
 from minibroker.pipeline.brokers.client import Client, ClientError
 from minibroker.pipeline.brokers.client_settings import taken
 from minibroker.pipeline.brokers.offsets import EARLIEST, LATEST, list_offsets
-from minibroker.pipeline.decode.decoder import Buffer
+from minibroker.pipeline.decode.scanning import extent
 from minibroker.pipeline.log_source import DataLoss, OffsetRange
 from minibroker.protocol.errors import ErrorCode
-
-#  0            8        12       16     17   21           23
-#  | offset     | length | epoch  | magic| crc| attributes | last offset delta (format 2)
-HEADER: Final = struct.Struct(">qiibIhi")
-ENTRY_BYTES: Final = 12  # offset and length, which the length does not count
-SMALLEST: Final = {0: 14, 1: 22, 2: 49}  # a batch's or message's length by its format
 
 FIRST_FETCH_BYTES: Final = 1 << 20  # until it is known how many bytes an offset takes
 SPARE_BYTES: Final = 64 << 10
@@ -206,21 +199,3 @@ class Fetcher:
 
     def _place(self) -> str:
         return f"{self._client.bootstrap_servers}, {self._partition}"
-
-
-def extent(data: Buffer) -> tuple[int, int | None]:
-    """How many bytes are whole batches, and the offset after the last of them.
-
-    Where no batch can be found any more, because a length or a format cannot be, the rest counts as whole, and no
-    offset is known: a decoder says what is wrong.
-    """
-    position, next_offset, total = 0, None, len(data)
-    while position + HEADER.size <= total:
-        offset, length, _, magic, _, _, delta = HEADER.unpack_from(data, position)
-        if length < SMALLEST.get(magic, MAX_FETCH_BYTES) or delta < 0 and magic == 2:
-            return total, None
-        if position + ENTRY_BYTES + length > total:
-            break
-        position += ENTRY_BYTES + length
-        next_offset = offset + 1 + (delta if magic == 2 else 0)
-    return position, next_offset

@@ -23,12 +23,12 @@ from minibroker.pipeline.decode.batch_rows import batch_rows
 from minibroker.pipeline.decode.batch_sizes import Sizes, measured_sizes
 from minibroker.pipeline.decode.chunk import Damage
 from minibroker.pipeline.decode.gathering import Gathering, Given
-from minibroker.pipeline.decode.scanning import Buffer, Headers, Place, Scan, headers_at, whole_batches
+from minibroker.pipeline.decode.scanning import Buffer, Headers, Place, Scan, headers_at
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
 from minibroker.protocol.records.batch import MAGIC
 
-__all__ = ["AbortedRanges", "BatchesDecoder", "Buffer", "RecordsDecoder", "whole_batches"]
+__all__ = ["AbortedRanges", "BatchesDecoder", "Buffer", "RecordsDecoder"]
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]

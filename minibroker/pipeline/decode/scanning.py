@@ -18,15 +18,15 @@ from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
+    CRC_START,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
-    MIN_BATCH_LENGTH,
     TRANSACTIONAL_BIT,
 )
 from minibroker.protocol.records.crc import crc32c
-from minibroker.protocol.records.formats import check_any
-from minibroker.protocol.records.message import KNOWN_MESSAGE_ATTRIBUTES, MAGIC_POSITION, MIN_MESSAGE_BYTES
+from minibroker.protocol.records.formats import MIN_LENGTHS, check_any
+from minibroker.protocol.records.message import KNOWN_MESSAGE_ATTRIBUTES, MAGIC_POSITION
 
 Buffer = bytes | bytearray | memoryview
 I64 = npt.NDArray[np.int64]
@@ -35,11 +35,9 @@ Bool = npt.NDArray[np.bool_]
 MAX_BATCH_RECORDS: Final = 1 << 23
 """How many records of one batch are decoded, which bounds the memory that finding them takes to half a gigabyte."""
 
-_MIN_LENGTHS: Final = (*(size - LOG_OVERHEAD_BYTES for size in MIN_MESSAGE_BYTES), MIN_BATCH_LENGTH)  # by magic
 _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
 _MESSAGE_TIMESTAMP_POSITION: Final = 18
-_BATCH_CRC_START: Final = 21
 
 _BATCH: Final = np.dtype(
     [
@@ -130,7 +128,7 @@ class Headers(NamedTuple):
 def scan(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> Scan:
     """The whole batches from `start` on, up to the one that completes `window_bytes`."""
     positions: list[int] = []
-    note, length_at, minima, end = positions.append, _LENGTH.unpack_from, _MIN_LENGTHS, len(view)
+    note, length_at, minima, end = positions.append, _LENGTH.unpack_from, MIN_LENGTHS, len(view)
     position, last = start, min(end, start + window_bytes)
     while position < last and end - position > MAGIC_POSITION:
         magic = view[position + MAGIC_POSITION]
@@ -151,24 +149,28 @@ def scan(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> Scan:
     return Scan(positions, position, None)
 
 
-def whole_batches(data: Buffer, position: int = 0) -> int:
-    """How many bytes from `position` on are whole batches: a Fetch answer or a block of a file may end in a torn one.
+def extent(data: Buffer) -> tuple[int, int | None]:
+    """How many bytes are whole batches, as an answer may end in a torn one, and the offset after the last of them.
 
-    Where no batch can be found any more, because a magic or a length cannot be, the rest counts as whole: a decoder
-    says what is wrong with it.
+    Where no batch can be found any more, because a magic, a length or an offset cannot be, the rest counts as whole,
+    and no offset is known: a decoder says what is wrong with it.
     """
     view = memoryview(data)
-    found = scan(view, position)
+    found = scan(view)
     if found.problem is not None and _is_nonsense(view, found.end):
-        return len(view) - position
-    return found.end - position
+        return len(view), None
+    if not found.positions:
+        return 0, None
+    last = headers_at(view, found.positions[-1:])
+    base_offset, last_offset = int(last.base_offset[0]), int(last.last_offset[0])
+    return (len(view), None) if last_offset < base_offset else (found.end, last_offset + 1)
 
 
 def _is_nonsense(view: memoryview, position: int) -> bool:
     if len(view) - position <= MAGIC_POSITION:
         return False
     magic = view[position + MAGIC_POSITION]
-    return magic > MAGIC or _LENGTH.unpack_from(view, position + _LENGTH_POSITION)[0] < _MIN_LENGTHS[magic]
+    return magic > MAGIC or _LENGTH.unpack_from(view, position + _LENGTH_POSITION)[0] < MIN_LENGTHS[magic]
 
 
 def headers_at(view: memoryview, positions: list[int]) -> Headers:
@@ -252,7 +254,7 @@ def checksums_match(view: memoryview, headers: Headers) -> Bool:
         strict=True,
     )
     computed = [
-        crc32c(view[start + _BATCH_CRC_START : end]) if magic == MAGIC else crc32(view[start + MAGIC_POSITION : end])
+        crc32c(view[start + CRC_START : end]) if magic == MAGIC else crc32(view[start + MAGIC_POSITION : end])
         for magic, start, end in spans
     ]
     return np.equal(np.array(computed, np.int64), headers.crc)

@@ -22,7 +22,7 @@ from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, R
 from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, chosen
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
-from minibroker.protocol.records.formats import check_any, header_at
+from minibroker.protocol.records.formats import MIN_LENGTHS, check_any, header_at
 from minibroker.protocol.records.message import MAGIC_POSITION
 from minibroker.storage.files import File
 from minibroker.storage.inspection import Damage
@@ -33,7 +33,6 @@ logger = logging.getLogger(__name__)
 BLOCK_BYTES = 4 << 20
 
 _LENGTH_AND_MAGIC = Struct(">8xi4xb")
-_MIN_LENGTHS = (14, 22, 49)  # by magic
 
 Find = Callable[[OffsetRange], list[Stretch]]
 
@@ -203,12 +202,12 @@ def _whole(data: bytes, left: int) -> tuple[int, int, bool]:
     length = magic = 0
     while size - end > MAGIC_POSITION:
         length, magic = _LENGTH_AND_MAGIC.unpack_from(data, end)
-        if not 0 <= magic <= MAGIC or length < _MIN_LENGTHS[magic] or length > size - end - LOG_OVERHEAD_BYTES:
+        if not 0 <= magic <= MAGIC or length < MIN_LENGTHS[magic] or length > size - end - LOG_OVERHEAD_BYTES:
             break
         before, start, end = start, end, end + length + LOG_OVERHEAD_BYTES
     is_damaged = end < left and left == size
     if size - end > MAGIC_POSITION:
-        is_damaged |= not 0 <= magic <= MAGIC or length < _MIN_LENGTHS[magic]
+        is_damaged |= not 0 <= magic <= MAGIC or length < MIN_LENGTHS[magic]
         is_damaged |= length > left - end - LOG_OVERHEAD_BYTES
     is_unseen = end < left and size - end <= MAGIC_POSITION and not is_damaged
     if start and (is_unseen or (is_damaged and not _is_sound(data, start))):

@@ -25,12 +25,15 @@ from minibroker.pipeline.encode.joining import join, offsets_of
 from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError, Origin
 from minibroker.pipeline.encode.varints import Int64s, rows_of_varints, size_of, sizes_of, zigzag
 from minibroker.protocol.records.batch import (
+    CRC_POSITION,
+    CRC_START,
     ELIDED_BIT,
     HEADER,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
     MAGIC,
+    MAX_SEQUENCE,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
@@ -39,9 +42,6 @@ from minibroker.protocol.records.crc import crc32c
 
 _NO_HEADERS = pa.scalar(b"\0", pa.binary())
 _MAX_PAYLOAD_BYTES = 2**31 - 1 - HEADER_BYTES
-_MAX_SEQUENCE = 0x7FFFFFFF
-_CRC_POSITION = 17
-_CRC_START = 21
 _CRC = Struct(">I")
 
 
@@ -112,7 +112,7 @@ class _Writer:
         first = origin.producer.base_sequence
         if first < 0:
             return -1
-        return (first + base_offset - int(self._columns.offsets[origin.start])) & _MAX_SEQUENCE
+        return (first + base_offset - int(self._columns.offsets[origin.start])) & MAX_SEQUENCE
 
     def _assemble(self, fields: tuple[Origin, int, int, list[int], int, int], records: memoryview) -> bytes:
         origin, base_offset, last_delta, times, sequence, count = fields
@@ -123,8 +123,8 @@ class _Writer:
         before = base_offset, length, origin.leader_epoch, MAGIC
         origin_fields = producer.producer_id, producer.epoch, sequence
         header = bytearray(HEADER.pack(*before, 0, attributes, last_delta, *times, *origin_fields, count))
-        crc = crc32c(payload, crc32c(memoryview(header)[_CRC_START:]))
-        _CRC.pack_into(header, _CRC_POSITION, crc)
+        crc = crc32c(payload, crc32c(memoryview(header)[CRC_START:]))
+        _CRC.pack_into(header, CRC_POSITION, crc)
         return b"".join((header, payload))
 
 

@@ -26,14 +26,19 @@ from minibroker.pipeline.encode.varints import Int64s
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_BIT
 from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.lz4_frames import with_old_checksum
-from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, NO_TIMESTAMP, encode_message
+from minibroker.protocol.records.message import (
+    CRC_POSITION,
+    MAGIC_POSITION,
+    MIN_MESSAGE_BYTES,
+    NO_TIMESTAMP,
+    encode_message,
+)
 
 _BEFORE_KEY = [("offset", ">i8"), ("size", ">i4"), ("crc", ">u4"), ("magic", "i1"), ("attributes", "i1")]
 _HEADS = (
     np.dtype([*_BEFORE_KEY, ("key_length", ">i4")]),
     np.dtype([*_BEFORE_KEY, ("timestamp", ">i8"), ("key_length", ">i4")]),
 )
-_CRC_POSITION = 12
 _MAX_MESSAGE_BYTES = 2**31 - 1 - LOG_OVERHEAD_BYTES
 
 
@@ -94,7 +99,7 @@ def _put_checksums(data: NDArray[np.uint8], positions: Int64s) -> None:
     view = data.data
     checksums = [crc32(view[start + MAGIC_POSITION : end]) for start, end in pairwise(positions.tolist())]
     octets = np.array(checksums, ">u4").view(np.uint8).reshape(-1, 4)
-    data[positions[:-1, None] + np.arange(_CRC_POSITION, MAGIC_POSITION)] = octets
+    data[positions[:-1, None] + np.arange(CRC_POSITION, MAGIC_POSITION)] = octets
 
 
 def _sets(

@@ -27,7 +27,6 @@ from minibroker.pipeline.encode.encoder import (
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.rewriting.settings import (
     DEFAULT_BATCH_BYTES,
-    MAX_SEQUENCE,
     UNBOUNDED_BYTES,
     RewriteError,
     RewriteSettings,
@@ -43,6 +42,7 @@ from minibroker.protocol.records.batch import (
     ELIDED_BIT,
     HEADER_BYTES,
     MAGIC,
+    MAX_SEQUENCE,
     BatchHeader,
     read_header,
 )

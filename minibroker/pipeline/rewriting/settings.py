@@ -14,13 +14,13 @@ from minibroker.protocol.records.batch import (
     DELETE_HORIZON_BIT,
     ELIDED_BIT,
     MAGIC,
+    MAX_SEQUENCE,
     BatchHeader,
 )
 from minibroker.protocol.records.compression import Compression
 
 DEFAULT_BATCH_BYTES = 16384
 UNBOUNDED_BYTES = 2**31 - 1
-MAX_SEQUENCE = 0x7FFFFFFF
 
 
 class RewriteError(Exception):

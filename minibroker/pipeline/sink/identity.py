@@ -16,6 +16,7 @@ from minibroker.pipeline.encode.encoder import Producer
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.errors import WriteFailed
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.records.batch import CRC_POSITION, CRC_START, MAX_SEQUENCE
 from minibroker.protocol.records.crc import crc32c
 
 #  0 base offset 8 | length 4 | leader epoch 4 | magic 1
@@ -23,11 +24,8 @@ from minibroker.protocol.records.crc import crc32c
 # 21 attributes 2 | last offset delta 4 | base timestamp 8 | max timestamp 8
 # 43 producer id 8 | epoch 2 | base sequence 4
 _CRC: Final = struct.Struct(">I")
-_CRC_POSITION: Final = 17
-_CRC_START: Final = 21
 _PRODUCER: Final = struct.Struct(">qhi")
 _PRODUCER_POSITION: Final = 43
-_SEQUENCE_MASK: Final = 0x7FFFFFFF
 _TIMEOUT_MS: Final = 60_000  # InitProducerId wants one, though without a transactional id it means nothing
 
 
@@ -56,7 +54,7 @@ class Identity:
 
     def acknowledged(self, partition: TopicPartition, record_count: int) -> None:
         """Count records that a partition has taken."""
-        self.sequences[partition] = self.sequences.get(partition, 0) + record_count & _SEQUENCE_MASK
+        self.sequences[partition] = self.sequences.get(partition, 0) + record_count & MAX_SEQUENCE
 
     def stamp(self, data: bytes, partition: TopicPartition) -> bytes:
         """A batch as a Produce request wants it: offsets from 0 on, and what it says of its producer true by now."""
@@ -67,7 +65,7 @@ class Identity:
         changed = bytearray(data)
         changed[:8] = bytes(8)
         _PRODUCER.pack_into(changed, _PRODUCER_POSITION, *said)
-        _CRC.pack_into(changed, _CRC_POSITION, crc32c(memoryview(changed)[_CRC_START:]))
+        _CRC.pack_into(changed, CRC_POSITION, crc32c(memoryview(changed)[CRC_START:]))
         return bytes(changed)
 
 

@@ -53,16 +53,17 @@ DELETE_HORIZON_BIT = 0x40
 ELIDED_BIT = 0x80
 KNOWN_ATTRIBUTES = 0x7F
 
+CRC_POSITION = 17
+CRC_START = 21  # what the checksum covers, to the end
+MAX_SEQUENCE = 0x7FFFFFFF  # after which comes 0
+
 _MAGIC_POSITION = 16
-_CRC_POSITION = 17
-_CRC_START = 21
 _LOW_ATTRIBUTES_POSITION = 22
 _MAX_TIMESTAMP_POSITION = 35
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
-_MAX_SEQUENCE = 0x7FFFFFFF
 
 
 class BatchHeader(NamedTuple):
@@ -100,7 +101,7 @@ class BatchHeader(NamedTuple):
     @property
     def last_sequence(self) -> int:
         """The producer's sequence of the last record, -1 if it has none; sequences wrap from 2^31-1 to 0."""
-        return -1 if self.base_sequence == -1 else (self.base_sequence + self.last_offset_delta) & _MAX_SEQUENCE
+        return -1 if self.base_sequence == -1 else (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
     @property
     def compression(self) -> int:
@@ -158,7 +159,7 @@ def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
         raise CorruptBatch(
             f"the batch has {header.size_bytes} bytes, of which {len(data) - position} are here", position
         )
-    computed = crc32c(memoryview(data)[position + _CRC_START : end])
+    computed = crc32c(memoryview(data)[position + CRC_START : end])
     if computed != header.crc:
         raise CorruptBatch(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})", position)
     return header
@@ -201,7 +202,7 @@ def set_max_timestamp(data: bytearray | memoryview, position: int, timestamp_typ
     header = read_header(data, position)
     type_bit = TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0
     _ATTRIBUTES.pack_into(
-        data, position + _CRC_START, header.attributes & KNOWN_ATTRIBUTES & ~TIMESTAMP_TYPE_BIT | type_bit
+        data, position + CRC_START, header.attributes & KNOWN_ATTRIBUTES & ~TIMESTAMP_TYPE_BIT | type_bit
     )
     _INT64.pack_into(data, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
     seal(data, position, header.size_bytes)
@@ -209,8 +210,8 @@ def set_max_timestamp(data: bytearray | memoryview, position: int, timestamp_typ
 
 def seal(data: bytearray | memoryview, position: int, size_bytes: int) -> None:
     """Compute the checksum of the batch of `size_bytes` at `position` anew and store it."""
-    crc = crc32c(memoryview(data)[position + _CRC_START : position + size_bytes])
-    _CRC.pack_into(data, position + _CRC_POSITION, crc)
+    crc = crc32c(memoryview(data)[position + CRC_START : position + size_bytes])
+    _CRC.pack_into(data, position + CRC_POSITION, crc)
 
 
 def _bounded_header(data: Bytes, position: int) -> BatchHeader:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, check_batch
+from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, MAGIC, MIN_BATCH_LENGTH, BatchHeader, check_batch
 from minibroker.protocol.records.batch import read_header as read_batch_header
-from minibroker.protocol.records.message import MAGIC_POSITION, check_message, message_header
+from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, check_message, message_header
 from minibroker.protocol.records.message_set import records_of_message
 from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES, Record, records_of
 from minibroker.protocol.records.varints import Bytes
+
+# The smallest length that a batch, or message, of a format can have in its length field, by magic.
+MIN_LENGTHS = (*(size_bytes - LOG_OVERHEAD_BYTES for size_bytes in MIN_MESSAGE_BYTES), MIN_BATCH_LENGTH)
 
 
 def is_old(data: Bytes, position: int = 0) -> bool:
@@ -60,12 +63,9 @@ def batches_in(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
             header = header_at(data, position)
         except CorruptBatch:  # too short
             return
-        if header.batch_length < _MIN_LENGTHS[header.magic]:
+        if header.batch_length < MIN_LENGTHS[header.magic]:
             raise CorruptBatch(f"a batch of format {header.magic} of {header.size_bytes} bytes", position)
         if header.size_bytes > left:
             return
         yield position, header
         position += header.size_bytes
-
-
-_MIN_LENGTHS = (14, 22, HEADER_BYTES - LOG_OVERHEAD_BYTES)

@@ -46,7 +46,7 @@ _BEFORE_BODY = Struct(">qiI")
 _KEY_POSITIONS = (18, 26)
 _ATTRIBUTES_POSITION = 17
 _TIMESTAMP_POSITION = 18
-_CRC_POSITION = 12
+CRC_POSITION = 12
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _CRC = Struct(">I")
@@ -196,4 +196,4 @@ def set_message_time(data: bytearray | memoryview, position: int, timestamp_type
     data[position + _ATTRIBUTES_POSITION] = header.attributes & COMPRESSION_MASK | type_bit
     _INT64.pack_into(data, position + _TIMESTAMP_POSITION, timestamp_ms)
     end = position + header.batch_length + LOG_OVERHEAD_BYTES
-    _CRC.pack_into(data, position + _CRC_POSITION, crc32(memoryview(data)[position + MAGIC_POSITION : end]))
+    _CRC.pack_into(data, position + CRC_POSITION, crc32(memoryview(data)[position + MAGIC_POSITION : end]))

@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from minibroker.pipeline.brokers.client import Client, ClientError
-from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings, extent
+from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, TopicPartition
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.message import MIN_MESSAGE_BYTES
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from tests.pipeline.brokers.scripted import Answer, Hang, Script, ScriptedNodes, partition_data, scripted
-from tests.protocol.records.samples import SMALL, T
+from tests.protocol.records.samples import T
 
 PARTITION = TopicPartition("t", 0)
 QUICK = {"request.timeout.ms": "300", "default.api.timeout.ms": "1500", "retry.backoff.ms": "1"}
@@ -212,21 +213,8 @@ def test_a_topic_that_was_deleted_is_a_loss() -> None:
         assert fetched(nodes, 0, 10, fail=False) == []
 
 
-def test_the_extent_of_batches_of_every_format() -> None:
-    moved = [record._replace(offset=record.offset + 10) for record in SMALL]
-    for data in (
-        build_batch(SMALL, base_offset=10),
-        build_message_set(moved, 0),
-        build_message_set(moved, 1, compression=1),
-    ):
-        assert extent(data) == (len(data), 15)
-    data = bytes(build_message_set(moved, 1))
-    assert extent(data + data[:30]) == (len(data), 15)
-    assert extent(data[:5]) == (0, None)
-
-
-def test_nothing_is_known_of_what_follows_a_length_that_cannot_be() -> None:
-    good = batch(0, 9)
-    broken = good[:8] + b"\0\0\0\1" + good[12:]
-    assert extent(good + broken) == (2 * len(good), None)
-    assert extent(good + good[:16] + b"\x07" + good[17:]) == (2 * len(good), None)
+def test_a_batch_of_nothing_but_the_smallest_message_is_whole() -> None:
+    smallest = bytes(build_message_set([Record(0, -1, None, None)], 0))
+    assert len(smallest) == min(MIN_MESSAGE_BYTES)
+    with scripted(Script(lambda node, offset: partition_data(smallest, end=1))) as nodes:
+        assert fetched(nodes, 0, 1) == [(smallest, ())]

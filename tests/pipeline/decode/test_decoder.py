@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.decode.decoder import RecordsDecoder, whole_batches
+from minibroker.pipeline.decode.decoder import RecordsDecoder
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest
 from minibroker.pipeline.schemas import RECORDS, chosen
 from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, LOG_APPEND_TIME, read_header
@@ -212,21 +212,3 @@ class TestForm:
         (batch,) = decoder.finish()
         assert batch.num_rows == 1000
         assert list(decoder.finish()) == []
-
-
-class TestWholeBatches:
-    def test_a_torn_batch_is_not_whole(self) -> None:
-        data = bytes(build_batch([Record(0, T, None, b"v")]))
-        assert [whole_batches(data + data[:cut]) for cut in (0, 5, 60, 61, len(data) - 1, len(data))] == [
-            *[len(data)] * 5,
-            2 * len(data),
-        ]
-
-    def test_from_a_position_on(self) -> None:
-        data = bytes(build_batch([Record(0, T, None, b"v")]))
-        assert whole_batches(data + data + data[:7], len(data)) == len(data)
-
-    def test_what_hides_the_next_batch_counts_for_the_decoder_to_tell(self) -> None:
-        data = bytes(build_batch([Record(0, T, None, b"v")]))
-        nonsense = data[:16] + b"\x09" + data[17:]
-        assert whole_batches(data + nonsense) == 2 * len(data)
