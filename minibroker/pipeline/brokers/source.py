@@ -13,7 +13,7 @@ from minibroker.pipeline.brokers.client import Client, ClientError
 from minibroker.pipeline.brokers.client_settings import ClientSettings, Settings
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
 from minibroker.pipeline.brokers.offsets import EARLIEST, LATEST, list_offsets
-from minibroker.pipeline.decode.decoder import AbortedRanges, BatchesDecoder, RecordsDecoder
+from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
 from minibroker.pipeline.log_source import Bounds, OffsetRange, OptionError, ReadRequest, Split, TopicPartition
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.errors import ErrorCode
@@ -101,16 +101,15 @@ class BrokerSource:
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         """The rows of one split. Raises `DataLoss`, `CorruptData` and `ClientError`."""
-        kind = RecordsDecoder if request.table == "records" else BatchesDecoder
         aborted = AbortedRanges() if self._read_committed else None
         partition, start, end = split.offsets
-        decoder = kind(partition, request, split.offsets, aborted)
+        decoder = decoder_for(request, split.offsets, aborted)
         with Client(self._bootstrap_servers, self._settings) as client:
             for fetched in self._fetcher(client, split.offsets, request):
                 if fetched.start != start:
                     yield from decoder.finish()
                     start = fetched.start
-                    decoder = kind(partition, request, OffsetRange(partition, start, end), aborted)
+                    decoder = decoder_for(request, OffsetRange(partition, start, end), aborted)
                 if aborted is not None:
                     for producer_id, first_offset in fetched.aborted:
                         aborted.add(producer_id, first_offset)

@@ -28,7 +28,7 @@ from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest
 from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
 from minibroker.protocol.records.batch import MAGIC
 
-__all__ = ["AbortedRanges", "BatchesDecoder", "Buffer", "RecordsDecoder"]
+__all__ = ["AbortedRanges", "BatchesDecoder", "Buffer", "RecordsDecoder", "decoder_for"]
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -229,3 +229,11 @@ class BatchesDecoder(_Decoder):
         if not self._request.measure_one_in:
             return None
         return measured_sizes(view, headers, self._request.measure_one_in, self._arena, self._chunk_bytes)
+
+
+def decoder_for(
+    request: ReadRequest, offsets: OffsetRange, aborted: AbortedRanges | None = None
+) -> RecordsDecoder | BatchesDecoder:
+    """The decoder of the table that is to be read."""
+    kind = RecordsDecoder if request.table == "records" else BatchesDecoder
+    return kind(offsets.partition, request, offsets, aborted)

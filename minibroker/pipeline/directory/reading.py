@@ -14,7 +14,7 @@ from struct import Struct
 
 import pyarrow as pa
 
-from minibroker.pipeline.decode.decoder import AbortedRanges, BatchesDecoder, RecordsDecoder
+from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
 from minibroker.pipeline.directory.finding import DISK
 from minibroker.pipeline.directory.splitting import Stretch, Stretches
 from minibroker.pipeline.directory.walking import damage_at
@@ -48,7 +48,7 @@ class SplitReader:
         self._find = find
         self._block_bytes = max(block_bytes, HEADER_BYTES)  # so that a block always shows how long its batch is
         self._aborted = None if split.place.aborted is None else AbortedRanges(split.place.aborted)
-        self._decoder = self._new_decoder()
+        self._decoder = decoder_for(self._request, self._split.offsets, self._aborted)
         self._next_offset = split.offsets.start  # what was before was given to the decoder
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -56,10 +56,6 @@ class SplitReader:
         for stretch in self._place.stretches:
             yield from self._stretch(stretch)
         yield from self._decoder.finish()
-
-    def _new_decoder(self) -> RecordsDecoder | BatchesDecoder:
-        make = RecordsDecoder if self._request.table == "records" else BatchesDecoder
-        return make(self._split.offsets.partition, self._request, self._split.offsets, self._aborted)
 
     def _stretch(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
         try:
@@ -114,7 +110,7 @@ class SplitReader:
             raise CorruptData(message)
         if self._request.mode == "PERMISSIVE":
             yield from self._decoder.finish()
-            self._decoder = self._new_decoder()
+            self._decoder = decoder_for(self._request, self._split.offsets, self._aborted)
             yield self._corrupt_row(damage, f"{message}; {damage.size_bytes} bytes are passed over")
 
     def _corrupt_row(self, damage: Damage, message: str) -> pa.RecordBatch:
