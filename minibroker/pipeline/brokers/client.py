@@ -7,6 +7,7 @@ with time, is its sender's business, who has `check` and `retry` for it.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import ssl
 import time
@@ -29,6 +30,8 @@ from minibroker.protocol.errors import ErrorCode
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 
 DEFAULT_CLIENT_ID: Final = "minibroker-pipeline"
+LEAST_ATTEMPT_MS: Final = 5_000  # what is asked once has a chance, however short the time for asking again is
+MAX_TIMEOUT_MS: Final = (1 << 31) - 1
 COORDINATOR_TYPES: Final = {"group": 0, "transaction": 1}
 UNREACHABLE: Final = (errors.KafkaConnectionError, errors.NodeNotReadyError, errors.RequestTimedOutError)
 # What may come out of a connection: kafka-python's errors, no token, an answer in SASL that is none.
@@ -70,6 +73,7 @@ class Client:
         self._leaders: dict[TopicPartition, Leader] = {}
         self._coordinators: dict[tuple[str, str], int] = {}
         self._reasons: dict[int | str | None, Exception] = {}  # why a node could not be reached the last time
+        self._deadline = float("inf")  # until when what is tried again may take, by the monotonic clock
 
     def __enter__(self) -> Self:
         return self
@@ -90,14 +94,16 @@ class Client:
         """Send a request of kafka-python's to a node (any, if none is named) and give its answer.
 
         It waits for a connection, and tries again for one, as long as `timeout_ms` (else `request.timeout.ms`) allows;
-        but a request that has been sent is not sent twice. Raises `ClientError`.
+        but a request that has been sent is not sent twice. Within `retry` its time is bounded by that of the whole.
+        Raises `ClientError`.
         """
         timeout_ms = timeout_ms or self.settings.request_timeout_ms
-        deadline = time.monotonic() + timeout_ms / 1000
+        deadline = min(time.monotonic() + timeout_ms / 1000, self._deadline)
         for backoff in self._backoffs():
             node = self._node(node_id)
+            patience_ms = min(timeout_ms, self._left_ms())
             try:
-                return self._awaited(self._begun(message, node, timeout_ms), node, timeout_ms)
+                return self._awaited(self._begun(message, node, patience_ms), node, patience_ms)
             except FAILURES as error:
                 failure = self._failure(error, message, node)
                 if not failure.retriable or _was_sent(message) or time.monotonic() + backoff > deadline:
@@ -123,15 +129,19 @@ class Client:
 
         Between two calls the metadata is forgotten, so that `leader` and `coordinator` ask again.
         """
-        deadline = time.monotonic() + (timeout_ms or self.settings.api_timeout_ms) / 1000
-        for backoff in self._backoffs():
-            try:
-                return action()
-            except ClientError as error:
-                if not error.retriable or time.monotonic() + backoff > deadline:
-                    raise
-            self.refresh()
-            self._net.run(self._net.sleep, backoff)
+        outer = self._deadline
+        self._deadline = min(outer, time.monotonic() + (timeout_ms or self.settings.api_timeout_ms) / 1000)
+        try:
+            for backoff in self._backoffs():
+                try:
+                    return action()
+                except ClientError as error:
+                    if not error.retriable or time.monotonic() + backoff > self._deadline:
+                        raise
+                self.refresh()
+                self._net.run(self._net.sleep, backoff)
+        finally:
+            self._deadline = outer
         raise AssertionError("backoffs do not end")
 
     def check(self, code: int, what: str, node_id: int | None = None, message: str | None = None) -> None:
@@ -180,6 +190,11 @@ class Client:
         while True:
             yield backoff_ms / 1000
             backoff_ms = min(2 * backoff_ms, self.settings.retry_backoff_max_ms)
+
+    def _left_ms(self) -> int:
+        """What is left of the time for trying again, but enough for one attempt."""
+        left_ms = (self._deadline - time.monotonic()) * 1000
+        return int(min(max(left_ms, LEAST_ATTEMPT_MS), MAX_TIMEOUT_MS))
 
     def _node(self, node_id: int | None) -> int | str:
         """The node itself, else one that is known, else a bootstrap server that did not fail just now."""
@@ -284,6 +299,9 @@ def _was_sent(message: Any) -> bool:
 
 def _words(error: Exception) -> str:
     """An error of kafka-python in words: its class's name without "Kafka" and "Error", and what it says."""
+    if type(error) is errors.KafkaConnectionError and error.args:
+        refused = re.fullmatch(r"([0-9]+) E[A-Z]+", str(error.args[0]))
+        return f"no connection: {os.strerror(int(refused[1])) if refused else error.args[0]}"
     name = type(error).__name__.removesuffix("Error").removeprefix("Kafka")
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
     return f"{name}: {error.args[0]}" if error.args else name

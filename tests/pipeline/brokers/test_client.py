@@ -11,10 +11,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.admin import DescribeClusterRequest
 
+from minibroker.pipeline.brokers import client as client_module
 from minibroker.pipeline.brokers.client import Client, ClientError
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from tests.running import RunningBroker, running_broker
 
+HOUR_MS = 3_600_000
 IMPATIENT = {"request.timeout.ms": "400", "default.api.timeout.ms": "800"}
 
 
@@ -79,7 +81,27 @@ def test_a_broker_that_is_away_is_said_in_one_line() -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with Client(address, IMPATIENT) as client, pytest.raises(ClientError) as failure:
             client.partitions()
-    assert str(failure.value) == f"{address}: Metadata: connection: 111 ECONNREFUSED"
+    assert str(failure.value) == f"{address}: Metadata: no connection: Connection refused"
+
+
+def test_what_is_tried_again_takes_no_longer_than_it_may_whatever_a_request_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "LEAST_ATTEMPT_MS", 200)
+    patient = {"request.timeout.ms": str(HOUR_MS), "default.api.timeout.ms": "400"}
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with Client(address, patient) as client, pytest.raises(ClientError, match="no connection"):
+            client.partitions()
+        taken.listen()  # connections are made, and nobody answers
+        with Client(address, patient) as client, pytest.raises(ClientError, match="no answer in [0-9]{3} ms"):
+            client.partitions()
+
+
+def test_a_short_time_for_trying_again_is_enough_for_one_attempt(broker: RunningBroker) -> None:
+    with Client(broker.bootstrap_servers, {"default.api.timeout.ms": "1"}) as client:
+        assert client.partitions(["pears"]) == [TopicPartition("pears", 0)]
 
 
 def test_one_bootstrap_server_that_answers_is_enough(broker: RunningBroker) -> None:
