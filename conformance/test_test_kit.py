@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from conformance.clients import CLIENTS, run
+from conformance.clients import CLIENTS, java_member, run
 from minibroker.testing import Broker
+from tests.clients.groups import Member
+from tests.clients.interface import PATIENCE_S
+
+REPLICATED = {"default.replication.factor": 3, "offsets.topic.replication.factor": 3}
 
 pytestmark = pytest.mark.minibroker_only
 (JAVA,) = (client for client in CLIENTS if client.name == "java-4")
@@ -34,6 +42,17 @@ def values(broker: Broker) -> list[str | None]:
     return [record.text for record in broker.records("t")]
 
 
+def has_more(member: Member, assignments: int) -> bool:
+    return len(member.assignments) > assignments
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_an_error_that_is_not_retried_is_reported(broker: Broker) -> None:
     fault = broker.faults.add(api="Produce", topic="t", error="TOPIC_AUTHORIZATION_FAILED")
     assert sent(broker) == "TopicAuthorizationException"
@@ -46,8 +65,9 @@ def test_an_error_that_is_not_retried_is_reported(broker: Broker) -> None:
         {"error": "NOT_LEADER_OR_FOLLOWER", "times": 2},
         {"error": "REQUEST_TIMED_OUT", "when": "after", "once": True},
         {"close": "after", "once": True},
+        {"answer": "half", "once": True},
     ],
-    ids=["before", "after", "close"],
+    ids=["before", "after", "close", "half"],
 )
 def test_what_is_retried_is_there_once(broker: Broker, words: dict[str, object]) -> None:
     fault = broker.faults.add(api="Produce", topic="t", **words)
@@ -64,3 +84,77 @@ def test_a_consumer_stops_at_the_planted_corruption_and_reads_the_record_without
     assert fault.hits >= 1
     fault.remove()
     assert run(JAVA, "receive", broker.bootstrap_servers, "t") == "value v"
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("codec", "ZipException: Not in GZIP format"),
+        ("length", "CorruptRecordException"),
+        ("truncated", "KafkaException"),
+        ("offsets", "value v"),
+    ],
+)
+def test_what_a_consumer_makes_of_other_damage(broker: Broker, how: str, told: str) -> None:
+    broker.produce("t", "v")
+    broker.produce("t", "w")
+    fault = broker.faults.add(api="Fetch", topic="t", corrupt=how)
+    assert told in run(JAVA, "receive", broker.bootstrap_servers, "t")
+    assert fault.hits >= 1
+
+
+def test_a_producer_that_a_test_has_fenced_reports_it(broker: Broker) -> None:
+    fault = broker.faults.add(api="EndTxn", delay="20 s")
+    with ThreadPoolExecutor(1) as pool:
+        copying = pool.submit(run, JAVA, "transact", broker.bootstrap_servers, "x")
+        fault.wait(1, "60 s")
+        fault.remove()
+        broker.fence("x-copier")
+        broker.clock.advance("20 s")
+        with pytest.raises(AssertionError, match="ProducerFencedException|InvalidProducerEpochException"):
+            copying.result()
+    assert {record.transaction for record in broker.records("x-target")} == {"aborted"}
+
+
+def test_hints_lead_a_producer_to_the_leader_that_metadata_does_not_tell_of() -> None:
+    """KIP-951: no node tells of the move, but the one that leads no more."""
+    with Broker(REPLICATED, nodes=3) as broker:
+        broker.create_topic("t", 1)
+        broker.journal.on()
+        for node in (1, 2, 3):
+            broker.make_stale(node)
+        before = broker.leader("t") or 0
+        after = before % 3 + 1
+        broker.move_leader("t", after)
+        assert sent(broker) == "offset 0"
+        assert [each.node_id for each in broker.requests("Produce")] == [before, after]
+
+
+def test_a_member_is_led_and_put_out_and_loses_what_it_has_read(tmp_path: Path) -> None:
+    with Broker({**REPLICATED, "group.min.session.timeout.ms": 1000}, nodes=3) as broker:
+        broker.journal.on()
+        broker.produce("t", "first")
+        errors = tmp_path / "stderr"
+        member = Member("java", [*java_member(), broker.bootstrap_servers, "g", "t", "range"], errors)
+        try:
+            assert broker.wait_for_commit("g", "t", timeout="60 s") == 1
+
+            broker.move_coordinator((broker.coordinator(group="g") or 0) % 3 + 1, group="g")
+            broker.produce("t", "lost")
+            assert broker.wait_for_commit("g", "t", offset=2, timeout="60 s") == 2
+            assert broker.requests(error="NOT_COORDINATOR")
+
+            for verb in (broker.evict, broker.force_rebalance):
+                assigned = len(member.assignments)
+                broker.wait_for_group("g", 1, timeout="60 s")
+                verb("g")
+                until(partial(has_more, member, assigned))
+
+            broker.truncate("t", 1)
+            broker.produce("t", "other")
+            until(lambda: "other" in member.read())
+            assert broker.requests("OffsetForLeaderEpoch")
+            member.leave()
+        finally:
+            member.end()
+        assert member.read() == {"first", "lost", "other"}, errors.read_text()

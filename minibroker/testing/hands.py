@@ -91,10 +91,13 @@ class Transactions(Interceptor):
         """Fence the producer that has this id; an ongoing transaction of it is aborted. Raises KafkaError."""
         coordinator = self._cluster.transactions
         transaction = coordinator.find(transactional_id)
-        if transaction.state is State.ONGOING:
-            coordinator.abort_and_fence(transaction)
-        else:
+        if transaction.state is not State.ONGOING:
             coordinator.initialize(transactional_id, transaction.timeout_ms)
+            return
+        if not transaction.epochs_exhausted:
+            # The abort takes the next epoch. A producer that has the one before may abort, too, and go on (KIP-890).
+            transaction = transaction._replace(producer_epoch=transaction.producer_epoch + 1)
+        coordinator.abort_and_fence(transaction)
 
     def state(self, transactional_id: str) -> str:
         """The state of its transaction, as DescribeTransactions names it. Raises KafkaError."""

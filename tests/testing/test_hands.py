@@ -129,6 +129,21 @@ def test_a_producer_is_fenced(broker: Broker) -> None:
     assert all(record.transaction == "aborted" for record in broker.records("t") if record.text == "lost")
 
 
+def test_a_fenced_producer_cannot_go_on_after_aborting_either(broker: Broker) -> None:
+    """As the Java client would, with the transactions of KIP-890: the epoch that aborts is not the next one."""
+    producer = Producer(settings(broker, **{"transactional.id": "x"}))
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce("t", "lost")
+    producer.flush(20)
+    transactions = broker.running.cluster.transactions
+    before = transactions.find("x")
+    broker.fence("x")
+    until(lambda: broker.transaction_state("x") == "CompleteAbort")
+    with pytest.raises(KafkaError, match="PRODUCER_FENCED"):
+        broker.loop.call(lambda: transactions.end("x", (before.producer_id, before.producer_epoch), False, 2))
+
+
 def test_a_transaction_is_held_before_its_markers(broker: Broker) -> None:
     producer = Producer(settings(broker, **{"transactional.id": "x"}))
     producer.init_transactions(20)

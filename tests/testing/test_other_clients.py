@@ -62,11 +62,12 @@ def begun(broker: Broker) -> KafkaProducer:
     return producer
 
 
-def test_a_fenced_producer_reports_it(broker: Broker) -> None:
+@pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction"])
+def test_a_fenced_producer_reports_it_however_it_ends_its_transaction(broker: Broker, end: str) -> None:
     producer = begun(broker)
     broker.fence("x")
     with pytest.raises(PythonKafkaError):
-        producer.commit_transaction()
+        getattr(producer, end)()
     producer.close()
     assert [record.transaction for record in broker.records("t")] == [None, "aborted"]
 
