@@ -6,6 +6,7 @@ Nothing of the extra `minibroker[spark]` is imported before a session is asked f
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -29,6 +30,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka")
 REMEDY: Final = "the pipeline needs Spark: python3 -m pip install 'minibroker[spark]'"
 ALL_TOPICS: Final = ".*"
+MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s)://.+")
 
 
 class Cannot(click.ClickException):
@@ -120,8 +122,20 @@ def spark_options(command: Command) -> Command:
         help="A setting of Spark, as spark.driver.memory=4g. Can be repeated.",
     )(command)
     return click.option(
-        "--master", metavar="URL", default="local[*]", show_default=True, help="Where Spark runs; all cores here."
+        "--master",
+        metavar="URL",
+        type=master_of,
+        default="local[*]",
+        show_default=True,
+        help="Where Spark runs; all cores here.",
     )(command)
+
+
+def master_of(text: str) -> str:
+    """Where Spark runs, as it writes that. Raises click.BadParameter: the JVM would print a page and end."""
+    if MASTER.fullmatch(text) is None:
+        raise click.BadParameter(f"{text!r} is not like local[2], yarn, spark://HOST:PORT or k8s://URL")
+    return text
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from minibroker.cli.pipeline_shared import Source, explained, reason_of, source_options
+from minibroker.cli.pipeline_shared import Source, explained, master_of, reason_of, source_options
 
 TASK_ERROR = """An error occurred while calling o81.count.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
@@ -66,6 +66,17 @@ def test_what_is_to_be_read_has_to_be_said(arguments: list[str], complaint: str)
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 2
     assert complaint in result.stderr
+
+
+@pytest.mark.parametrize("master", ["local", "local[*,3]", "yarn", "spark://a:1,b:2", "k8s://https://h:1"])
+def test_spark_runs_where_it_is_told(master: str) -> None:
+    assert master_of(master) == master
+
+
+@pytest.mark.parametrize("master", ["", "loca", "local[2", "h:7077"])
+def test_where_spark_cannot_run_is_said_before_its_jvm_does(master: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not like local"):
+        master_of(master)
 
 
 @pytest.mark.parametrize(
