@@ -13,7 +13,8 @@ import java.util.Optional;
 import java.util.TreeMap;
 
 /**
- * Prints the APIs that releases of Kafka name for a broker: a line an API, "JAR LISTENER KEY NAME FIRST LAST".
+ * Prints the APIs that releases of Kafka name for a broker, a line an API: "JAR LISTENER KEY NAME FIRST LAST"; and their
+ * features and error codes, in lines of the same form.
  *
  * Each jar is loaded by a class loader of its own, so none sees another's classes. How the table is kept changed over the years:
  *
@@ -52,7 +53,10 @@ public class ApiTables {
                 ApiTables tables = new ApiTables(new File(jar).getName(), loader);
                 if (tables.jar.startsWith("kafka_")) tables.printOfServer();
                 else if (tables.jar.startsWith("kafka-server-common-")) tables.printFeatures();
-                else tables.printOfClients();
+                else {
+                    tables.printOfClients();
+                    tables.printErrors();
+                }
             }
         }
     }
@@ -121,6 +125,12 @@ public class ApiTables {
             Object served = apiKeys.getMethod("apisForListener", listenerType).invoke(null, listener);
             printOfListener(listener.toString(), listener, (Collection<?>) served);
         }
+    }
+
+    /** "JAR ERRORS CODE NAME 0 0". */
+    void printErrors() throws Exception {
+        Class<?> errors = loader.loadClass(PROTOCOL + "Errors");
+        for (Object error : errors.getEnumConstants()) print("ERRORS", number(error, "code"), error.toString(), 0, 0);
     }
 
     void printOfListener(String name, Object listener, Collection<?> apis) throws Exception {

@@ -14,8 +14,9 @@ import pytest
 
 from conformance import builds
 from minibroker.protocol.apis import ApiKey
-from minibroker.testing.emulation.emulation import is_since, levels_of
-from minibroker.testing.emulation.releases import RELEASES, release_of, versions_of
+from minibroker.testing.emulation.emulation import levels_of
+from minibroker.testing.emulation.errors import last_code
+from minibroker.testing.emulation.releases import RELEASES, is_since, release_of, versions_of
 
 HERE = Path(__file__).parent
 FIRST_BY_LISTENER = "2.8"
@@ -75,6 +76,12 @@ def test_a_release_has_the_features_that_its_own_jar_names(release: str, lines: 
     levels = {name: int(level) for found, kind, _, name, _, level in lines if (found, kind) == (release, "FEATURES")}
     assert bool(levels) == is_since(release, FIRST_WITH_KRAFT)
     assert levels_of(release) == {name: level for name, level in levels.items() if level and name not in NOT_HERE}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_release_has_the_error_codes_that_its_own_jar_names(release: str, lines: list[list[str]]) -> None:
+    codes = [int(code) for found, kind, code, *_ in lines if (found, kind) == (release, "ERRORS")]
+    assert max(codes) == last_code(release)
 
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9"])

@@ -290,7 +290,7 @@ def _timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
     if difference_ms == LONG_MAX:
         return {}
     names = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
-    given = {name.replace(".", "_"): values[name] == TOPIC_SETTINGS[name].default for name in names}
+    given = {name.replace(".", "_"): values[name] in (TOPIC_SETTINGS[name].default, LONG_MAX) for name in names}
     return {field: difference_ms for field, is_default in given.items() if is_default}
 
 

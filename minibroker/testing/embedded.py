@@ -19,7 +19,8 @@ from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.running import Running, Seams
 from minibroker.broker.settings import Settings, SettingsError
 from minibroker.testing.data import Data, Snapshot
-from minibroker.testing.emulation.emulation import Emulation, settings_of
+from minibroker.testing.emulation.defaults import settings_of
+from minibroker.testing.emulation.emulation import Emulation
 from minibroker.testing.emulation.releases import release_of
 from minibroker.testing.loops import CallersLoop, Loop, LoopThread, NotRunning, Result
 from minibroker.testing.moving_clock import MovingClock

@@ -9,7 +9,8 @@
     4.0 and newer   2                the same; Produce is announced from 0 and refused below 3 (KAFKA-18659)
 
 What is stored in another format than a client knows is converted, as those releases did. The table of versions is in
-`releases`; the formats and settings that a release stands for are given to the broker when it starts.
+`releases`, that of error codes in `errors`, what was done otherwise in `quirks`; the settings that a release stands
+for, its format on disk among them, are in `defaults` and given to the broker when it starts.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
-from minibroker.testing.emulation.releases import RELEASES, versions_of
+from minibroker.testing.emulation.errors import code_in
+from minibroker.testing.emulation.quirks import Change, quirks_of
+from minibroker.testing.emulation.releases import is_since, versions_of
+from minibroker.testing.faults.places import places_in
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded import Embedded
 
-FIRST_WITH_FORMAT_1: Final = "0.10.0"
-FIRST_WITH_FORMAT_2: Final = "0.11"
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
 FIRST_WITHOUT_OLD_PRODUCE: Final = "4.0"
 FIRST_PRODUCE_THEN: Final = 3
@@ -54,18 +56,6 @@ FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 }
 
 
-def is_since(release: str, first: str) -> bool:
-    """Whether `release` is `first` or newer."""
-    return RELEASES.index(release) >= RELEASES.index(first)
-
-
-def settings_of(release: str) -> dict[str, str]:
-    """The settings that a release stands for: the message format that its topics have unless told."""
-    if not is_since(release, FIRST_WITH_FORMAT_1):
-        return {"log.message.format.version": "0.9.0"}
-    return {} if is_since(release, FIRST_WITH_FORMAT_2) else {"log.message.format.version": "0.10.2"}
-
-
 def levels_of(release: str) -> dict[str, int]:
     """The features that a release has, with their highest levels."""
     found = {}
@@ -88,6 +78,8 @@ class Emulation(Interceptor):
             self._served[ApiKey.PRODUCE] = range(FIRST_PRODUCE_THEN, produce.stop)
         self._levels = levels_of(release)
         self._unsupported: set[Call] = set()
+        self._quirks = quirks_of(release)
+        self._changes: dict[Call, list[Change]] = {}  # of requests that are under way
 
     def install(self, broker: Embedded) -> None:
         """Have it see requests before anybody else, and answers after."""
@@ -96,12 +88,18 @@ class Emulation(Interceptor):
     def before(self, call: Call) -> Message | None:
         versions = self._served.get(call.api_key)
         if versions is not None and call.context.version in versions:
-            return None
+            return self._changed(call) if call.api_key in self._quirks else None
         if call.api_key == ApiKey.API_VERSIONS and versions is not None:
             self._unsupported.add(call)
             return self._other_versions(versions)
         name = f"{api_name(call.api_key)} version {call.context.version}"
         raise Unanswerable(f"{name}, which Kafka {self.release} does not serve")
+
+    def _changed(self, call: Call) -> Message | None:
+        """Do what the release did otherwise with the request; the answer, if that was one."""
+        changes = self._changes[call] = [quirk.change(self.release, call) for quirk in self._quirks[call.api_key]]
+        answers = (change.before(call.request) for change in changes)
+        return next((answer for answer in answers if answer is not None), None)
 
     def _other_versions(self, versions: range) -> ApiVersionsResponse:
         known = ApiVersionsResponse.ApiVersion(
@@ -113,6 +111,10 @@ class Emulation(Interceptor):
     def answer(self, call: Call, response: Message) -> Message:
         if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
             self._announce(response)
+        for change in self._changes.get(call, ()):
+            change.answer(response)
+        for place in places_in(response, lambda topic_id: None):
+            place.set(code_in(self.release, getattr(place.struct, place.field)))
         return response
 
     def _announce(self, response: Any) -> None:
@@ -142,5 +144,9 @@ class Emulation(Interceptor):
         self._unsupported.discard(call)
         return encoded(self._other_versions(self._served[ApiKey.API_VERSIONS]), 0, answer_start(0), call.correlation_id)
 
+    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+        self._changes.pop(call, None)
+
     def lost(self, call: Call) -> None:
         self._unsupported.discard(call)
+        self._changes.pop(call, None)

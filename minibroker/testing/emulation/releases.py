@@ -144,6 +144,11 @@ CHANGES: Final[dict[ApiKey, str]] = {
 }
 
 
+def is_since(release: str, first: str) -> bool:
+    """Whether `release` is `first` or newer."""
+    return RELEASES.index(release) >= RELEASES.index(first)
+
+
 @cache
 def versions_of(release: str) -> dict[ApiKey, range]:
     """The versions of each API that a release announced. Raises KeyError for a release that is not in the table."""

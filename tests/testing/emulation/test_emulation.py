@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-from struct import Struct
-from typing import Any
-
 import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
-from minibroker.protocol.apis import ApiKey, request_class, response_class
-from minibroker.protocol.declare import Message
-from minibroker.protocol.headers import (
-    RequestHeader,
-    ResponseHeader,
-    request_header_version,
-    response_header_version,
-)
+from minibroker.protocol.apis import ApiKey, request_class
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
@@ -27,31 +16,11 @@ from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
 from minibroker.testing.emulation.emulation import levels_of
 from minibroker.testing.emulation.releases import RELEASES, versions_of
+from tests.testing.emulation.asking import asked
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
-SIZE = Struct(">i")
 SINCE_API_VERSIONS = [release for release in RELEASES if ApiKey.API_VERSIONS in versions_of(release)]
-
-
-def asked(broker: Broker, request: Message, version: int, read_as: int | None = None) -> Any:
-    """The answer to one request, None if the connection was closed without one."""
-    key = ApiKey(request.api_key or 0)
-    header = RequestHeader(request_api_key=key, request_api_version=version, correlation_id=5, client_id="raw")
-    frame = header.encode(min(request_header_version(key, version), 2)) + request.encode(
-        min(version, max(type(request).versions))
-    )
-    host, port = broker.bootstrap_servers.split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
-        connection.sendall(SIZE.pack(len(frame)) + frame)
-        with connection.makefile("rb") as stream:
-            start = stream.read(SIZE.size)
-            if not start:
-                return None
-            answer = stream.read(SIZE.unpack(start)[0])
-    read_as = version if read_as is None else read_as
-    _, position = ResponseHeader.decode_from(answer, response_header_version(key, read_as))
-    return response_class(key).decode(answer, read_as, position)
 
 
 @pytest.mark.parametrize("release", SINCE_API_VERSIONS)

@@ -1,0 +1,193 @@
+"""What older releases did otherwise in the same version of an API: a table of quirks, each with its source.
+
+A quirk changes the request before it is handled, or answers it, or changes the answer. Codes that a release had not are
+in `errors`, other defaults of settings in `defaults`, versions and formats in `emulation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from minibroker.broker.dispatch import Unanswerable
+from minibroker.broker.interceptors import Call
+from minibroker.broker.topics import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.produce import ProduceResponse
+from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, read_header
+from minibroker.storage.log import Log
+from minibroker.testing.emulation.releases import is_since
+from minibroker.testing.faults.places import error_answer, places_in
+
+FIRST_WITH_KRAFT: Final = "3.3"
+FIRST_WITH_UNKNOWN_PRODUCER_ID: Final = "1.0"
+FIRST_WITH_SEVERAL_KEYS: Final = 4
+KEY_TYPE_OF_TRANSACTIONS: Final = 1
+DEFAULT: Final = -1
+TopicAnswer = ProduceResponse.TopicProduceResponse
+PartitionAnswer = TopicAnswer.PartitionProduceResponse
+
+
+class Change:
+    """What a quirk does with one request: it keeps what it must know of the request until the answer."""
+
+    def __init__(self, release: str, call: Call) -> None:
+        self.release = release
+        self.call = call
+
+    def before(self, request: Any) -> Message | None:
+        """Change the request, or answer it."""
+        return None
+
+    def answer(self, response: Any) -> None:
+        """Change the answer."""
+
+
+class MadeOnDemand(Change):
+    """The first answer about a topic that it creates has no partitions yet, only an error that clients retry."""
+
+    def before(self, request: Any) -> Message | None:
+        known = self.call.context.cluster.image.topics
+        self._unknown = {asked.name for asked in request.topics or () if asked.name not in known}
+        return None
+
+    def answer(self, response: Any) -> None:
+        kraft = is_since(self.release, FIRST_WITH_KRAFT)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if kraft else ErrorCode.LEADER_NOT_AVAILABLE
+        for topic in response.topics:
+            if topic.name in self._unknown and topic.error_code == ErrorCode.NONE:
+                topic.error_code = code
+                topic.topic_id = ZERO_UUID
+                topic.partitions = []
+
+
+class CoordinatorMadeOnDemand(Change):
+    """Nobody is a coordinator before the topic of its state is there: the first question has it created, and fails."""
+
+    def before(self, request: Any) -> Message | None:
+        state = TRANSACTIONS_TOPIC if request.key_type == KEY_TYPE_OF_TRANSACTIONS else GROUPS_TOPIC
+        self._missing = state not in self.call.context.cluster.image.topics
+        return None
+
+    def answer(self, response: Any) -> None:
+        answers = response.coordinators if self.call.context.version >= FIRST_WITH_SEVERAL_KEYS else [response]
+        for answer in answers if self._missing else ():
+            if answer.error_code == ErrorCode.NONE:
+                answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+                answer.error_message = "The coordinator is not available."
+                answer.node_id = answer.port = -1
+                answer.host = ""
+
+
+class NoDefaultsOfTopics(Change):
+    """A topic is created only with a count of partitions and of replicas: -1 is too small, as 0 is."""
+
+    def before(self, request: Any) -> Message | None:
+        for topic in request.topics:
+            if not topic.assignments:
+                topic.num_partitions = 0 if topic.num_partitions == DEFAULT else topic.num_partitions
+                topic.replication_factor = 0 if topic.replication_factor == DEFAULT else topic.replication_factor
+        return None
+
+
+class NoOffsetsInZooKeeper(Change):
+    """Version 0, which keeps offsets in ZooKeeper, is announced, and refused where there is none."""
+
+    def before(self, request: Any) -> Message | None:
+        if self.call.context.version > 0:
+            return None
+        response = error_answer(request, response_class(self.call.api_key), 0, lambda struct: None)
+        for place in places_in(response, lambda topic_id: None):
+            place.set(ErrorCode.UNSUPPORTED_VERSION)
+        return response
+
+
+class NoGenerations(Change):
+    """Offsets are taken from any consumer: the server knows of no members."""
+
+    def before(self, request: Any) -> Message | None:
+        request.generation_id_or_member_epoch = -1
+        request.member_id = ""
+        return None
+
+
+class NoUnknownProducers(Change):
+    """A producer that a log does not know begins with sequence 0; any other is refused, for its partition only."""
+
+    def before(self, request: Any) -> Message | None:
+        self._refused: list[tuple[str, int, int]] = []
+        topics = self.call.context.cluster.image.topics
+        for data in request.topic_data:
+            taken = []
+            for partition in data.partition_data:
+                there = topics[data.name].partition(partition.index) if data.name in topics else None
+                if there is not None and is_unknown(there.log, partition.records):
+                    self._refused.append((data.name, partition.index, there.log.log_start_offset))
+                else:
+                    taken.append(partition)
+            data.partition_data = taken
+        if self._refused and request.acks == 0:
+            raise Unanswerable("a Produce with acks=0 of an unknown producer")
+        return None
+
+    def answer(self, response: Any) -> None:
+        known = is_since(self.release, FIRST_WITH_UNKNOWN_PRODUCER_ID)
+        code = ErrorCode.UNKNOWN_PRODUCER_ID if known else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        for name, index, log_start_offset in self._refused:
+            topic = next(topic for topic in response.responses if topic.name == name)
+            refused = PartitionAnswer(
+                index=index,
+                error_code=code,
+                base_offset=-1,
+                log_append_time_ms=-1,
+                log_start_offset=log_start_offset,
+            )
+            topic.partition_responses.append(refused)
+
+
+def is_unknown(log: Log, records: memoryview | None) -> bool:
+    """Whether a batch goes on where its producer has written nothing that the log still knows of."""
+    if records is None or len(records) < HEADER_BYTES:
+        return False
+    header = read_header(records)
+    if header.magic != MAGIC or header.producer_id < 0 or header.base_sequence <= 0:
+        return False
+    return all(producer_id != header.producer_id for producer_id, _ in log.producers.entries())
+
+
+class Quirk(NamedTuple):
+    """A way of some releases: from `since` on, and before `until`, None for the newest as well."""
+
+    since: str
+    until: str | None
+    apis: tuple[ApiKey, ...]
+    change: Callable[[str, Call], Change]
+
+
+QUIRKS: Final = (
+    # AutoTopicCreationManager: what it answers while the controller, or ZooKeeper, creates the topic.
+    Quirk("0.8.2", None, (ApiKey.METADATA,), MadeOnDemand),
+    # KafkaApis, as it finds a coordinator.
+    Quirk("0.8.2", None, (ApiKey.FIND_COORDINATOR,), CoordinatorMadeOnDemand),
+    # KIP-464: the broker's defaults in CreateTopics, in all its versions.
+    Quirk("0.10.1", "2.4", (ApiKey.CREATE_TOPICS,), NoDefaultsOfTopics),
+    # KafkaApis of 3.x: requireZkOrThrow; 4.0 removed the version (KIP-896).
+    Quirk("3.3", "4.0", (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH), NoOffsetsInZooKeeper),
+    # OffsetManager of 0.8.2; coordinators of groups came in 0.9.
+    Quirk("0.8.2", "0.9", (ApiKey.OFFSET_COMMIT,), NoGenerations),
+    # KIP-360; checkSequence in ProducerStateManager of 0.11 to 2.4.
+    Quirk("0.11", "2.5", (ApiKey.PRODUCE,), NoUnknownProducers),
+)
+
+
+def quirks_of(release: str) -> dict[ApiKey, list[Quirk]]:
+    """The quirks of a release, by API."""
+    found: dict[ApiKey, list[Quirk]] = {}
+    for quirk in QUIRKS:
+        if is_since(release, quirk.since) and (quirk.until is None or not is_since(release, quirk.until)):
+            for key in quirk.apis:
+                found.setdefault(key, []).append(quirk)
+    return found

@@ -1,0 +1,229 @@
+"""What older releases did otherwise in the same version of an API."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaProducer
+
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.groups import FindCoordinatorRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.topics import CreateTopicsRequest
+from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
+from minibroker.testing import Broker
+from minibroker.testing.emulation.quirks import QUIRKS
+from minibroker.testing.emulation.releases import RELEASES, versions_of
+from tests.testing.emulation.asking import asked
+
+pytestmark = pytest.mark.usefixtures("leaves_sockets")
+
+
+def test_each_quirk_is_of_releases_that_are_known_and_of_apis_that_they_had() -> None:
+    for quirk in QUIRKS:
+        until = len(RELEASES) if quirk.until is None else RELEASES.index(quirk.until)
+        for release in RELEASES[RELEASES.index(quirk.since) : until]:
+            assert set(quirk.apis) <= set(versions_of(release)), quirk
+
+
+# --- topics made on demand ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_first_answer_about_a_topic_that_is_made_on_demand_is_an_error(release: str) -> None:
+    with Broker(emulate=release) as broker:
+        version = versions_of(release)[ApiKey.METADATA][-1]
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name="t")], allow_auto_topic_creation=True
+        )
+        (first,) = asked(broker, request, version).topics
+        kraft = RELEASES.index(release) >= RELEASES.index("3.3")
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if kraft else ErrorCode.LEADER_NOT_AVAILABLE
+        assert (first.name, first.error_code, first.partitions, first.topic_id) == ("t", error, [], ZERO_UUID)
+        (second,) = asked(broker, request, version).topics
+        assert second.error_code == 0 and len(second.partitions) == 1
+
+
+def test_a_topic_that_is_there_and_one_that_is_not_made_are_told_as_ever() -> None:
+    with Broker(emulate="2.0", auto_create=False) as broker:
+        broker.create_topic("there")
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("there", "missing")]
+        answer = asked(broker, MetadataRequest(topics=topics), 1)
+        codes = {topic.name: topic.error_code for topic in answer.topics}
+        assert codes == {"there": 0, "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@pytest.mark.parametrize("release", ["1.1", "3.9"])
+def test_producers_ask_again_for_a_topic_that_is_made_on_demand(release: str) -> None:
+    with Broker(emulate=release) as broker:
+        broker.journal.on()
+        first = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        first.produce("a", "1")
+        assert first.flush(20) == 0
+        second = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+        second.send("b", b"2").get(20)
+        second.close()
+        told = [
+            (topic.name, topic.error_code)
+            for exchange in broker.requests("Metadata")
+            for topic in (exchange.answer.topics if exchange.answer else ())
+            if topic.name in ("a", "b")
+        ]
+        error = ErrorCode.LEADER_NOT_AVAILABLE if release == "1.1" else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for name in ("a", "b"):
+            codes = [code for topic, code in told if topic == name]
+            assert (codes[0], codes[-1]) == (error, 0)
+
+
+# --- coordinators ---------------------------------------------------------------------------------
+
+
+def coordinator(broker: Broker, version: int, key_type: int = 0) -> tuple[int, int, str]:
+    """The error code, and where the coordinator is."""
+    answer = asked(broker, FindCoordinatorRequest(key="k", key_type=key_type, coordinator_keys=["k"]), version)
+    (found,) = answer.coordinators if version >= 4 else [answer]
+    return found.error_code, found.node_id, found.host
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_first_question_for_a_coordinator_finds_none(release: str) -> None:
+    with Broker(emulate=release) as broker:
+        version = versions_of(release)[ApiKey.FIND_COORDINATOR][-1]
+        assert coordinator(broker, version) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
+        assert coordinator(broker, version) == (0, broker_id(broker), "127.0.0.1")
+        if version >= 1:  # transactions have a topic of their own
+            assert coordinator(broker, version, 1) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
+            assert coordinator(broker, version, 1)[0] == 0
+
+
+# --- topics with the broker's defaults ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("release", "codes"),
+    [
+        ("0.10.1", {"a": ErrorCode.INVALID_PARTITIONS, "b": ErrorCode.INVALID_REPLICATION_FACTOR, "c": 0, "d": 0}),
+        ("2.3", {"a": ErrorCode.INVALID_PARTITIONS, "b": ErrorCode.INVALID_REPLICATION_FACTOR, "c": 0, "d": 0}),
+        ("2.4", {"a": 0, "b": 0, "c": 0, "d": 0}),
+    ],
+)
+def test_the_brokers_defaults_for_new_topics_came_with_2_4(release: str, codes: dict[str, int]) -> None:
+    Topic = CreateTopicsRequest.CreatableTopic
+    with Broker(emulate=release) as broker:
+        placed = [Topic.CreatableReplicaAssignment(partition_index=0, broker_ids=[broker_id(broker)])]
+        topics = [
+            Topic(name="a", num_partitions=-1, replication_factor=1),
+            Topic(name="b", num_partitions=1, replication_factor=-1),
+            Topic(name="c", num_partitions=1, replication_factor=1),
+            Topic(name="d", num_partitions=-1, replication_factor=-1, assignments=placed),
+        ]
+        answer = asked(broker, CreateTopicsRequest(topics=topics, timeout_ms=1000), 0)
+        assert {topic.name: topic.error_code for topic in answer.topics} == codes
+
+
+def broker_id(broker: Broker) -> int:
+    version = versions_of(broker.emulated or "")[ApiKey.METADATA][0]
+    (node,) = asked(broker, MetadataRequest(topics=[]), version).brokers
+    found: int = node.node_id
+    return found
+
+
+# --- offsets --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("release", "code"), [("3.2", 0), ("3.3", ErrorCode.UNSUPPORTED_VERSION), ("3.9", 35)])
+def test_offsets_in_zookeeper_are_refused_where_there_is_none(release: str, code: int) -> None:
+    with Broker(emulate=release) as broker:
+        broker.produce("t", "a")
+        assert commit_code(broker, 0) == code
+        Topic = OffsetFetchRequest.OffsetFetchRequestTopic
+        request = OffsetFetchRequest(group_id="g", topics=[Topic(name="t", partition_indexes=[0])])
+        (topic,) = asked(broker, request, 0).topics
+        (partition,) = topic.partitions
+        offset = 1 if code == 0 else -1
+        assert (topic.name, partition.error_code, partition.committed_offset) == ("t", code, offset)
+        assert commit_code(broker, 1) == 0
+
+
+def commit_code(broker: Broker, version: int, generation_id: int = -1, member_id: str = "") -> int:
+    while coordinator(broker, 0)[0] != 0:
+        pass
+    Topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition = Topic.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    request = OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=generation_id,
+        member_id=member_id,
+        topics=[Topic(name="t", partitions=[partition])],
+    )
+    (topic,) = asked(broker, request, version).topics
+    code: int = topic.partitions[0].error_code
+    return code
+
+
+@pytest.mark.parametrize(("release", "code"), [("0.8.2", 0), ("0.9", ErrorCode.ILLEGAL_GENERATION)])
+def test_0_8_2_takes_offsets_of_consumers_that_it_does_not_know(release: str, code: int) -> None:
+    with Broker(emulate=release) as broker:
+        broker.produce("t", "a")
+        assert commit_code(broker, 1, generation_id=7, member_id="consumer") == code
+
+
+# --- producers ------------------------------------------------------------------------------------
+
+
+def produced(
+    broker: Broker, producer_id: int, base_sequence: int, partitions: tuple[int, ...] = (0,)
+) -> dict[int, int]:
+    """The error code by partition."""
+    batch = build_batch(
+        [Record(0, broker.clock.now_ms(), None, b"a")],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=base_sequence,
+    )
+    Data = ProduceRequest.TopicProduceData
+    data = [Data.PartitionProduceData(index=index, records=memoryview(bytes(batch))) for index in partitions]
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[Data(name="t", partition_data=data)])
+    (topic,) = asked(broker, request, 3).responses
+    return {partition.index: partition.error_code for partition in topic.partition_responses}
+
+
+@pytest.mark.parametrize(
+    ("release", "code"),
+    [
+        ("0.11", ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ("1.0", ErrorCode.UNKNOWN_PRODUCER_ID),
+        ("2.4", ErrorCode.UNKNOWN_PRODUCER_ID),
+        ("2.5", ErrorCode.NONE),
+        ("4.3", ErrorCode.NONE),
+    ],
+)
+def test_a_producer_that_was_forgotten_had_to_begin_anew(release: str, code: ErrorCode) -> None:
+    with Broker(emulate=release) as broker:
+        broker.create_topic("t", partitions=2)
+        assert produced(broker, 1, 5) == {0: code}
+        assert len(broker.records("t")) == (code == ErrorCode.NONE)
+
+
+def test_a_producer_is_refused_only_where_it_is_not_known() -> None:
+    with Broker(emulate="2.0") as broker:
+        broker.create_topic("t", partitions=2)
+        assert produced(broker, 1, 0, (1,)) == {1: 0}
+        assert produced(broker, 1, 1, (0, 1)) == {0: ErrorCode.UNKNOWN_PRODUCER_ID, 1: 0}
+        assert [record.partition for record in broker.records("t")] == [1, 1]
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.4"])
+def test_an_idempotent_producer_writes_all_the_same(release: str) -> None:
+    with Broker(emulate=release) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, "enable.idempotence": True}
+        producer = Producer({**settings, "batch.num.messages": 1})
+        for number in range(5):
+            producer.produce("t", str(number))
+        assert producer.flush(20) == 0
+        assert [record.text for record in broker.records("t")] == ["0", "1", "2", "3", "4"]
