@@ -6,8 +6,9 @@ What the jobs do is not known here.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.console import Console
@@ -47,17 +48,22 @@ def progress_of(spark: SparkSession, title: str, console: Console | None = None)
         TimeElapsedColumn(),
     )
     progress = Progress(*columns, console=console or Console(stderr=True), transient=True)
+    watch = partial(_watch, spark.sparkContext.statusTracker(), progress, title)
+    with progress, meanwhile(watch, THREAD):
+        yield progress
+
+
+@contextmanager
+def meanwhile(watch: Callable[[threading.Event], None], name: str) -> Iterator[None]:
+    """Have `watch` run in a thread of its own until the block ends: then the event that it is given is set."""
     over = threading.Event()
-    watcher = threading.Thread(
-        target=_watch, args=(spark.sparkContext.statusTracker(), progress, title, over), name=THREAD, daemon=True
-    )
-    with progress:
-        watcher.start()
-        try:
-            yield progress
-        finally:
-            over.set()
-            watcher.join()
+    watcher = threading.Thread(target=watch, args=(over,), name=name, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _watch(tracker: StatusTracker, progress: Progress, title: str, over: threading.Event) -> None:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -156,16 +157,13 @@ def _progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]:
     from rich.console import Console
     from rich.progress import Progress
 
-    over = threading.Event()
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        arguments = (task, archived, bars, over)
-        watcher = threading.Thread(target=_watch, args=arguments, name="replay-progress", daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watcher.join()
+    from minibroker.cli.pipeline_progress import meanwhile
+
+    with (
+        Progress(console=Console(stderr=True), transient=True) as bars,
+        meanwhile(partial(_watch, task, archived, bars), "replay-progress"),
+    ):
+        yield
 
 
 def _watch(task: ReplayTask, archived: list[Archived], bars: Any, over: threading.Event) -> None:
