@@ -128,6 +128,15 @@ def finish(log: Log) -> Path:
     return Path(log.directory)
 
 
+def filled(
+    directory: Path, count: int = 40, partition: TopicPartition = ORDERS, settings: LogSettings = SMALL, **options: Any
+) -> Path:
+    """A log with `count` batches of three records, its files finished; its directory."""
+    log = log_in(directory, partition, settings)
+    fill(log, count, **options)
+    return finish(log)
+
+
 def written(directory: Path | str) -> list[Row]:
     """All records in the `.log` files of a partition's directory, by the broker's codec."""
     return [

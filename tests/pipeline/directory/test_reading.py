@@ -27,6 +27,7 @@ from tests.pipeline.directory.support import (
     batch_of,
     batches_in,
     fill,
+    filled,
     finish,
     log_in,
     records,
@@ -115,9 +116,7 @@ def test_a_log_that_was_cut_and_written_anew_is_a_loss(tmp_path: Path, log: Log,
 
 
 def test_a_file_that_ends_while_it_is_read_is_a_loss(tmp_path: Path) -> None:
-    log = log_in(tmp_path, settings=ONE_SEGMENT)
-    fill(log, 100)
-    directory = finish(log)
+    directory = filled(tmp_path, 100, settings=ONE_SEGMENT)
     source = source_of(tmp_path, block_bytes=500)
     (split,) = source.splits([whole(source)])
     path = directory / FIRST
@@ -168,9 +167,7 @@ def test_a_log_that_was_only_appended_to_or_copied_is_no_loss(tmp_path: Path, lo
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
     """The file of a log of 40 batches of three records in one segment, of which the 11th begins at offset 30."""
-    log = log_in(tmp_path, settings=ONE_SEGMENT)
-    fill(log, 40)
-    return finish(log) / FIRST
+    return filled(tmp_path, 40, settings=ONE_SEGMENT) / FIRST
 
 
 def position_of(path: Path, number: int) -> int:

@@ -28,6 +28,7 @@ from tests.pipeline.directory.support import (
     batch_of,
     batches_in,
     fill,
+    filled,
     finish,
     log_in,
     records,
@@ -44,9 +45,7 @@ FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in range(5) if magic 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
 def test_every_format_and_codec_is_read(tmp_path: Path, magic: int, codec: int) -> None:
-    log = log_in(tmp_path)
-    fill(log, magic=magic, codec=codec)
-    directory = finish(log)
+    directory = filled(tmp_path, magic=magic, codec=codec)
     source = source_of(tmp_path)
     assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 120)}
     assert len(list(directory.glob("*.log"))) > 2
@@ -68,9 +67,7 @@ def test_all_formats_may_be_mixed_in_one_log(tmp_path: Path) -> None:
 
 
 def test_the_batches_are_a_table_of_their_own(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log)
-    directory = finish(log)
+    directory = filled(tmp_path)
     source = source_of(tmp_path)
     found = rows(source, source.splits([whole(source)], 7), BATCHES)
     assert [row["baseOffset"] for row in found] == list(range(0, 120, 3))
@@ -81,9 +78,7 @@ def test_the_batches_are_a_table_of_their_own(tmp_path: Path) -> None:
 def test_topics_may_have_dots_and_dashes_and_other_directories_are_no_logs(tmp_path: Path) -> None:
     wanted = [TopicPartition("a.b-c", 10), TopicPartition("a.b-c", 9), TopicPartition("orders-0", 1)]
     for partition in (*wanted, TopicPartition("__consumer_offsets", 0), TopicPartition("__cluster_metadata", 0)):
-        log = log_in(tmp_path, partition)
-        fill(log, 1)
-        finish(log)
+        filled(tmp_path, 1, partition=partition)
     unique = "0123456789abcdef" * 2
     for name in (f"gone-0.{unique}-delete", f"moved-0.{unique}-future", f"strange-0.{unique}-stray", "lost+found"):
         shutil.copytree(tmp_path / "orders-0-1", tmp_path / name)
@@ -95,9 +90,7 @@ def test_topics_may_have_dots_and_dashes_and_other_directories_are_no_logs(tmp_p
 
 
 def test_files_on_their_way_out_or_in_are_not_read(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log)
-    directory = finish(log)
+    directory = filled(tmp_path)
     first = min(directory.glob("*.log"))
     for suffix in (".deleted", ".cleaned", ".swap"):
         shutil.copy(first, f"{first}{suffix}")
@@ -107,9 +100,7 @@ def test_files_on_their_way_out_or_in_are_not_read(tmp_path: Path) -> None:
 
 def test_a_path_may_be_several_directories_or_that_of_one_partition_or_a_uri(tmp_path: Path) -> None:
     for name, partition in (("one", ORDERS), ("two", TopicPartition("others", 3))):
-        log = log_in(tmp_path / name, partition)
-        fill(log, 2)
-        finish(log)
+        filled(tmp_path / name, 2, partition=partition)
     both = DirectorySource(f"{tmp_path / 'one'}, {tmp_path / 'two'}")
     assert both.partitions() == [ORDERS, ("others", 3)]
     one = DirectorySource(str(tmp_path / "two" / "others-3"))
@@ -120,9 +111,7 @@ def test_a_path_may_be_several_directories_or_that_of_one_partition_or_a_uri(tmp
 
 def test_an_internal_topic_s_directory_is_read_as_it_was_named(tmp_path: Path) -> None:
     partition = TopicPartition("__consumer_offsets", 7)
-    log = log_in(tmp_path, partition)
-    fill(log, 2)
-    finish(log)
+    filled(tmp_path, 2, partition=partition)
     assert DirectorySource(str(tmp_path / "__consumer_offsets-7")).partitions() == [partition]
 
 
@@ -144,9 +133,7 @@ def test_a_path_that_cannot_be_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_log_begins_at_its_log_start_offset(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log)
-    finish(log)
+    filled(tmp_path)
     (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_bytes(offsets_text({ORDERS: 50}))
     source = source_of(tmp_path)
     assert source.bounds([ORDERS]) == {ORDERS: Bounds(50, 120)}
@@ -158,9 +145,7 @@ def test_a_log_begins_at_its_log_start_offset(tmp_path: Path) -> None:
 
 
 def test_a_log_begins_with_its_first_segment(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log)
-    directory = finish(log)
+    directory = filled(tmp_path)
     for path in sorted(directory.glob("*.log"))[:2]:
         path.unlink()
     source = source_of(tmp_path)
@@ -170,18 +155,14 @@ def test_a_log_begins_with_its_first_segment(tmp_path: Path) -> None:
 
 
 def test_an_end_that_the_log_does_not_reach_is_a_loss(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log)
-    finish(log)
+    filled(tmp_path)
     with pytest.raises(DataLoss, match="from 0 to before 120"):
         source_of(tmp_path).splits([OffsetRange(ORDERS, 10, 121)])
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 5, b"\0" * 100, b"\0" * 5000, b"torn", b"\x00\x00\x00\x00\x00\x00\x00\x78"])
 def test_what_is_behind_the_last_whole_batch_is_not_of_the_log(tmp_path: Path, tail: bytes) -> None:
-    log = log_in(tmp_path)
-    fill(log)
-    directory = finish(log)
+    directory = filled(tmp_path)
     expected = written(directory)
     with max(directory.glob("*.log")).open("ab") as file:
         file.write(tail)
@@ -191,9 +172,7 @@ def test_what_is_behind_the_last_whole_batch_is_not_of_the_log(tmp_path: Path, t
 
 
 def test_a_batch_that_is_cut_at_any_byte_is_the_end(tmp_path: Path) -> None:
-    log = log_in(tmp_path, settings=LogSettings())
-    fill(log, 3)
-    path = finish(log) / "00000000000000000000.log"
+    path = filled(tmp_path, 3, settings=LogSettings()) / "00000000000000000000.log"
     data = path.read_bytes()
     size = len(data) // 3
     for kept in range(2 * size, 3 * size):
@@ -202,9 +181,7 @@ def test_a_batch_that_is_cut_at_any_byte_is_the_end(tmp_path: Path) -> None:
 
 
 def test_a_batch_half_written_into_a_file_that_was_made_longer_beforehand_is_the_end(tmp_path: Path) -> None:
-    log = log_in(tmp_path, settings=LogSettings())
-    fill(log, 3)
-    path = finish(log) / "00000000000000000000.log"
+    path = filled(tmp_path, 3, settings=LogSettings()) / "00000000000000000000.log"
     data = path.read_bytes()
     size = len(data) // 3
     source = source_of(tmp_path)
@@ -244,9 +221,7 @@ def test_a_compacted_log_is_read_across_its_gaps_which_are_no_loss(tmp_path: Pat
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
 def test_indexes_are_no_more_than_a_help(tmp_path: Path, suffix: str) -> None:
-    log = log_in(tmp_path)
-    fill(log, 200)
-    directory = finish(log)
+    directory = filled(tmp_path, 200)
     expected = written(directory)
     for path in directory.glob(f"*{suffix}"):
         path.unlink()
@@ -256,9 +231,7 @@ def test_indexes_are_no_more_than_a_help(tmp_path: Path, suffix: str) -> None:
 
 
 def test_wrong_indexes_lead_nobody_astray(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log, 200)
-    directory = finish(log)
+    directory = filled(tmp_path, 200)
     expected = written(directory)
     sound = {path: path.read_bytes() for path in directory.glob("*.index")}
     wrong = (
@@ -276,9 +249,7 @@ def test_wrong_indexes_lead_nobody_astray(tmp_path: Path) -> None:
 
 
 def test_source_and_splits_travel_by_pickle(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log)
-    directory = finish(log)
+    directory = filled(tmp_path)
     source = source_of(tmp_path, "orders", isolation_level="read_committed")
     splits = source.splits([whole(source)], 5)
     copy, copies = pickle.loads(pickle.dumps((source, splits)))
@@ -324,9 +295,7 @@ def test_a_partition_that_is_gone_is_a_loss(tmp_path: Path) -> None:
 
 
 def test_reading_changes_nothing_in_the_directory(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log)
-    directory = finish(log)
+    directory = filled(tmp_path)
     for path in (*directory.glob("*.index"), *directory.glob("*.snapshot")):
         path.unlink()
     with max(directory.glob("*.log")).open("ab") as file:
@@ -339,9 +308,7 @@ def test_reading_changes_nothing_in_the_directory(tmp_path: Path) -> None:
 
 
 def test_only_the_columns_that_were_asked_for_are_given(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log, 1)
-    finish(log)
+    filled(tmp_path, 1)
     source = source_of(tmp_path)
     (split,) = source.splits([whole(source)])
     (found,) = source.read(split, ReadRequest("records", ("timestampType", "offset")))
@@ -384,9 +351,7 @@ def test_what_a_compaction_had_made_when_it_died_counts_as_at_a_broker_s_next_st
 def test_a_file_that_goes_away_while_it_is_looked_for_is_looked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = log_in(tmp_path)
-    fill(log)
-    directory = finish(log)
+    directory = filled(tmp_path)
     source = source_of(tmp_path)
     ranges = [whole(source)]
     gone: list[str] = []

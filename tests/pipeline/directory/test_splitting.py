@@ -29,6 +29,7 @@ from tests.pipeline.directory.support import (
     batch_of,
     batches_in,
     fill,
+    filled,
     finish,
     log_in,
     records,
@@ -99,9 +100,7 @@ def test_splits_of_any_size_give_each_record_once(
 
 @pytest.mark.parametrize("wanted", [2, 3, 7, 20])
 def test_a_log_is_cut_into_about_as_many_splits_as_wanted(tmp_path: Path, wanted: int) -> None:
-    log = log_in(tmp_path, settings=LogSettings(index_interval_bytes=300))
-    fill(log, 200)
-    finish(log)
+    filled(tmp_path, 200, settings=LogSettings(index_interval_bytes=300))
     source = source_of(tmp_path)
     splits = source.splits([whole(source)], wanted)
     assert wanted <= len(splits) <= wanted + 1
@@ -111,9 +110,7 @@ def test_a_log_is_cut_into_about_as_many_splits_as_wanted(tmp_path: Path, wanted
 
 
 def test_a_log_whose_index_lags_behind_is_walked_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = log_in(tmp_path, settings=LogSettings())
-    fill(log, 100, size=10_000)
-    directory = finish(log)
+    directory = filled(tmp_path, 100, settings=LogSettings(), size=10_000)
     for index in directory.glob("*.index"):
         index.unlink()
     reads: list[int] = []
@@ -131,9 +128,7 @@ def test_a_log_whose_index_lags_behind_is_walked_over_once(tmp_path: Path, monke
 def test_what_a_walk_has_found_is_not_believed_of_another_file(tmp_path: Path) -> None:
     with mock.patch.object(segment_files, "WALK_MARK_BYTES", 1):
         for size in (10, 50, 10, 30):
-            log = log_in(tmp_path, settings=LogSettings())
-            fill(log, 50, size=size)
-            directory = finish(log)
+            directory = filled(tmp_path, 50, settings=LogSettings(), size=size)
             (directory / "00000000000000000000.index").unlink()
             source = source_of(tmp_path)
             assert records(source, source.splits([whole(source)], 7)) == written(directory)
@@ -143,9 +138,7 @@ def test_what_a_walk_has_found_is_not_believed_of_another_file(tmp_path: Path) -
 def test_the_splits_of_several_partitions_are_shared_out_by_size(tmp_path: Path) -> None:
     large, small = TopicPartition("orders", 0), TopicPartition("orders", 1)
     for partition, count in ((large, 180), (small, 20)):
-        log = log_in(tmp_path, partition, settings=LogSettings(index_interval_bytes=300))
-        fill(log, count)
-        finish(log)
+        filled(tmp_path, count, partition, LogSettings(index_interval_bytes=300))
     source = source_of(tmp_path)
     splits = source.splits([whole(source, each) for each in (large, small)], 10)
     counts = [sum(split.offsets.partition == each for split in splits) for each in (large, small)]
@@ -154,9 +147,7 @@ def test_the_splits_of_several_partitions_are_shared_out_by_size(tmp_path: Path)
 
 
 def test_a_split_is_as_large_as_it_may_be_also_over_many_small_segments(tmp_path: Path) -> None:
-    log = log_in(tmp_path, settings=LogSettings(segment_bytes=500))
-    fill(log, 100)
-    directory = finish(log)
+    directory = filled(tmp_path, 100, settings=LogSettings(segment_bytes=500))
     assert len(list(directory.glob("*.log"))) > 20
     source = source_of(tmp_path)
     (split,) = source.splits([whole(source)])
@@ -191,9 +182,7 @@ def test_a_range_within_one_batch_gives_its_offsets_only(tmp_path: Path) -> None
 
 
 def test_no_range_and_an_empty_range_make_no_split(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log, 5)
-    finish(log)
+    filled(tmp_path, 5)
     source = source_of(tmp_path)
     assert source.splits([], 10) == []
     assert source.splits([OffsetRange(ORDERS, 3, 3), OffsetRange(ORDERS, 15, 15)], 10) == []

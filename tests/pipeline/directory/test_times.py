@@ -24,6 +24,7 @@ from tests.pipeline.directory.support import (
     append,
     batch_of,
     fill,
+    filled,
     finish,
     log_in,
     source_of,
@@ -91,16 +92,12 @@ def test_within_a_compressed_batch_it_is_the_record_itself(tmp_path: Path, magic
 
 
 def test_records_without_a_time_are_never_found(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log, 5, magic=0)
-    finish(log)
+    filled(tmp_path, 5, magic=0)
     assert source_of(tmp_path).offsets_at({ORDERS: 0}) == {ORDERS: None}
 
 
 def test_nothing_before_the_log_start_is_found(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log, 40)
-    finish(log)
+    filled(tmp_path, 40)
     (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_bytes(offsets_text({ORDERS: 50}))
     assert source_of(tmp_path).offsets_at({ORDERS: NOW_MS}) == {ORDERS: 50}
 
@@ -117,9 +114,7 @@ def test_nothing_beyond_the_last_stable_offset_is_found(tmp_path: Path) -> None:
 
 
 def test_an_offset_by_time_may_be_where_a_range_begins(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log, 40)
-    finish(log)
+    filled(tmp_path, 40)
     source = source_of(tmp_path)
     start = source.offsets_at({ORDERS: NOW_MS + 33})[ORDERS]
     assert start == 33
@@ -127,9 +122,7 @@ def test_an_offset_by_time_may_be_where_a_range_begins(tmp_path: Path) -> None:
 
 
 def test_a_damaged_batch_is_given_so_that_its_reader_meets_it(tmp_path: Path) -> None:
-    log = log_in(tmp_path, settings=LogSettings())
-    fill(log, 3)
-    path = finish(log) / "00000000000000000000.log"
+    path = filled(tmp_path, 3, settings=LogSettings()) / "00000000000000000000.log"
     data = bytearray(path.read_bytes())
     data[len(data) // 3 + 70] ^= 0xFF
     path.write_bytes(data)

@@ -14,7 +14,17 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import header_at, records_in
 from minibroker.protocol.records.record import Record
-from tests.pipeline.directory.support import append, batch_of, batches_in, damaged_marker, fill, finish, log_in, written
+from tests.pipeline.directory.support import (
+    append,
+    batch_of,
+    batches_in,
+    damaged_marker,
+    fill,
+    filled,
+    finish,
+    log_in,
+    written,
+)
 from tests.pipeline.sources.pushing import PushingSource
 
 if TYPE_CHECKING:
@@ -161,9 +171,7 @@ def test_headers_come_with_an_option(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_damage_fails_the_query_or_is_set_apart(spark: SparkSession, tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log, 3)
-    path = finish(log) / f"{0:020}.log"
+    path = filled(tmp_path, 3) / f"{0:020}.log"
     data = bytearray(path.read_bytes())
     middle = len(data) // 3
     data[middle + 70] ^= 1
@@ -189,9 +197,7 @@ def test_a_transaction_whose_marker_is_damaged_fails_the_query_or_is_left_out(
 
 
 def test_a_plan_whose_files_have_gone_fails_unless_data_may_be_lost(spark: SparkSession, tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    fill(log, 30)
-    first = finish(log) / f"{0:020}.log"
+    first = filled(tmp_path, 30) / f"{0:020}.log"
     strict, lenient = (load(spark, tmp_path, failOnDataLoss=fail) for fail in ("true", "false"))
     assert (strict.count(), lenient.count()) == (90, 90)
     gone = [record.offset for data in batches_in(first.read_bytes()) for record in records_in(data)]
