@@ -28,7 +28,14 @@ def control_app(broker: Broker, token: str | None = None) -> FastAPI:
     """The application for a broker in the same event loop. With a token, requests must bear it."""
     # The first is for the description only, the second decides.
     guards = [] if token is None else [Depends(HTTPBearer(auto_error=False)), Depends(Guard(token))]
-    app = FastAPI(title="minibroker control", version=__version__, description=DESCRIPTION, dependencies=guards)
+    refusals = errors.EVERYWHERE if token is None else errors.EVERYWHERE | errors.GUARDED
+    app = FastAPI(
+        title="minibroker control",
+        version=__version__,
+        description=DESCRIPTION,
+        dependencies=guards,
+        responses=refusals,
+    )
     errors.register(app)
     for routes in (life_routes, record_routes, wait_routes, fault_routes, node_routes):
         app.include_router(routes(broker), prefix="/v1")

@@ -1,15 +1,24 @@
-"""What goes wrong when the test kit is asked over HTTP: a status, and one object that says it.
+"""What goes wrong when the test kit is asked over HTTP: a status, and one object that says it in one line.
 
 400  it cannot be so: a duration, a fault, a topic's records
+401  the token is missing, or another
 404  a snapshot or a fault that is not there
 408  what was waited for has not come; the message says how far it came
 409  the broker refuses it, with Kafka's name of the error, or is down
+422  a word that is missing, not known, or of another kind
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 
 from minibroker.broker.running import StartError
 from minibroker.protocol.errors import KafkaError
@@ -17,8 +26,39 @@ from minibroker.testing.loops import NotRunning
 from minibroker.testing.waiting import Expired
 
 
+class Refusal(BaseModel):
+    """What went wrong: `error` is a name for programs, `message` a line for people."""
+
+    error: str
+    message: str
+
+
+def _told(status: int, description: str) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": Refusal, "description": description}}
+
+
+EVERYWHERE: Final = {
+    **_told(400, "It cannot be so, or is no JSON"),
+    **_told(409, "The broker refuses it, with Kafka's name of the error, or is down"),
+    **_told(422, "A word is missing, not known, or of another kind"),
+}
+GUARDED: Final = _told(401, "The token is missing, or another")
+MISSING: Final = _told(404, "There is none with this number")
+WAITED: Final = _told(408, "It has not come; the message says how far it came")
+
+
 def register(app: FastAPI) -> None:
     """Have the application answer errors so."""
+
+    @app.exception_handler(RequestValidationError)
+    def not_understood(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        return _answer(422, "NOT_UNDERSTOOD", "; ".join(dict.fromkeys(map(_line, error.errors()))))
+
+    @app.exception_handler(HTTPException)
+    def refused_by_http(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        return _answer(error.status_code, HTTPStatus(error.status_code).name, error.detail, error.headers)
 
     @app.exception_handler(KafkaError)
     def refused(_: Request, error: Exception) -> JSONResponse:
@@ -46,5 +86,12 @@ def register(app: FastAPI) -> None:
         return _answer(409, "NOT_STARTED", str(error))
 
 
-def _answer(status: int, error: str, message: str) -> JSONResponse:
-    return JSONResponse({"error": error, "message": message}, status)
+def _line(fault: Mapping[str, Any]) -> str:
+    """What is wrong with one word, and where it stands; `loc` begins with "body", "path" or "query"."""
+    where = ".".join(map(str, fault["loc"]))
+    given = "" if fault["type"] in ("missing", "json_invalid") else f", not {fault['input']!r:.80}"
+    return f"{where}: {fault['msg']}{given}"
+
+
+def _answer(status: int, error: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": error, "message": message}, status, headers)

@@ -5,15 +5,16 @@ The same words as in Python; a wrong one is answered with 422 and its name.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from minibroker.testing.durations import DEFAULT_SILENCE, DEFAULT_TIMEOUT
 from minibroker.testing.exchange import Exchange
+from minibroker.testing.faults.rules import Answer, Corruption, Level, When
 from minibroker.testing.hands import Held
 from minibroker.testing.plain import text_of
-from minibroker.testing.records import SeenRecord
+from minibroker.testing.records import SeenRecord, Text
 
 DURATION = 'A number of milliseconds, or a text as "7 days", "1.5 s", "200 ms".'
 Span = str | float
@@ -21,6 +22,12 @@ Span = str | float
 
 class Asked(BaseModel):
     """What is common to all that is asked: words that nobody knows are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)  # true is no number
+
+
+class Query(BaseModel):
+    """The same, of what stands in an address, where all is text."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -34,13 +41,45 @@ class NewTopic(Asked):
 
 
 class NewRecords(Asked):
-    """Records to be appended as one batch, with the same key, headers and timestamp."""
+    """Records to be appended as one batch, with the same key, headers and timestamp; bytes are hexadecimal digits."""
 
-    values: list[str | None] = Field(min_length=1)
+    values: list[str | None] = Field(default_factory=list)
+    values_hex: list[str | None] = Field(default_factory=list, description="Instead of `values`.")
     key: str | None = None
+    key_hex: str | None = Field(default=None, description="Instead of `key`.")
     partition: int = Field(default=0, ge=0)
     headers: dict[str, str | None] = Field(default_factory=dict)
-    timestamp_ms: int | None = Field(default=None, description="The broker's time, unless told.")
+    timestamp_ms: int | None = Field(default=None, ge=0, lt=1 << 63, description="The broker's time, unless told.")
+
+    @property
+    def all_values(self) -> list[Text]:
+        """Of `values` or `values_hex`. Raises ValueError unless one of them is given."""
+        if bool(self.values) is bool(self.values_hex):
+            raise ValueError("either values or values_hex are to be given")
+        return [*self.values] or [_from_hex(each) for each in self.values_hex]
+
+    @property
+    def any_key(self) -> Text:
+        """Of `key` or `key_hex`. Raises ValueError if both are given."""
+        if self.key is not None and self.key_hex is not None:
+            raise ValueError("either key or key_hex is to be given")
+        return self.key if self.key_hex is None else _from_hex(self.key_hex)
+
+
+class RecordsAsked(Query):
+    """Which records are meant."""
+
+    partition: int | None = Field(default=None, ge=0)
+
+
+class RequestsAsked(Query):
+    """Which requests are meant."""
+
+    api: str | None = None
+    client_id: str | None = None
+    node: int | None = None
+    error: str | None = None
+    raw: bool = Field(default=False, description="All of each, decoded and in hexadecimal digits.")
 
 
 class Expectation(Asked):
@@ -155,6 +194,39 @@ class Truncation(Asked):
     offset: int = Field(ge=0)
 
 
+class BrokerState(BaseModel):
+    """Where the broker is, and, while it runs, what it holds: the ends of partitions by topic, and groups by id."""
+
+    bootstrap_servers: str
+    nodes: int
+    running: bool
+    topics: dict[str, list[int | None]] = Field(default_factory=dict, description="null for a partition not here.")
+    groups: dict[str, GroupState] = Field(default_factory=dict)
+
+
+class GroupState(BaseModel):
+    """A group: its state, the ids of its members, and its committed offsets by TOPIC-PARTITION."""
+
+    state: str
+    members: list[str]
+    committed: dict[str, int]
+
+
+class ClockState(BaseModel):
+    """The broker's time."""
+
+    now_ms: int
+    frozen: bool
+
+
+class JournalState(BaseModel):
+    """Whether requests are kept, how many are, and how many were forgotten for newer ones."""
+
+    on: bool
+    kept: int
+    dropped: int
+
+
 class Record(BaseModel):
     """A record as it lies in the log. `key_hex` and `value_hex` are exact where the texts are only for people."""
 
@@ -193,6 +265,29 @@ class Request(BaseModel):
     raw: dict[str, Any] | None = None
 
 
+def _fault_schema() -> dict[str, Any]:
+    """The words of a fault, each with its kind; `faults/rules` says what they mean, and what is wrong with them."""
+    text, number = {"type": "string"}, {"type": "integer"}
+    span = {"anyOf": [text, {"type": "number"}], "description": DURATION}
+    words: dict[str, Any] = {
+        "api": {"anyOf": [text, {"type": "array", "items": text}], "description": 'By Kafka\'s name: "Produce".'},
+        "version": {"anyOf": [number, text], "description": 'Of the API: 9, "3-9" or "12+".'},
+        "error": {"type": "string", "description": "By Kafka's name: NOT_LEADER_OR_FOLLOWER."},
+        "probability": {"type": "number", "minimum": 0, "maximum": 1},
+        "once": {"type": "boolean"},
+        **{word: {"type": "integer", "minimum": 1} for word in ("nth", "times")},
+        **{word: number for word in ("node", "partition", "seed")},
+        **{word: text for word in ("client_id", "topic", "group", "transactional_id", "name")},
+        **{word: span for word in ("delay", "throttle")},
+    }
+    choices = {"when": When, "level": Level, "close": When, "answer": Answer, "corrupt": Corruption}
+    words |= {word: {"enum": list(get_args(kind))} for word, kind in choices.items()}
+    return {"title": "NewFault", "type": "object", "properties": words, "additionalProperties": False}
+
+
+NewFault = Annotated[dict[str, Any], WithJsonSchema(_fault_schema())]
+
+
 class FaultState(BaseModel):
     """A fault at work."""
 
@@ -227,6 +322,10 @@ def request_model(exchange: Exchange, raw: bool) -> Request:
         faults=list(exchange.faults),
         raw=exchange.as_json() if raw else None,
     )
+
+
+def _from_hex(digits: str | None) -> bytes | None:
+    return None if digits is None else bytes.fromhex(digits)
 
 
 def _text(data: bytes | None) -> str | None:

@@ -5,12 +5,11 @@ What the words mean stands in `faults/rules`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.models import FaultState, HitWait
+from minibroker.testing.control.errors import MISSING, WAITED
+from minibroker.testing.control.models import FaultState, HitWait, NewFault
 from minibroker.testing.faults.engine import Fault
 
 
@@ -24,7 +23,7 @@ def fault_routes(broker: Broker) -> APIRouter:
         return [_state(fault) for fault in broker.faults.all()]
 
     @routes.post("/faults", status_code=201)
-    async def add(asked: dict[str, Any] | list[dict[str, Any]]) -> list[FaultState]:
+    async def add(asked: NewFault | list[NewFault]) -> list[FaultState]:
         """Add one: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or a list."""
         return [_state(fault) for fault in broker.faults.add_all(asked if isinstance(asked, list) else [asked])]
 
@@ -33,17 +32,17 @@ def fault_routes(broker: Broker) -> APIRouter:
         """Take all away."""
         broker.faults.clear()
 
-    @routes.get("/faults/{number}")
+    @routes.get("/faults/{number}", responses=MISSING)
     async def fault(number: int) -> FaultState:
         """How often it has struck."""
         return _state(_found(broker, number))
 
-    @routes.delete("/faults/{number}", status_code=204)
+    @routes.delete("/faults/{number}", status_code=204, responses=MISSING)
     async def remove(number: int) -> None:
         """Take one away."""
         _found(broker, number).remove()
 
-    @routes.post("/faults/{number}/wait")
+    @routes.post("/faults/{number}/wait", responses=MISSING | WAITED)
     async def wait(number: int, asked: HitWait | None = None) -> FaultState:
         """Wait until it has struck so often."""
         asked, found = asked or HitWait(), _found(broker, number)

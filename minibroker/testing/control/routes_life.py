@@ -8,7 +8,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from minibroker.testing.broker import Broker
-from minibroker.testing.control.models import Advance
+from minibroker.testing.control.errors import MISSING
+from minibroker.testing.control.models import Advance, BrokerState, ClockState
 from minibroker.testing.data import Snapshot
 from minibroker.testing.seen import state_of
 
@@ -18,11 +19,11 @@ def life_routes(broker: Broker) -> APIRouter:
     routes = APIRouter(tags=["life"])
     snapshots: dict[int, Snapshot] = {}
 
-    @routes.get("/broker")
-    async def state() -> dict[str, object]:
+    @routes.get("/broker", response_model_exclude_unset=True)
+    async def state() -> BrokerState:
         """Where the broker is, and what it holds."""
         where = {"bootstrap_servers": broker.bootstrap_servers, "nodes": broker.nodes, "running": broker.is_running}
-        return where | (state_of(broker) if broker.is_running else {})
+        return BrokerState.model_validate(where | (state_of(broker) if broker.is_running else {}))
 
     @routes.post("/reset", status_code=204)
     async def reset() -> None:
@@ -36,7 +37,7 @@ def life_routes(broker: Broker) -> APIRouter:
         snapshots[number] = broker.snapshot()
         return {"snapshot": number}
 
-    @routes.post("/snapshots/{number}/restore", status_code=204)
+    @routes.post("/snapshots/{number}/restore", status_code=204, responses=MISSING)
     async def restore(number: int) -> None:
         """Back to what the logs held then."""
         if number not in snapshots:
@@ -59,24 +60,24 @@ def life_routes(broker: Broker) -> APIRouter:
 
 def _clock(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/clock")
-    async def clock() -> dict[str, object]:
+    async def clock() -> ClockState:
         """The broker's time."""
-        return {"now_ms": broker.clock.now_ms(), "frozen": broker.clock.frozen}
+        return ClockState(now_ms=broker.clock.now_ms(), frozen=broker.clock.frozen)
 
     @routes.post("/clock/advance")
-    async def advance(asked: Advance) -> dict[str, object]:
+    async def advance(asked: Advance) -> ClockState:
         """Let time pass at once; what is due has been done when this answers."""
         await broker.clock.aadvance(asked.by)
         return await clock()
 
     @routes.post("/clock/freeze")
-    async def freeze() -> dict[str, object]:
+    async def freeze() -> ClockState:
         """Let no time pass but by `advance`."""
         broker.clock.freeze()
         return await clock()
 
     @routes.post("/clock/unfreeze")
-    async def unfreeze() -> dict[str, object]:
+    async def unfreeze() -> ClockState:
         """Let time pass again."""
         broker.clock.unfreeze()
         return await clock()

@@ -35,6 +35,23 @@ def node_routes(broker: Broker) -> APIRouter:
         else:
             verbs[verb](node)
 
+    _coordinators(broker, routes)
+    _leaders(broker, routes)
+    _groups(broker, routes)
+    return routes
+
+
+def _coordinators(broker: Broker, routes: APIRouter) -> None:
+    @routes.get("/groups/{group}/coordinator")
+    async def coordinator_of_group(group: str) -> dict[str, int | None]:
+        """The node that coordinates a group; null for nobody yet."""
+        return {"coordinator": broker.coordinator(group=group)}
+
+    @routes.get("/transactions/{transactional_id}/coordinator")
+    async def coordinator_of_transactions(transactional_id: str) -> dict[str, int | None]:
+        """The node that coordinates a transactional id; null for nobody yet."""
+        return {"coordinator": broker.coordinator(transactional_id=transactional_id)}
+
     @routes.post("/groups/{group}/move-coordinator", status_code=204)
     async def move_group(group: str, asked: CoordinatorMove) -> None:
         """Have a node coordinate a group."""
@@ -44,10 +61,6 @@ def node_routes(broker: Broker) -> APIRouter:
     async def move_transactions(transactional_id: str, asked: CoordinatorMove) -> None:
         """Have a node coordinate a transactional id."""
         broker.move_coordinator(asked.node, transactional_id=transactional_id)
-
-    _leaders(broker, routes)
-    _groups(broker, routes)
-    return routes
 
 
 def _groups(broker: Broker, routes: APIRouter) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,10 @@ from urllib.error import HTTPError
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from minibroker.testing.faults.rules import Words
+from minibroker.testing.verbs import Verbs
+from minibroker.testing.verbs_groups import GroupVerbs
+from minibroker.testing.verbs_nodes import NodeVerbs
 from tests.running import RunningBroker, environment_for_broker, running_broker, serve_command
 
 ANNOUNCED = "minibroker is controlled at "
@@ -134,8 +139,8 @@ def test_requests_are_seen(control: Control) -> None:
     assert b"a" in bytes.fromhex(raw["raw"]["request_hex"])
     assert control.ask("DELETE", "/v1/requests")[0] == 204
     assert control.get("/v1/requests?api=Produce") == []
-    assert control.post("/v1/journal", {"on": False}) == {"on": False}
-    assert control.post("/v1/journal", {"on": True}) == {"on": True}
+    assert control.post("/v1/journal", {"on": False})["on"] is False
+    assert control.post("/v1/journal", {"on": True})["on"] is True
 
 
 def test_groups_are_waited_for(control: Control) -> None:
@@ -177,12 +182,54 @@ def test_state_comes_back(control: Control) -> None:
         ("/v1/fill", {"t": 5}, 400, "a list of records is expected"),
         ("/v1/snapshots/77/restore", None, 404, "there is no snapshot 77"),
         ("/v1/topics/t/records", {"values": ["a"], "partition": 70}, 409, "UNKNOWN_TOPIC_OR_PARTITION"),
-        ("/v1/topics/t/records", {"values": []}, 422, "values"),
+        ("/v1/topics/t/records", {"values": []}, 400, "either values or values_hex"),
+        ("/v1/topics/t/records", {"values": ["a"], "key": "a", "key_hex": "61"}, 400, "either key or key_hex"),
+        ("/v1/topics/t/records", {"values_hex": ["6"]}, 400, "hex"),
+        ("/v1/topics/t/records", {"values": ["a"], "timestamp_ms": 1 << 63}, 422, "body.timestamp_ms"),
+        ("/v1/clock/advance", {"by": 1e300}, 400, "no span of time"),
+        ("/v1/clock/advance", {"by": True}, 422, "not True"),
+        ("/v1/clock/advance", None, 422, "body: Field required"),
+        ("/v1/nodes/1/explode", None, 422, "path.verb: Input should be 'stop', 'kill'"),
+        ("/v1/groups/g/move-coordinator", {"node": False}, 422, "body.node"),
+        ("/v1/groups/g/wait", {"state": "stable"}, 400, "'stable' is no state of a group"),
+        ("/v1/requests/wait", {"api": "Prodcue"}, 400, "'Prodcue' is no API"),
+        ("/v1/faults", 7, 422, "body"),
+        ("/v1/nowhere", None, 404, "Not Found"),
+        ("/v1/broker", None, 405, "Method Not Allowed"),
     ],
 )
 def test_what_cannot_be_is_said(control: Control, path: str, body: object, status: int, said: str) -> None:
     got, answer = control.ask("POST", path, body)
-    assert got == status and said in json.dumps(answer)
+    assert got == status and set(answer) == {"error", "message"}
+    assert said in f"{answer['error']}: {answer['message']}" and "\n" not in answer["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1/requests?aip=Fetch", "/v1/topics/t/records?part=1"])
+def test_a_word_in_the_address_that_is_not_known_is_refused(control: Control, path: str) -> None:
+    status, answer = control.ask("GET", path)
+    assert status == 422 and answer["message"].startswith("query.")
+
+
+def test_what_is_no_json_is_told(control: Control) -> None:
+    headers = {"content-type": "application/json"}
+    request = urllib.request.Request(f"{control.url}/v1/clock/advance", b"{by", headers, method="POST")
+    with pytest.raises(HTTPError) as raised:
+        urllib.request.urlopen(request, timeout=30)
+    with raised.value as answer:
+        assert answer.code == 422 and "JSON" in json.loads(answer.read())["message"]
+
+
+def test_records_that_are_no_text_go_in_too(control: Control) -> None:
+    control.post("/v1/topics/t/records", {"values_hex": ["ff00", None], "key_hex": "fe"})
+    found = control.get("/v1/topics/t/records")
+    assert [(record["key_hex"], record["value_hex"]) for record in found] == [("fe", "ff00"), ("fe", None)]
+
+
+def test_the_journal_tells_what_it_has(control: Control) -> None:
+    control.post("/v1/journal", {"on": True})
+    assert produce(control, "a") == [None]
+    told = control.get("/v1/journal")
+    assert told["on"] is True and told["kept"] == len(control.get("/v1/requests")) > 0 and told["dropped"] == 0
 
 
 def test_it_describes_itself(control: Control) -> None:
@@ -197,12 +244,48 @@ def test_it_describes_itself(control: Control) -> None:
     assert silent == [] and len(described["paths"]) >= 20
 
 
+def test_its_description_has_every_answer_and_every_word(control: Control) -> None:
+    described = control.get("/openapi.json")
+    answers = {
+        (path, method): set(told["responses"])
+        for path, methods in described["paths"].items()
+        for method, told in methods.items()
+    }
+    assert all({"400", "409", "422"} < each for each in answers.values())
+    assert {path for (path, _), each in answers.items() if "408" in each} == {
+        path for path in described["paths"] if "/wait" in path or "/expect" in path
+    }
+    assert {path for (path, _), each in answers.items() if "404" in each} == {
+        path for path in described["paths"] if "{number}" in path
+    }
+    refused = described["paths"]["/v1/reset"]["post"]["responses"]["409"]["content"]["application/json"]["schema"]
+    assert refused == {"$ref": "#/components/schemas/Refusal"}
+    fault = described["paths"]["/v1/faults"]["post"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"][0]
+    assert set(fault["properties"]) == set(Words.__annotations__) - {"where"}
+
+
+def test_every_verb_of_python_has_its_path() -> None:
+    """The document's table of paths names them; that it has the paths that there are is checked with the document."""
+    table = Path("docs/testing.md").read_text().split("| path | methods |")[1]
+    named = {word.split(".")[-1] for word in re.findall(r"`([a-z_.]+)`", table)} | {"stop_node", "start_node"}
+    named |= {f"{verb}_node" for verb in re.findall(r"`([a-z]+)`", table)} | {"make_stale", "refresh"}
+    verbs = {
+        name
+        for kind in (NodeVerbs, GroupVerbs, Verbs)
+        for name, value in vars(kind).items()
+        if callable(value) and not name.startswith(("_", "await_"))
+    }
+    twins = {name for name in verbs if name[0] == "a" and name[1:] in verbs}
+    assert verbs - twins - named == set()
+
+
 def test_a_token_is_asked_for(tmp_path: Path) -> None:
     with running_broker(tmp_path, options=("--control", "127.0.0.1:0", "--control-token", "secret")) as broker:
         control = Control(broker)
         for token in (None, "other"):
             control.token = token
-            assert control.ask("GET", "/v1/broker")[0] == 401
+            status, answer = control.ask("GET", "/v1/broker")
+            assert (status, answer["error"]) == (401, "UNAUTHORIZED")
         control.token = "secret"
         assert control.get("/v1/broker")["running"] is True
 

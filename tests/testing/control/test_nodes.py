@@ -42,6 +42,8 @@ def test_nodes_leaders_and_coordinators_are_moved(control: Control) -> None:
     assert [record["value"] for record in control.get("/v1/topics/t/records")] == ["a"]
     control.post("/v1/groups/g/move-coordinator", {"node": 2}, 204)
     control.post("/v1/transactions/x/move-coordinator", {"node": 3}, 204)
+    assert control.get("/v1/groups/g/coordinator") == {"coordinator": 2}
+    assert control.get("/v1/transactions/x/coordinator") == {"coordinator": 3}
 
 
 def test_a_node_that_is_not_there_is_told(control: Control) -> None:
