@@ -7,7 +7,6 @@ itself. Which segments there are is `plan.py`'s business.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +23,14 @@ from minibroker.storage.compaction.segment_writer import SegmentWriter
 from minibroker.storage.files import Disk
 from minibroker.storage.leader_epochs import LeaderEpochs
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, log_name, segment_name
+from minibroker.storage.names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TRANSACTION_INDEX_SUFFIX,
+    log_name,
+    segment_name,
+)
 from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET
 from minibroker.storage.transaction_index import AbortedTransaction
 
@@ -239,7 +245,7 @@ class _Output:
         file = self._writer.finish(aborted, self._modified_ms)
         file.close()
         for suffix in (*SEGMENT_SUFFIXES[1:], SEGMENT_SUFFIXES[0]):
-            with suppress(FileNotFoundError):
+            if aborted or suffix != TRANSACTION_INDEX_SUFFIX:  # without any there is no such file
                 self._disk.rename(self._path + suffix + CLEANED_SUFFIX, self._path + suffix)
         size_bytes, counts = self._writer.size_bytes, (self._batches, self._records)
         self._done.append(NewSegment(self._base_offset, self._next_offset, size_bytes, *counts, 0, 0, 0))

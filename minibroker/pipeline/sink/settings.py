@@ -5,7 +5,7 @@ What is left after `kafka.` is the connection's, and is checked there; columns a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
@@ -69,6 +69,7 @@ class SinkSettings:
 
     @property
     def exactly_once(self) -> bool:
+        """Whether rows are written in transactions, which are committed when all tasks are through."""
         return self.delivery == "exactly-once"
 
 
@@ -197,15 +198,15 @@ class _Options:
 
     def number(self, name: str, default: int, least: int = 0) -> int:
         value = self._given.pop(name.lower(), None)
-        return default if value is None else self._parsed(name, value, int, least)
+        return default if value is None else self._parsed(name, value, least)
 
     def optional_number(self, name: str, signed: bool = False) -> int | None:
         value = self._given.pop(name.lower(), None)
-        return None if value is None else self._parsed(name, value, int, -(1 << 31) if signed else 0)
+        return None if value is None else self._parsed(name, value, -(1 << 31) if signed else 0)
 
-    def _parsed(self, name: str, value: str, parse: Callable[[str], int], least: int) -> int:
+    def _parsed(self, name: str, value: str, least: int) -> int:
         try:
-            number = parse(value)
+            number = int(value)
         except ValueError:
             raise OptionError(f"{self._prefix}{name} is a whole number, not {value!r}") from None
         if not least <= number <= _INT_MAX:
