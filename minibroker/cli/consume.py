@@ -93,6 +93,8 @@ def consume(
     Example:
         minibroker consume orders --from 2026-01-31 --json
     """
+    if as_json and key_separator is not None:
+        raise click.UsageError("--key-separator has no meaning with --json, which has the key by name")
     # The end of a partition is learnt from a fetch that finds nothing: only who follows has time to wait in one.
     wait_ms = {} if follow else {"fetch.wait.max.ms": END_WAIT_MS}
     consumer = _consumer({**wait_ms, **client_config(servers, client)})

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
 BATCH_OFFSETS: Final = 5_000_000
+INTERVAL: Final = "1 minute"
 POLL_S: Final = 0.3
 HEAD: Final = ("topic", "partition", "records", "bytes", "first offset", "last offset")
 
@@ -33,7 +34,7 @@ HEAD: Final = ("topic", "partition", "records", "bytes", "first offset", "last o
 @click.option("--out", metavar="DIR", required=True, help="The archive: a directory, or any URL that Spark writes to.")
 @click.option("--checkpoint", metavar="DIR", help="Where to keep how far it is, if not in the archive itself.")
 @click.option("--continuous", is_flag=True, help="Go on until interrupted, instead of ending when all is archived.")
-@click.option("--trigger", metavar="TIME", default="1 minute", show_default=True, help="How often --continuous looks.")
+@click.option("--trigger", metavar="TIME", help="How often --continuous looks.  [default: 1 minute]")
 @click.option(
     "--batch-offsets",
     type=click.IntRange(1),
@@ -52,7 +53,7 @@ def archive(
     out: str,
     checkpoint: str | None,
     continuous: bool,
-    trigger: str,
+    trigger: str | None,
     batch_offsets: int,
     compression: str,
     options: tuple[tuple[str, str], ...],
@@ -68,6 +69,8 @@ def archive(
     Example:
         minibroker pipeline archive --path minibroker-data --topic orders --out archive
     """
+    if trigger is not None and not continuous:
+        raise click.UsageError("--trigger is for --continuous")
     reading = {
         **source.options(),
         "startingOffsets": "earliest",
@@ -76,13 +79,17 @@ def archive(
         **dict(options),
     }
     with spark_session(master, conf, title="archive", progress=False) as spark:
-        progress, run = _begun(spark, reading, out, checkpoint, trigger if continuous else None, compression)
+        progress, run = _begun(spark, reading, out, checkpoint, _interval(continuous, trigger), compression)
         try:
             is_over = _show_until_over(spark, run, progress, "archive")
         finally:
             run.stop()
         _print(run, out, as_json)
     return 0 if is_over or continuous else INTERRUPTED
+
+
+def _interval(continuous: bool, trigger: str | None) -> str | None:
+    return (trigger or INTERVAL) if continuous else None
 
 
 def _begun(

@@ -88,7 +88,7 @@ def replay(
         settings = replay_settings(servers, dict(client))
         rows = read_archive(spark, archive)
         archived = _chosen(archived_partitions(rows), topics)
-        targets = dict(topic_map) if to is None else {_only_topic(archived): to}
+        targets = _renamed(archived, topic_map) if to is None else {_only_topic(archived): to}
         name = replay_id or replay_id_of(_whole(archive), targets, repartition)
         task = ReplayTask(settings, name, targets, repartition, commit_records)
         made, remarks = _prepare(task, archived, dict(configs), partitions)
@@ -111,6 +111,17 @@ def _chosen(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]
     if not archived:
         raise cannot("there is nothing in the archive")
     return [each for each in archived if not topics or each.partition.topic in topics]
+
+
+def _renamed(archived: list[Archived], topic_map: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The targets that are named: only of topics that are replayed, or one that is misspelt would keep its name."""
+    found = {each.partition.topic for each in archived}
+    for topic, target in topic_map:
+        if topic not in found:
+            raise cannot(
+                f"--topic-map {topic}={target}: {topic} is none of the topics to replay, {', '.join(sorted(found))}"
+            )
+    return dict(topic_map)
 
 
 def _only_topic(archived: list[Archived]) -> str:

@@ -130,3 +130,8 @@ def test_a_reader_that_goes_away_ends_it_quietly(run_client: Run, broker: Runnin
         run_client("produce", "piped", "--partition", "0", stdin=b"third\n")
         assert process.wait(60) == 1
         assert process.stderr.read() == b""
+
+
+def test_a_separator_is_refused_where_keys_have_names(run_client: Run) -> None:
+    result = run_client("consume", "t", "--json", "--key-separator", ":")
+    assert result.exit_code == 2 and "--key-separator has no meaning with --json" in result.stderr

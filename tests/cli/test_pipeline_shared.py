@@ -7,12 +7,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from minibroker.cli.pipeline_shared import Source, explained, master_of, reason_of, source_options
+from minibroker.cli import pipeline_shared
+from minibroker.cli.pipeline_shared import Source, explained, master_of, reason_of, source_options, spark_session
 
 TASK_ERROR = """An error occurred while calling o81.count.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
@@ -150,3 +152,18 @@ def test_a_broker_imports_nothing_of_the_extra() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+def test_a_session_is_where_and_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    def session(master: str, log_level: str, **settings: str) -> SimpleNamespace:
+        asked.append((master, settings))
+        return SimpleNamespace(stop=lambda: None)
+
+    monkeypatch.setattr(pipeline_shared, "_imported_session", lambda: session)
+    with spark_session("local[3]", (("spark.driver.memory", "4g"), ("spark.local.dir", "/there"))):
+        pass
+    ((master, settings),) = asked
+    assert master == "local[3]"
+    assert (settings["spark.driver.memory"], settings["spark.local.dir"]) == ("4g", "/there")

@@ -82,6 +82,11 @@ def test_findings_as_json(run: Any) -> None:
     assert second == CRC._asdict()
 
 
+def test_topics_and_which_are_compacted_are_told(run: Any) -> None:
+    run("--topic", "orders", "--topic", "prices", "--compacted", "prices")
+    assert (run.asked["topics"], run.asked["compacted"]) == (("orders", "prices"), ("prices",))
+
+
 def test_checks_are_chosen_and_left_out(run: Any) -> None:
     run("--checks", "crc,records,offsets", "--skip", "records")
     assert run.asked["checks"] == ["crc", "offsets"]

@@ -81,12 +81,14 @@ def test_lines_are_written_and_the_report_says_where(run_client: Run) -> None:
 
 
 def test_a_record_has_its_key_headers_and_nulls(run_client: Run) -> None:
-    options = ("--key-separator", ":", "--null-value", "NULL", "--header", "h=1", "--header", "h=", "--partition", "0")
-    run_client("produce", "keyed", *options, stdin=b"a:1\nb:NULL\n")
+    nulls = ("--null-key", "NONE", "--null-value", "NULL")
+    options = ("--key-separator", ":", *nulls, "--header", "h=1", "--header", "h=", "--partition", "0")
+    run_client("produce", "keyed", *options, stdin=b"a:1\nb:NULL\nNONE:c\n")
     headers = [{"name": "h", "value": "1"}, {"name": "h", "value": ""}]
     assert [(record["key"], record["value"], record["headers"]) for record in consumed(run_client, "keyed")] == [
         ("a", "1", headers),
         ("b", None, headers),
+        (None, "c", headers),
     ]
 
 
@@ -126,7 +128,8 @@ def test_a_record_too_large_to_be_sent_is_said_with_its_line(run_client: Run) ->
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--key-separator", ""], ["--acks", "2"], ["--compression", "rar"], ["--header", "x"]]
+    "arguments",
+    [["--key-separator", ""], ["--null-key", "NULL"], ["--acks", "2"], ["--compression", "rar"], ["--header", "x"]],
 )
 def test_bad_input_is_refused_before_a_connection_is_made(run: Run, arguments: list[str]) -> None:
     result = run("produce", "t", *arguments, "--bootstrap-server", "127.0.0.1:1")

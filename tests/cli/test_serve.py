@@ -57,6 +57,11 @@ def test_a_setting_without_effect_is_warned_of_by_name(tmp_path: Path) -> None:
         assert "log.local.retention.ms is accepted by Kafka" in broker.log
 
 
+def test_no_more_is_logged_than_is_asked_for(tmp_path: Path) -> None:
+    with running_broker(tmp_path, "num.io.threads=4", options=("--log-level", "error")) as broker:
+        assert broker.log == ""
+
+
 def test_the_data_is_in_the_working_directory_by_default(tmp_path: Path) -> None:
     with running_broker(tmp_path, "log.dirs=./minibroker-data"):
         assert (tmp_path / "minibroker-data" / "meta.properties").is_file()

@@ -37,6 +37,12 @@ def test_a_count_that_is_not_given_is_the_brokers(run_client: Run) -> None:
     assert len(described["partitions"]) == 2
 
 
+def test_as_many_replicas_are_made_as_are_asked_for(run_client: Run) -> None:
+    refused = run_client("topics", "create", "replicated", "--replication-factor", "2")
+    assert refused.exit_code == 1 and "replication factor" in refused.stderr.lower()
+    assert run_client("topics", "create", "replicated", "--replication-factor", "1").exit_code == 0
+
+
 def test_a_topic_is_given_more_partitions(run_client: Run) -> None:
     run_client("topics", "create", "grown", "--partitions", "2")
     assert run_client("topics", "alter", "grown", "--partitions", "3").stdout == "grown has 3 partitions, and had 2\n"

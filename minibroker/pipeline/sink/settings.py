@@ -97,7 +97,7 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
         client=Settings({**producer.rest(), **_timing(kafka)}, producer.known),
     )
     _refuse(set(own.rest()) - _OF_SPARK)
-    return _consistent(settings, kafka)
+    return _consistent(settings, kafka, prefixed="transactionalidprefix" in lowered)
 
 
 def _refuse(unknown: set[str]) -> None:
@@ -149,7 +149,7 @@ def _batch_settings(given: _Options) -> BatchSettings:
     return BatchSettings(codec=codec, level=levels.get(codec), batch_bytes=given.number("batch.size", 256 << 10, 1))
 
 
-def _consistent(settings: SinkSettings, kafka: Mapping[str, str]) -> SinkSettings:
+def _consistent(settings: SinkSettings, kafka: Mapping[str, str], *, prefixed: bool) -> SinkSettings:
     """The settings, if they go together."""
     if settings.idempotent and settings.acks != -1:
         raise OptionError("kafka.enable.idempotence=true needs kafka.acks=all")
@@ -159,6 +159,8 @@ def _consistent(settings: SinkSettings, kafka: Mapping[str, str]) -> SinkSetting
         raise OptionError("kafka.delivery.timeout.ms must be at least kafka.linger.ms + kafka.request.timeout.ms")
     if settings.write_id is not None and not settings.exactly_once:
         raise OptionError("writeId has a meaning only with delivery=exactly-once")
+    if not settings.exactly_once and prefixed:
+        raise OptionError("transactionalIdPrefix has a meaning only with delivery=exactly-once")
     if not settings.exactly_once and "transaction.timeout.ms" in kafka:
         raise OptionError("kafka.transaction.timeout.ms has a meaning only with delivery=exactly-once")
     return settings

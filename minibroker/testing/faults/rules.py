@@ -220,6 +220,10 @@ def _check(rule: Rule, once_and_times: bool) -> None:
         raise FaultError("a fault needs one of error, close, answer, corrupt, delay, throttle")
     if rule.corrupt is not None and rule.api not in (frozenset(), frozenset({ApiKey.FETCH})):
         raise FaultError("only a Fetch brings batches that could be corrupt")
+    if rule.level is not None and rule.error is None:
+        raise FaultError("level says where an error stands: without error it has no meaning")
+    if rule.when == "after" and rule.error is None and rule.answer is None:
+        raise FaultError("when is for error and answer; close says itself whether it is before or after")
     if once_and_times:
         raise FaultError("once is times 1: give one of them")
     for word in ("nth", "times"):

@@ -54,6 +54,16 @@ def test_it_tells_what_it_has_written(run: Run, tmp_path: Path) -> None:
     assert again["in_all"]["partitions"][0]["records"] == 20
 
 
+def test_how_far_it_is_is_kept_where_it_is_told(run: Run, tmp_path: Path) -> None:
+    log, out, kept = tmp_path / "log", tmp_path / "out", tmp_path / "kept"
+    write_log(log, "orders", 0, records(20))
+    where = ("--path", str(log), "--out", str(out), "--checkpoint", str(kept), "--json")
+    assert json.loads(run(*where).stdout)["written"]["files"] == 1
+    assert any(kept.iterdir())
+    assert {path.name for path in out.iterdir() if not path.name.startswith((".", "_"))} == {"topic=orders"}
+    assert json.loads(run(*where).stdout)["written"]["files"] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -61,6 +71,7 @@ def test_it_tells_what_it_has_written(run: Run, tmp_path: Path) -> None:
         (("--option", "nonsense=1"), "unknown option nonsense"),
         (("--option", "isolation.level=maybe"), "isolation.level"),
         (("--continuous", "--trigger", "soon"), "soon"),
+        (("--trigger", "1 second"), "--trigger is for --continuous"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(

@@ -108,6 +108,13 @@ def test_a_dataframe_is_replayed_by_key(spark: SparkSession, archive: Path, brok
     assert all(len(of_key) == 1 for of_key in places.values())
 
 
+def test_a_replay_of_another_id_begins_anew(run: Run, broker: RunningBroker) -> None:
+    for replay_id, written in (("one", 10), ("one", 0), ("two", 10)):
+        found = json.loads(run("--topic", "7", "--to", "twice", "--id", replay_id, "--json").stdout)
+        assert (found["id"], [each["written"] for each in found["partitions"]]) == (replay_id, [written])
+    assert len(read(broker.bootstrap_servers, "twice")) == 20
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -122,6 +129,8 @@ def test_a_dataframe_is_replayed_by_key(spark: SparkSession, archive: Path, brok
             "7 and old both go to 7, and both have a partition 0",
         ),
         (("--partitions", "3"), "--partitions is for --repartition"),
+        (("--topic-map", "odl=new"), "--topic-map odl=new: odl is none of the topics to replay, 7, old"),
+        (("--topic", "7", "--topic-map", "old=new"), "old is none of the topics to replay, 7"),
     ],
 )
 def test_what_cannot_be_is_one_line(run: Run, arguments: tuple[str, ...], complaint: str) -> None:

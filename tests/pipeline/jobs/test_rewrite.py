@@ -16,7 +16,7 @@ from minibroker.cli.main import main
 from minibroker.pipeline.jobs.rewrite import WRITTEN, rewrite, run, segments_of
 from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_directory, rewrite_segment
 from minibroker.pipeline.rewriting.settings import RewriteSettings
-from minibroker.protocol.records.batch import MAGIC
+from minibroker.protocol.records.batch import ELIDED_BIT, MAGIC
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.rewriting.directories import batches_of, every_codec, idempotent, make_log, seen, transactions
 
@@ -112,6 +112,9 @@ def test_the_command_tells_it_as_json(command: Any, old: Path, tmp_path: Path) -
     assert orders["bytes_after"] == sum(path.stat().st_size for path in new.glob("orders-*/*.log"))
     assert said["configs"] == [{"topic": "orders", "name": "record.attributes.elide", "value": "true"}]
     assert seen(new / "orders-0") == seen(old / "orders-0")
+    back = command("--path", new, "--output", tmp_path / "back", "--topic", "orders", "--no-elide", "--json")
+    assert json.loads(back.stdout)["topics"][0]["bytes_after"] > orders["bytes_after"]
+    assert not any(header.attributes & ELIDED_BIT for header, _ in batches_of(tmp_path / "back" / "orders-0"))
 
 
 @pytest.mark.parametrize(

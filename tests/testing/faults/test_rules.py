@@ -50,6 +50,9 @@ def test_versions(version: int | str, versions: range) -> None:
         ({"close": "before", "probability": 2}, "between 0 and 1"),
         ({"close": "before", "once": True, "times": 2}, "give one of them"),
         ({"delay": "soon"}, "delay: 'soon' is no duration"),
+        ({"close": "before", "level": "top"}, "level says where an error stands"),
+        ({"close": "before", "when": "after"}, "when is for error and answer"),
+        ({"delay": 5, "when": "after"}, "when is for error and answer"),
         ({"close": "before", "level": "record"}, "level is one of top"),
     ],
 )

@@ -117,7 +117,7 @@ def plan_directory(
     of_directory = Findings("", -1, "", chosen)
     offsets = {name: _offsets_of(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
     policies = compacted_topics(root) | set(compacted) | {topic for topic, _ in offsets[CLEANER]}
-    missing = set(topics) - {topic for topic, _ in directories}
+    missing = {*topics, *compacted} - {topic for topic, _ in directories}
     if missing:
         raise OptionError(f"{path} holds no topic {', '.join(sorted(missing))}")
     partitions = tuple(

@@ -46,6 +46,8 @@ def test_what_cannot_be_asked_for_is_refused_before_spark_is_asked(tmp_path: Pat
         judge(tmp_path, checks=["crc", "colours"])
     with pytest.raises(OptionError, match="holds no topic payments"):
         judge(tmp_path, topics=["payments"])
+    with pytest.raises(OptionError, match="holds no topic payments"):
+        judge(tmp_path, compacted=["payments"])
     with pytest.raises(OptionError, match="holds no partition"):
         judge(empty(tmp_path))
 
