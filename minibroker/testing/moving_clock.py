@@ -58,7 +58,7 @@ class MovingClock:
     def wall_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC, and what was added."""
         wall_ms = self._system.wall_ms() if self._frozen_at is None else self._frozen_at[0]
-        return wall_ms + int(self._wall_ahead_ms)
+        return wall_ms + int(round(self._wall_ahead_ms, 3))  # which many moves have added up
 
     def monotonic_ms(self) -> float:
         """Milliseconds that never go back."""

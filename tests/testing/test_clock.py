@@ -180,6 +180,15 @@ def test_log_append_time_is_the_brokers() -> None:
         asyncio.run(use(broker))
 
 
+@pytest.mark.parametrize("by_ms", [1, 9, 11, 1234])
+def test_while_it_stands_still_as_much_passes_as_was_said(by_ms: int) -> None:
+    with Broker() as broker:
+        broker.clock.freeze()
+        before = broker.clock.now_ms()
+        broker.clock.advance(by_ms)
+        assert broker.clock.now_ms() - before == by_ms
+
+
 def test_a_restart_keeps_the_time_and_a_reset_goes_back_to_the_machines() -> None:
     with Broker() as broker:
         now_ms = time.time_ns() // 1_000_000

@@ -171,6 +171,35 @@ def test_what_a_test_produces_is_read_with_all_that_it_has(broker: Broker) -> No
     consumer.close()
 
 
+def test_what_kafka_python_does_is_waited_for(broker: Broker) -> None:
+    broker.fill({"t": ["a", "b"]})
+
+    def use() -> None:
+        consumer = consumer_of(broker, "t", group_id="g", auto_commit_interval_ms=50)
+        while len(broker.records("replies")) < 2:
+            for records in consumer.poll(50).values():
+                for record in records:
+                    producer.send("replies", record.value).get(20)
+        while not caught_up.is_set():
+            consumer.poll(50)
+        consumer.close()
+
+    caught_up, producer = threading.Event(), producer_of(broker)
+    using = threading.Thread(target=use)
+    using.start()
+    try:
+        assert [record.text for record in broker.expect("replies", 2, "20 s")] == ["a", "b"]
+        assert broker.wait_for_high_watermark("replies", 2, timeout="20 s") == 2
+        assert len(broker.wait_for_group("g", 1, timeout="20 s")) == 1
+        broker.wait_until_caught_up("g", "t", "20 s")
+        assert broker.wait_for_commit("g", "t", offset=2, timeout="20 s") == 2
+        assert broker.wait_for_requests("OffsetCommit", timeout="20 s")
+    finally:
+        caught_up.set()
+        using.join(20)
+        producer.close()
+
+
 @pytest.mark.parametrize("client", ["librdkafka", "kafka-python"])
 def test_a_record_that_was_not_to_come_is_told_at_once(broker: Broker, client: str) -> None:
     def late() -> None:

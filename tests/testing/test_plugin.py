@@ -163,6 +163,50 @@ def test_cluster(kafka_cluster):
     result.assert_outcomes(passed=1)
 
 
+def test_other_clients_are_served_as_well(pytester: pytest.Pytester) -> None:
+    """kafka-python: a producer of the session, whose connection every reset leaves, and what a failure tells of it."""
+    result = run(
+        pytester,
+        """
+from kafka import KafkaConsumer, KafkaProducer
+
+@pytest.fixture(scope="module")
+def producer(kafka_broker):
+    made = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers, retry_backoff_ms=20)
+    yield made
+    made.close()
+
+def first(broker, topic):
+    consumer = KafkaConsumer(topic, bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
+    try:
+        return next(consumer).value
+    finally:
+        consumer.close()
+
+@pytest.mark.parametrize("number", range(2))
+def test_alone(kafka, kafka_topic, producer, number):
+    assert producer.send(kafka_topic, b"a").get(20).offset == 0
+    assert producer.send("t", b"b").get(20).offset == 0
+    assert first(kafka, kafka_topic) == b"a"
+
+@pytest.mark.kafka(nodes=2, fill={"filled": ["c"]})
+def test_filled(kafka):
+    assert first(kafka, "filled") == b"c"
+
+def test_cluster(kafka_cluster):
+    kafka = kafka_cluster(nodes=3)
+    kafka.produce("t", "d")
+    assert first(kafka, "t") == b"d"
+
+def test_fails(kafka, producer):
+    producer.send("t", b"e").get(20)
+    assert False
+""",
+    )
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["topic t: partitions end at 1", "#*kafka-python*: Produce * answered*"])
+
+
 def test_settings_of_all_brokers_are_overridden_in_a_conftest(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         "import pytest\n@pytest.fixture(scope='session')\ndef kafka_settings(): return {'num.partitions': 4}\n"

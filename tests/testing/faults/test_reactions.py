@@ -300,6 +300,12 @@ def test_an_error_of_a_topic(broker: Broker, client: Client, when: str) -> None:
     assert ("new" in broker.running.cluster.image.topics) is (when == "after")
 
 
+def test_an_error_of_a_topic_in_metadata(broker: Broker, client: Client) -> None:
+    fault = broker.faults.add(api="Metadata", topic="t", error="LEADER_NOT_AVAILABLE", level="topic", times=2)
+    assert client.send("a") is None
+    assert (fault.hits, values(broker)) == (2, ["a"])
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_error_of_a_partition(broker: Broker, client: Client, when: str) -> None:
     error = "OFFSET_METADATA_TOO_LARGE"
