@@ -6,6 +6,8 @@ All state of a broker belongs to its loop; what a test does to it is brought the
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
@@ -58,7 +60,9 @@ class Loop:
             raise
 
     async def arun(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Await `work`, done on the broker's loop, from any loop."""
+        """Await `work`, done on the broker's loop, from any loop of asyncio's, and in trio."""
+        if _in_trio():
+            return await _awaited_in_trio(asyncio.run_coroutine_threadsafe(work, self._loop))
         if asyncio.get_running_loop() is self._loop:
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
@@ -93,7 +97,34 @@ class CallersLoop(Loop):
     REASON = "this broker runs in your own event loop: await the method whose name begins with 'a'"
 
     def __init__(self) -> None:
+        """Raises RuntimeError in trio, which has no loop that a broker could run on."""
+        if _in_trio():
+            raise RuntimeError("a broker does not run in trio: write `with Broker()`, and await its verbs")
         super().__init__(asyncio.get_running_loop(), threading.current_thread())
+
+
+def _in_trio() -> bool:
+    """Whether trio runs in this thread. Who has not imported it need not have it."""
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_run())
+
+
+async def _awaited_in_trio(future: Future[Result]) -> Result:
+    """What comes of work on another loop. The work is cancelled with who waits for it."""
+    import trio
+
+    done, token = trio.Event(), trio.lowlevel.current_trio_token()
+
+    def tell(_: Future[Result]) -> None:
+        with contextlib.suppress(trio.RunFinishedError):
+            token.run_sync_soon(done.set)
+
+    future.add_done_callback(tell)
+    try:
+        await done.wait()
+    finally:
+        future.cancel()  # without effect if it is done
+    return future.result()
 
 
 def _settle(done: Future[Result], function: Callable[[], Result]) -> None:

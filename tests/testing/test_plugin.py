@@ -324,18 +324,32 @@ async def use(kafka):
 async def test_asyncio(kafka):
     await use(kafka)
 
-@pytest.fixture
-def anyio_backend():
-    return "asyncio"
-
 @pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_anyio(kafka):
     await use(kafka)
+
+@pytest.mark.anyio
+async def test_either_backend(kafka, anyio_backend):
+    kafka.produce("t", "a")
+    assert (await kafka.aexpect("t"))[0].text == "a"
+    with pytest.raises(AssertionError, match="2 records were expected"):
+        await kafka.aexpect("t", 2, timeout="10 ms")
+    import anyio
+    with anyio.move_on_after(0.05):
+        await kafka.aexpect("t", 2, timeout="1 hour")
+    while kafka.on_loop(lambda: kafka.watch in kafka.interceptors):
+        await anyio.sleep(0)
+    if anyio_backend == "trio":
+        from minibroker.testing import Broker
+        with pytest.raises(RuntimeError, match="write `with Broker"):
+            async with Broker():
+                pass
 """,
         "-o",
         "asyncio_mode=strict",
     )
-    result.assert_outcomes(passed=2)
+    result.assert_outcomes(passed=4)
 
 
 def test_unused_it_imports_nothing(pytester: pytest.Pytester) -> None:
