@@ -73,11 +73,11 @@ class CoordinatorMadeOnDemand(Change):
         return None
 
     def answer(self, response: Any) -> None:
-        answers = response.coordinators if self.call.context.version >= FIRST_WITH_SEVERAL_KEYS else [response]
-        for answer in answers if self._missing else ():
+        several = self.call.context.version >= FIRST_WITH_SEVERAL_KEYS
+        for answer in (response.coordinators if several else [response]) if self._missing else ():
             if answer.error_code == ErrorCode.NONE:
                 answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-                answer.error_message = "The coordinator is not available."
+                answer.error_message = "" if several else "The coordinator is not available."
                 answer.node_id = answer.port = -1
                 answer.host = ""
 
