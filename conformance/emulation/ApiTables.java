@@ -14,7 +14,7 @@ import java.util.TreeMap;
 
 /**
  * Prints the APIs that releases of Kafka name for a broker, a line an API: "JAR LISTENER KEY NAME FIRST LAST"; and their
- * features and error codes, in lines of the same form.
+ * features, error codes and some defaults of settings, in lines of the same form.
  *
  * Each jar is loaded by a class loader of its own, so none sees another's classes. How the table is kept changed over the years:
  *
@@ -41,6 +41,14 @@ public class ApiTables {
         "ConsumerMetadataKey", "ConsumerMetadataRequest",
         "GroupCoordinatorKey", "GroupCoordinatorRequest"));
 
+    /** Settings by the names that their defaults have in the server. */
+    static final Map<String, String> DEFAULTS = new TreeMap<>(Map.of(
+        "MessageMaxBytes", "message.max.bytes",
+        "OffsetsRetentionMinutes", "offsets.retention.minutes",
+        "UncleanLeaderElectionEnable", "unclean.leader.election.enable",
+        "ConsumerMaxSessionTimeoutMs", "group.max.session.timeout.ms", // so called in 0.9
+        "GroupMaxSessionTimeoutMs", "group.max.session.timeout.ms"));
+
     /** The arguments are kafka-clients, kafka-server-common and kafka_2.11 in one folder; before them, up to "--", what all need. */
     public static void main(String[] arguments) throws Exception {
         int end = Arrays.asList(arguments).indexOf("--");
@@ -48,10 +56,15 @@ public class ApiTables {
             List<URL> parts = new ArrayList<>();
             parts.add(new File(jar).toURI().toURL());
             parts.add(new File(jar.replaceFirst("kafka_[\\d.]+-|kafka-server-common-", "kafka-clients-")).toURI().toURL());
-            for (String needed : Arrays.copyOf(arguments, end)) parts.add(new File(needed).toURI().toURL());
+            for (String needed : Arrays.copyOf(arguments, end)) {
+                if (isOfItsScala(needed, jar)) parts.add(new File(needed).toURI().toURL());
+            }
             try (URLClassLoader loader = new URLClassLoader(parts.toArray(new URL[0]), ClassLoader.getPlatformClassLoader())) {
                 ApiTables tables = new ApiTables(new File(jar).getName(), loader);
-                if (tables.jar.startsWith("kafka_")) tables.printOfServer();
+                if (tables.jar.startsWith("kafka_")) {
+                    tables.printOfServer();
+                    tables.printDefaults();
+                }
                 else if (tables.jar.startsWith("kafka-server-common-")) tables.printFeatures();
                 else {
                     tables.printOfClients();
@@ -59,6 +72,13 @@ public class ApiTables {
                 }
             }
         }
+    }
+
+    /** Whether a needed jar is no Scala library, or that of the Scala for which a server's jar was made. */
+    static boolean isOfItsScala(String needed, String jar) {
+        String name = new File(needed).getName();
+        if (!name.startsWith("scala-library-")) return true;
+        return name.startsWith(new File(jar).getName().replaceFirst("kafka_([\\d.]+)-.*", "scala-library-$1."));
     }
 
     final String jar;
@@ -75,13 +95,36 @@ public class ApiTables {
     }
 
     void printOfServer() throws Exception {
-        Class<?> requestKeys = loader.loadClass("kafka.api.RequestKeys");
+        Class<?> requestKeys;
+        try {
+            requestKeys = loader.loadClass("kafka.api.RequestKeys");
+        } catch (ClassNotFoundException since010) {
+            return;
+        }
         for (Map.Entry<String, String> entry : SERVER_CLASSES.entrySet()) {
             try {
                 int key = ((Number) requestKeys.getMethod(entry.getKey()).invoke(null)).intValue();
                 Class<?> reader = loader.loadClass("kafka.api." + entry.getValue());
                 print("SERVER", key, entry.getValue(), 0, ((Number) reader.getMethod("CurrentVersion").invoke(null)).intValue());
             } catch (NoSuchMethodException | ClassNotFoundException notInThisRelease) {
+                continue;
+            }
+        }
+    }
+
+    /** "JAR DEFAULTS 0 NAME 0 VALUE": 0.8.2 has them elsewhere. */
+    void printDefaults() throws Exception {
+        Class<?> defaults;
+        try {
+            defaults = loader.loadClass("kafka.server.Defaults");
+        } catch (ClassNotFoundException in082) {
+            return;
+        }
+        for (Map.Entry<String, String> entry : DEFAULTS.entrySet()) {
+            try {
+                Object value = defaults.getMethod(entry.getKey()).invoke(null);
+                System.out.println(String.join(" ", jar, "DEFAULTS", "0", entry.getValue(), "0", value.toString()));
+            } catch (NoSuchMethodException notInThisRelease) {
                 continue;
             }
         }

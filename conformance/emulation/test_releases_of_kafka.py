@@ -1,4 +1,4 @@
-"""The tables of releases against each release's own jars: APIs, versions and features, read by a Java program.
+"""The tables of releases against each release's own jars, read by Java: versions, features, error codes, defaults.
 
 How that program finds the table in jars of twelve years is told in ApiTables.java.
 """
@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from conformance import builds
+from minibroker.broker.settings_table import BROKER_SETTINGS
 from minibroker.protocol.apis import ApiKey
+from minibroker.testing.emulation.defaults import settings_of
 from minibroker.testing.emulation.emulation import levels_of
 from minibroker.testing.emulation.errors import last_code
 from minibroker.testing.emulation.releases import RELEASES, is_since, release_of, versions_of
@@ -51,7 +53,8 @@ def tables(lines: list[list[str]]) -> dict[tuple[str, str], dict[int, Versions]]
     """By release and listener the first and last version of each API."""
     found: dict[tuple[str, str], dict[int, Versions]] = defaultdict(dict)
     for release, listener, key, _, first, last in lines:
-        found[release, listener][int(key)] = (int(first), int(last))
+        if listener != "DEFAULTS":
+            found[release, listener][int(key)] = (int(first), int(last))
     return found
 
 
@@ -82,6 +85,15 @@ def test_a_release_has_the_features_that_its_own_jar_names(release: str, lines: 
 def test_a_release_has_the_error_codes_that_its_own_jar_names(release: str, lines: list[list[str]]) -> None:
     codes = [int(code) for found, kind, code, *_ in lines if (found, kind) == (release, "ERRORS")]
     assert max(codes) == last_code(release)
+
+
+@pytest.mark.parametrize("release", ["0.9", "0.10.0", "0.10.2", "0.11", "1.0", "2.0", "2.2", "2.3", "2.4", "2.5"])
+def test_a_release_has_the_defaults_of_its_server(release: str, lines: list[list[str]]) -> None:
+    theirs = {name: value for found, kind, _, name, _, value in lines if (found, kind) == (release, "DEFAULTS")}
+    assert len(theirs) == 4
+    ours = settings_of(release)
+    todays = {name: str(BROKER_SETTINGS[name].default).lower() for name in theirs}
+    assert {name: ours.get(name, todays[name]) for name in theirs} == theirs
 
 
 @pytest.mark.parametrize("release", ["0.8.2", "0.9"])

@@ -1,6 +1,7 @@
 """The defaults of settings that were others in older releases, as far as clients notice them.
 
-The source is `kafka.server.Defaults` in each release's server; what can be set otherwise is the user's to set.
+The source is `kafka.server.Defaults` in the servers around each change, with which conformance/emulation compares them
+up to 2.5, and the KIPs; what can be set otherwise is the user's to set.
 """
 
 from __future__ import annotations
