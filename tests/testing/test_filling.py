@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
@@ -103,3 +104,15 @@ def test_what_the_broker_refuses_is_said() -> None:
         for source in ({"t": {"config": {"no.such": 1}}}, {"t u": ["a"]}):
             with pytest.raises(KafkaError):
                 broker.fill(source)
+
+
+def test_clients_read_what_a_file_has(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(YAML.replace(", retention.ms: 1000", ""))
+    with Broker() as broker:
+        broker.fill(tmp_path / "a.yaml")
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "log_level": 0})
+        consumer.assign([TopicPartition("orders", 0, 0), TopicPartition("users", 1, 0)])
+        read = sorted(consumer.consume(4, 20), key=lambda message: (message.topic() or "", message.offset() or 0))
+        consumer.close()
+    assert [message.value() for message in read] == [b"first", None, b'{"total": 7}', b'{"age": 7}']
+    assert (read[3].key(), read[3].headers()) == (b"ann", [("source", b"test")])
