@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -19,11 +20,13 @@ from rich.progress import Progress
 
 from minibroker.cli import pipeline_replay
 from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.pipeline.brokers.source import BrokerSource
 from minibroker.pipeline.jobs.replay import Archived, needed_topics, replay_id_of, replay_settings
 from minibroker.pipeline.jobs.replay_targets import Needed, prepare_topics
 from minibroker.pipeline.jobs.replay_task import Replayed, ReplayTask, report_of
-from minibroker.pipeline.log_source import OptionError, TopicPartition
+from minibroker.pipeline.log_source import OffsetRange, OptionError, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import TIMESTAMP
+from minibroker.pipeline.selection import TopicSelection
 from minibroker.pipeline.sink.errors import WriteFailed
 from tests.pipeline.jobs.replaying import COUNT, T_MS, rows
 from tests.pipeline.sink.committed import create_topic, read, values
@@ -199,6 +202,11 @@ def test_a_record_without_a_time_stays_without(broker: RunningBroker) -> None:
     timeless = rows(0, 1).set_column(5, pa.field("timestamp", TIMESTAMP), pa.nulls(1, TIMESTAMP))
     replay(task, timeless)
     assert [each.timestamp_ms for each in read(broker.bootstrap_servers, target_of(task))] == [-1]
+    partition = TopicPartition(target_of(task), 0)
+    with closing(BrokerSource(broker.bootstrap_servers, TopicSelection(assigned=(partition,)))) as source:
+        (split,) = source.splits([OffsetRange(partition, 0, 1)])
+        batches = list(source.read(split, ReadRequest("records", ("timestamp", "timestampType"))))
+    assert pa.Table.from_batches(batches).to_pylist() == [{"timestamp": None, "timestampType": 0}]
 
 
 def test_a_report_is_a_row() -> None:
