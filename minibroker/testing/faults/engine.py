@@ -314,7 +314,9 @@ class Faults(Interceptor):
                 data = _joined(items)
                 return [data[: len(data) // 2], CLOSE]
             if fault.rule.answer == "wrong-correlation-id":
-                _CORRELATION_ID.pack_into(items[0], _CORRELATION_POSITION, (call.correlation_id + 1) & 0x7FFFFFFF)
+                begin = bytearray(items[0])  # the header is never split, and what holds it may be of any kind
+                _CORRELATION_ID.pack_into(begin, _CORRELATION_POSITION, (call.correlation_id + 1) & 0x7FFFFFFF)
+                items[0] = bytes(begin)
         return items
 
     def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:

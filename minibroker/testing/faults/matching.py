@@ -8,7 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 
 from minibroker.broker.interceptors import Call
-from minibroker.testing.faults.places import Place
+from minibroker.protocol.apis import response_class
+from minibroker.testing.faults.places import Place, levels_of
 from minibroker.testing.faults.rules import Rule
 from minibroker.testing.subjects import NameOf, Subjects, subjects_of
 
@@ -47,6 +48,7 @@ class Asked:
             and (rule.node is None or context.node.node_id == rule.node)
             and (rule.client_id is None or context.client_id == rule.client_id)
             and self._names(rule)
+            and (rule.level is None or rule.level in levels_of(response_class(self.call.api_key)))
         )
 
     def _names(self, rule: Rule) -> bool:

@@ -122,6 +122,17 @@ def _fields(struct: type) -> tuple[Field, ...]:
     return tuple(fields(struct))
 
 
+@cache
+def levels_of(struct: type, level: str = "top") -> frozenset[str]:
+    """The levels at which an answer of this class can have errors."""
+    found = frozenset() if error_field(struct) is None else frozenset({level})
+    for field in _fields(struct):
+        inner = (field.kind.item or field.kind).struct
+        if inner is not None and has_places(inner):
+            found |= levels_of(inner, _level_below(level, _is_about_topics(field.name, inner)))
+    return found
+
+
 # --- answers of errors only -----------------------------------------------------------------------
 
 

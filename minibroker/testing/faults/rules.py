@@ -11,10 +11,11 @@ from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, Final, Literal, TypedDict, get_args
 
-from minibroker.protocol.apis import ApiKey, api_name
+from minibroker.protocol.apis import ApiKey, api_name, response_class
 from minibroker.protocol.errors import ErrorCode
 from minibroker.testing.durations import Duration, milliseconds
 from minibroker.testing.exchange import api_key_of
+from minibroker.testing.faults.places import levels_of
 
 When = Literal["before", "after"]
 Level = Literal["top", "topic", "partition"]
@@ -222,8 +223,9 @@ def _check(rule: Rule, once_and_times: bool) -> None:
         raise FaultError("only a Fetch brings batches that could be corrupt")
     if rule.level is not None and rule.error is None:
         raise FaultError("level says where an error stands: without error it has no meaning")
-    if rule.when == "after" and rule.error is None and rule.answer is None:
-        raise FaultError("when is for error and answer; close says itself whether it is before or after")
+    if rule.when == "after" and rule.error is None and rule.answer != "silence":
+        raise FaultError("when is for error and silence; close says itself whether it is before or after")
+    _check_place(rule)
     if once_and_times:
         raise FaultError("once is times 1: give one of them")
     for word in ("nth", "times"):
@@ -232,6 +234,15 @@ def _check(rule: Rule, once_and_times: bool) -> None:
             raise FaultError(f"{word} begins with 1, and cannot be {value}")
     if not 0 <= rule.probability <= 1:
         raise FaultError(f"probability is between 0 and 1, and cannot be {rule.probability}")
+
+
+def _check_place(rule: Rule) -> None:
+    """Raises FaultError for a level that one of the APIs does not have."""
+    for api in () if rule.level is None else sorted(rule.api):
+        levels = levels_of(response_class(api))
+        if rule.level not in levels:
+            there = ", ".join(level for level in get_args(Level) if level in levels) or "none"
+            raise FaultError(f"{api_name(api)} has no error at the level {rule.level}, but at {there}")
 
 
 def _apis(names: str | Iterable[str] | None) -> frozenset[ApiKey]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +16,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError as PythonKafkaError
 
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.testing import Broker
 from minibroker.testing.faults.rules import FaultError
 from minibroker.testing.waiting import Expired
@@ -415,9 +420,36 @@ def test_a_predicate_that_fails_is_told_where_the_fault_is_waited_for(
         ({"eror": "NOT_LEADER_OR_FOLLOWER"}, "a fault has no 'eror'; it has .*where"),
         ({"close": "before", "partition": "0"}, "partition cannot be '0'"),
         ({"close": "before", "where": "x"}, "where cannot be 'x'"),
+        ({"answer": "half", "when": "after"}, "when is for error and silence"),
+        ({"api": "Produce", "error": "UNKNOWN_SERVER_ERROR", "level": "top"}, "Produce has no .* but at partition$"),
+        ({"api": "Heartbeat", "error": "UNKNOWN_SERVER_ERROR", "level": "topic"}, "Heartbeat has no .* but at top$"),
     ],
 )
 def test_words_are_checked_in_python_too(broker: Broker, words: dict[str, Any], said: str) -> None:
     with pytest.raises(FaultError, match=said):
         broker.faults.add(**words)
     assert broker.faults.add(api=("Produce", "Fetch"), topic=None, delay=timedelta(days=1)).rule.delay_ms == 86_400_000
+
+
+def test_a_level_concerns_the_apis_that_have_it(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    fault = broker.faults.add(error="UNKNOWN_SERVER_ERROR", level="topic", topic="t", times=1)
+    assert sent(librdkafka(broker)) is None
+    assert fault.hits == 1 and caplog.records == []
+    assert [seen.api for seen in broker.requests(where=lambda seen: seen.faults)] == ["Metadata"]
+
+
+def test_an_answer_that_brings_records_can_have_a_wrong_correlation_id(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.produce("t", "a")
+    broker.faults.add(api="Fetch", answer="wrong-correlation-id", once=True)
+    with socket.create_connection(tuple(broker.bootstrap_servers.split(":"))) as client:
+        partition = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+        request = FetchRequest(max_wait_ms=0, topics=[FetchRequest.FetchTopic(topic="t", partitions=[partition])])
+        header = RequestHeader(request_api_key=1, request_api_version=4, correlation_id=7, client_id="c")
+        frame = header.encode(request_header_version(ApiKey.FETCH, 4)) + request.encode(4)
+        client.sendall(struct.pack(">i", len(frame)) + frame)
+        size, correlation_id = struct.unpack(">ii", client.recv(8, socket.MSG_WAITALL))
+        assert correlation_id == 8
+        assert b"a" in client.recv(size - 4, socket.MSG_WAITALL)
+    assert caplog.records == []

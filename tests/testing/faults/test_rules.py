@@ -51,8 +51,8 @@ def test_versions(version: int | str, versions: range) -> None:
         ({"close": "before", "once": True, "times": 2}, "give one of them"),
         ({"delay": "soon"}, "delay: 'soon' is no duration"),
         ({"close": "before", "level": "top"}, "level says where an error stands"),
-        ({"close": "before", "when": "after"}, "when is for error and answer"),
-        ({"delay": 5, "when": "after"}, "when is for error and answer"),
+        ({"close": "before", "when": "after"}, "when is for error and silence"),
+        ({"delay": 5, "when": "after"}, "when is for error and silence"),
         ({"close": "before", "level": "record"}, "level is one of top"),
     ],
 )
