@@ -15,7 +15,7 @@ from contextlib import closing
 from minibroker.pipeline.directory.finding import DISK, FoundLog
 from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile, place_after
-from minibroker.pipeline.directory.walking import walk
+from minibroker.pipeline.directory.walking import Step, walk
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
@@ -45,6 +45,7 @@ class Transactions:
         self._fail_on_damage = fail_on_damage
         self._states = ProducerStates()
         self._aborted: list[AbortedTransaction] = []
+        self._begun: dict[int, Step] = {}  # by producer, the batch of this segment that began what is open
         self._segment: SegmentFile | None = None  # up to which place of which segment the log was read
         self._place = Place(0, 0)
         self._cuts = 0
@@ -63,9 +64,13 @@ class Transactions:
         index = self._reached(view) if self._cuts == view.cuts else None
         if index is None:
             index = self._begin(view) if view.segments else 0
-        for segment in view.segments[index:]:
-            self._replay(segment, view.size_of(segment))
-        self._cuts = view.cuts
+        try:
+            for segment in view.segments[index:]:
+                self._replay(segment, view.size_of(segment))
+            self._cuts = view.cuts
+        except CorruptData:
+            self._cuts = -1  # whoever looks again begins again, and is told again
+            raise
 
     def _reached(self, view: LogView) -> int | None:
         """The index of the segment that was read last, if it still is what it was up to there."""
@@ -90,6 +95,7 @@ class Transactions:
             if self._segment is None or self._segment.path != segment.path:
                 self._place = opened.start
             place = self._place
+            self._begun.clear()
             for step in walk(opened.file, place.position, size_bytes, place.next_offset):
                 if isinstance(step, Damage):
                     if self._states.open_transactions:  # a marker may lie there
@@ -99,12 +105,17 @@ class Transactions:
                 if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) and header.producer_id >= 0:
                     self._note(opened.file, position, header)
                 place = place_after(position, header)
+            self._check_begun(opened.file, place.next_offset - 1)
         self._segment, self._place = segment, place
 
     def _note(self, file: File, position: int, header: BatchHeader) -> None:
         if not header.is_control:
+            is_open = header.producer_id in self._states.open_transactions
             self._states.update(header, header.base_offset)
+            if not is_open and header.is_transactional:
+                self._begun[header.producer_id] = position, header
             return
+        self._begun.pop(header.producer_id, None)
         try:
             marker = read_marker(stored_batch(file, position, header))
         except CorruptBatch as error:
@@ -113,6 +124,15 @@ class Transactions:
         aborted = self._states.end_transaction(header, header.base_offset, marker)
         if aborted is not None:
             self._aborted.append(aborted)
+
+    def _check_begun(self, file: File, offset: int) -> None:
+        """A transaction that is open holds up all that is behind it: one that damage only feigns must not."""
+        for producer_id, (position, header) in self._begun.items():
+            if producer_id in self._states.open_transactions:
+                try:
+                    stored_batch(file, position, header)
+                except CorruptBatch as error:
+                    self._leave_out(str(error.message), offset, producer_id)
 
     def _leave_out(self, problem: str, offset: int, producer_id: int = -1) -> None:
         """Have a transaction end at `offset` as if aborted: the producer's, or, where his id is damaged too, all."""

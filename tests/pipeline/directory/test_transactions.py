@@ -240,3 +240,26 @@ def test_a_transaction_whose_outcome_cannot_be_told_is_left_out_and_its_damage_i
     assert [row["offset"] for row in found if not row["_corrupt"]] == [0, 1, 2, *of_two, 8, 9, 12, 13, 14]
     dropped = rows(source, source.splits([whole(source)], splits), replace(request, mode="DROPMALFORMED"))
     assert dropped == [row for row in found if not row["_corrupt"]]
+
+
+@pytest.mark.parametrize("at", [46, 70], ids=["id", "record"])
+def test_a_damaged_batch_that_seems_to_begin_a_transaction_hides_nothing_behind_it(tmp_path: Path, at: int) -> None:
+    log = log_in(tmp_path, settings=LogSettings())
+    play(log, [(0, "write"), (0, "write"), (0, "commit"), (0, "plain"), (1, "write"), (1, "write")])
+    path = finish(log) / "00000000000000000000.log"
+    sizes = [len(data) for data in batches_in(path.read_bytes())]
+    position = sum(sizes[:1]) if at == 46 else sum(sizes[:4])
+    data = bytearray(path.read_bytes())
+    data[position + at] ^= 1
+    path.write_bytes(data)
+    source = committed(tmp_path)
+    for _ in range(2):
+        with pytest.raises(CorruptData, match=f"{path}: the batch at {position}, .*; whether a transaction was "):
+            source.bounds([ORDERS])
+    source = source_of(tmp_path, isolation_level="read_committed", fail_on_damage=False)
+    request = ReadRequest("records", ("offset", "_corrupt"), mode="PERMISSIVE")
+    found = rows(source, source.splits([whole(source)]), request)
+    stable_offset, corrupt, sound = (6, [1], [0, 3, 4, 5]) if at == 46 else (10, [6], [0, 1, 3, 4, 5])
+    assert source.bounds([ORDERS])[ORDERS].latest == stable_offset
+    assert [row["offset"] for row in found if row["_corrupt"]] == corrupt
+    assert [row["offset"] for row in found if not row["_corrupt"]] == sound
