@@ -28,11 +28,16 @@ class Address(NamedTuple):
 
 
 def address_of(text: str, token: str | None) -> Address:
-    """The address in "HOST:PORT" or "PORT". Raises StartError, also for one that others reach without a token."""
+    """The address in "HOST:PORT" or "PORT". Raises StartError, also for one that others reach without a token.
+
+    An empty token is none.
+    """
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or LOOPBACK
     if not port.isdecimal() or int(port) > PORT_MAX:
         raise StartError(f"--control {text}: HOST:PORT or PORT is expected")
+    if token == "":
+        raise StartError("--control-token is empty, and would keep nobody out")
     if token is None and not _is_loopback(host):
         raise StartError(f"--control {text} is open to other machines, which needs a token: --control-token")
     return Address(host, int(port))

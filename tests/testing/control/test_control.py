@@ -311,6 +311,7 @@ def test_a_process_answers_as_an_older_release(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (("--control", "0.0.0.0:0"), "is open to other machines, which needs a token: --control-token"),
+        (("--control", "0.0.0.0:0", "--control-token", ""), "--control-token is empty"),
         (("--control", "here"), "HOST:PORT or PORT is expected"),
         (("--faults", "missing.yaml"), "missing.yaml"),
         (("--emulate", "5.0"), "'5.0' is no release"),
