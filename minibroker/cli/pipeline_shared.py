@@ -189,6 +189,8 @@ def explained(error: Exception) -> Exception:
     """An error of a job as one line with status 2, if it is one that its user can do something about."""
     if isinstance(error, ImportError) and (error.name or "").split(".")[0] in EXTRA:
         return cannot(REMEDY)
+    if isinstance(error, BrokenPipeError):
+        return error  # who read our output has enough: click ends without a word
     if isinstance(error, OSError):
         return cannot(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     if type(error).__module__.split(".")[0] in ("minibroker", "pyspark", "py4j"):

@@ -167,3 +167,8 @@ def test_a_session_is_where_and_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -
     ((master, settings),) = asked
     assert master == "local[3]"
     assert (settings["spark.driver.memory"], settings["spark.local.dir"]) == ("4g", "/there")
+
+
+def test_a_reader_of_the_output_that_has_enough_is_no_failure_to_tell() -> None:
+    error = BrokenPipeError()
+    assert explained(error) is error
