@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from minibroker.testing import Broker
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 def settings(broker: Broker, **more: object) -> dict[str, object]:

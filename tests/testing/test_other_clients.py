@@ -42,9 +42,8 @@ def cluster() -> Iterator[Broker]:
 
 
 def consumer_of(broker: Broker, **more: Any) -> KafkaConsumer:
-    return KafkaConsumer(
-        "t", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", retry_backoff_ms=20, **more
-    )
+    settings = {"auto_offset_reset": "earliest", "retry_backoff_ms": 20, "metadata_max_age_ms": 500}
+    return KafkaConsumer("t", bootstrap_servers=broker.bootstrap_servers, **settings, **more)
 
 
 def producer_of(broker: Broker, **more: Any) -> KafkaProducer:

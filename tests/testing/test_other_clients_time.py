@@ -34,13 +34,14 @@ def broker() -> Iterator[Broker]:
 
 
 def consumer_of(broker: Broker, *topics: str, **more: object) -> KafkaConsumer:
-    return KafkaConsumer(
-        *topics, bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", retry_backoff_ms=20, **more
-    )
+    settings = {"auto_offset_reset": "earliest", "retry_backoff_ms": 20, "metadata_max_age_ms": 500}
+    return KafkaConsumer(*topics, bootstrap_servers=broker.bootstrap_servers, **settings, **more)
 
 
 def producer_of(broker: Broker, **more: object) -> KafkaProducer:
-    return KafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20, **more)
+    return KafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20, metadata_max_age_ms=500, **more
+    )
 
 
 # --- time ---------------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ def test_what_kafka_python_does_is_waited_for(broker: Broker) -> None:
         while len(broker.records("replies")) < 2:
             for records in consumer.poll(50).values():
                 for record in records:
-                    producer.send("replies", record.value).get(20)
+                    producer.send("replies", record.value).get(60)
         while not caught_up.is_set():
             consumer.poll(50)
         consumer.close()
@@ -188,15 +189,15 @@ def test_what_kafka_python_does_is_waited_for(broker: Broker) -> None:
     using = threading.Thread(target=use)
     using.start()
     try:
-        assert [record.text for record in broker.expect("replies", 2, "20 s")] == ["a", "b"]
-        assert broker.wait_for_high_watermark("replies", 2, timeout="20 s") == 2
-        assert len(broker.wait_for_group("g", 1, timeout="20 s")) == 1
-        broker.wait_until_caught_up("g", "t", "20 s")
-        assert broker.wait_for_commit("g", "t", offset=2, timeout="20 s") == 2
-        assert broker.wait_for_requests("OffsetCommit", timeout="20 s")
+        assert [record.text for record in broker.expect("replies", 2, "60 s")] == ["a", "b"]
+        assert broker.wait_for_high_watermark("replies", 2, timeout="60 s") == 2
+        assert len(broker.wait_for_group("g", 1, timeout="60 s")) == 1
+        broker.wait_until_caught_up("g", "t", "60 s")
+        assert broker.wait_for_commit("g", "t", offset=2, timeout="60 s") == 2
+        assert broker.wait_for_requests("OffsetCommit", timeout="60 s")
     finally:
         caught_up.set()
-        using.join(20)
+        using.join(60)
         producer.close()
 
 
