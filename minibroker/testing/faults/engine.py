@@ -36,6 +36,7 @@ log = logging.getLogger("minibroker.faults")
 
 _CORRELATION_ID = Struct(">i")
 _CORRELATION_POSITION = 4
+FAR = 1 << 30  # the next id could be that of a request under way, whose answer the client would take it for
 # Who sees requests before a fault answers them: those that watch, and nodes that answer nothing.
 BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
 
@@ -315,7 +316,7 @@ class Faults(Interceptor):
                 return [data[: len(data) // 2], CLOSE]
             if fault.rule.answer == "wrong-correlation-id":
                 begin = bytearray(items[0])  # the header is never split, and what holds it may be of any kind
-                _CORRELATION_ID.pack_into(begin, _CORRELATION_POSITION, (call.correlation_id + 1) & 0x7FFFFFFF)
+                _CORRELATION_ID.pack_into(begin, _CORRELATION_POSITION, call.correlation_id ^ FAR)
                 items[0] = bytes(begin)
         return items
 
