@@ -122,8 +122,11 @@ def _run_kit(
 
     try:
         return serving.run(settings, nodes=nodes, announce=_announce, wishes=serving.Wishes(*wishes))
-    except (ValueError, OSError) as error:  # a fault, or a release, that cannot be
+    except ValueError as error:  # a fault, or a release, that cannot be
         raise click.UsageError(str(error)) from None
+    except OSError as error:  # of the file of faults, or the address of the control
+        said = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+        raise click.UsageError(said) from None
 
 
 def _is_on_the_command_line(parameter: str) -> bool:

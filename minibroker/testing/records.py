@@ -179,7 +179,13 @@ class Records:
                     await self.append(topic.name, partition, records[start : start + FILL_RECORDS])
 
     def read(self, topic: str, partition: int | None = None) -> list[SeenRecord]:
-        """All records of a topic, one partition after the other; none if there is no such topic."""
+        """All records of a topic, one partition after the other; none if there is no such topic.
+
+        Raises KafkaError for a partition that a topic does not have.
+        """
+        found = self._broker.running.cluster.image.topics.get(topic)
+        if found is not None and partition is not None and found.partition(partition) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{partition}")
         return [
             record
             for each in self._partitions(topic)

@@ -99,7 +99,10 @@ class Verbs(Embedded):
         return await self.loop.arun(self._records.append(topic, partition, records))
 
     def records(self, topic: str, partition: int | None = None) -> list[SeenRecord]:
-        """All records of a topic, of whatever format, also those of open and aborted transactions, which say so."""
+        """All records of a topic, of whatever format, also those of open and aborted transactions, which say so.
+
+        Raises KafkaError for a partition that the topic does not have.
+        """
         return self.loop.call(lambda: self._records.read(topic, partition))
 
     def expect(

@@ -92,6 +92,14 @@ def test_expect_waits_for_records_that_come_later() -> None:
         late.join()
 
 
+def test_a_partition_that_a_topic_does_not_have_proves_nothing() -> None:
+    with Broker() as broker:
+        broker.produce("t", "a")
+        assert len(broker.records("t", 0)) == 1 and broker.records("not there", 0) == []
+        with pytest.raises(KafkaError, match="there is no t-1"):
+            broker.records("t", 1)
+
+
 def test_expect_says_what_there_was_instead() -> None:
     with Broker() as broker:
         broker.produce("t", "only one")

@@ -313,7 +313,7 @@ def test_a_process_answers_as_an_older_release(tmp_path: Path) -> None:
         (("--control", "0.0.0.0:0"), "is open to other machines, which needs a token: --control-token"),
         (("--control", "0.0.0.0:0", "--control-token", ""), "--control-token is empty"),
         (("--control", "here"), "HOST:PORT or PORT is expected"),
-        (("--faults", "missing.yaml"), "missing.yaml"),
+        (("--faults", "missing.yaml"), "missing.yaml: No such file or directory"),
         (("--emulate", "5.0"), "'5.0' is no release"),
         (("--control-token", "secret"), "--control-token has a meaning only with --control"),
     ],
