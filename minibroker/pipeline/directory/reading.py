@@ -157,7 +157,10 @@ def _is_unchanged(file: File, stretch: Stretch) -> bool:
     Where both were damaged, it must be the same file, and nothing may have been written to it.
     """
     if stretch.first_offset is None and stretch.last_position is None:
-        status = os.stat(stretch.path)
+        try:
+            status = os.stat(stretch.path)
+        except FileNotFoundError:
+            return False
         return (status.st_size, status.st_mtime_ns) == (stretch.size_bytes, stretch.modified_ns)
     if stretch.first_offset is not None:
         first = _header(file, stretch.position, stretch.end_position)

@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from minibroker.pipeline.directory import reading
 from minibroker.pipeline.directory.reading import SplitReader
 from minibroker.pipeline.directory.source import DirectorySource
+from minibroker.pipeline.directory.splitting import Stretches
 from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, ReadRequest, Split
+from minibroker.storage.files import Disk, File
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from tests.pipeline.directory.support import (
@@ -56,6 +59,29 @@ def planned(tmp_path: Path, count: int = 0) -> tuple[DirectorySource, list[Split
 
 
 # --- loss -----------------------------------------------------------------------------------
+
+
+class Vanishing(Disk):
+    """Files are removed as soon as they are open."""
+
+    def open_to_read(self, path: str) -> File:
+        file = super().open_to_read(path)
+        os.unlink(path)
+        return file
+
+
+def test_a_damaged_stretch_whose_file_vanishes_as_it_is_opened_is_a_loss(
+    tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish(log)
+    source, splits = planned(tmp_path)
+    place = splits[0].place
+    assert isinstance(place, Stretches)
+    damaged = replace(place.stretches[0], first_offset=None, last_position=None)
+    split = replace(splits[0], place=replace(place, stretches=(damaged,)))
+    monkeypatch.setattr(reading, "DISK", Vanishing())
+    with pytest.raises(DataLoss, match="other batches lie there now"):
+        rows(source, [split])
 
 
 def test_a_vanished_segment_is_a_loss(tmp_path: Path, log: Log) -> None:
