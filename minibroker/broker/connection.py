@@ -64,6 +64,7 @@ class Connection:
         "_outlet",
         "_parked",
         "_partial",
+        "_running",
         "closed",
         "limit_bytes",
         "listener",
@@ -95,6 +96,7 @@ class Connection:
         self._budget = budget
         self._parked: Parked | None = None
         self._partial: PartialFrame | None = None
+        self._running: PartialFrame | None = None  # whose bytes are the frame that runs now, unless it was handed over
         self._backlog: bytearray | None = None  # bytes that came while no frame may run; None: frames run
 
     # --- input ----------------------------------------------------------------------------------
@@ -136,10 +138,13 @@ class Connection:
             partial.wait(lambda: self._outlet.call_soon(self._budget_freed))
         elif partial.complete:
             self._partial = None
+            self._running = partial
             try:
                 self._run(partial.bytes)
             finally:
-                partial.close()
+                if self._running is not None:
+                    self._running = None
+                    partial.close()
 
     def _budget_freed(self) -> None:
         if self._partial is not None and not self.closed:
@@ -196,6 +201,14 @@ class Connection:
         self.end()
 
     # --- waiting --------------------------------------------------------------------------------
+
+    def hand_over(self) -> PartialFrame | None:
+        """Give away the frame that runs now: its bytes stay as they are until it is closed by who called this.
+
+        None for one that lies in the scratch buffer, whose bytes are to be copied.
+        """
+        running, self._running = self._running, None
+        return running
 
     def answered(self, items: list[Any]) -> None:
         """The parked request has its answer; the frames behind it run in a turn of their own."""

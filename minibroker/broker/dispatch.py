@@ -1,18 +1,23 @@
 """From a frame to its handler and back: headers, versions, and the table of all handlers.
 
 A handler is a plain function `(context, request) -> response | Parked | None`; None answers nothing (acks=0). It says
-with `@handles` which API and versions it serves; what it does stands in its own file.
+with `@handles` which API and versions it serves; what it does stands in its own file. One whose work grows with its
+request is a generator of steps instead, which returns as much; it is run in slices, and so are the reading of a large
+request and the writing of its answer.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from struct import Struct
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from minibroker.broker.interceptors import Call, Interceptor, Mark
 from minibroker.broker.parked import Parked
+from minibroker.broker.slices import Sliced, Slicer
 from minibroker.broker.sockets import BYTES, CLOSE
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
@@ -22,17 +27,30 @@ from minibroker.protocol.fields import versions
 from minibroker.protocol.headers import RequestHeader, ResponseHeader
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.protocol.primitives import MalformedMessage, Output
+from minibroker.protocol.steps import Steps, released
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
     from minibroker.broker.connection import Connection
+    from minibroker.broker.framing import PartialFrame
 
 log = logging.getLogger("minibroker.requests")
+closing = logging.getLogger("minibroker.connections")
 
 START = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
 FIRST_HEADER_WITH_CLIENT_ID = 1
 SIZE = Struct(">i")
 SIZE_AND_CORRELATION_ID = Struct(">ii")
+
+LARGE_FRAME_BYTES = 32 << 10  # a smaller one is read within a few milliseconds, whatever is in it
+ALLOWED_BYTES_A_BYTE = 6  # of memory for what is in a frame, for each of its bytes, and
+ALLOWED_BYTES = 8 << 20  # what any frame may take
+MAX_ANSWER_BYTES = 100 << 20  # as large as a request may be
+# A client that has gone leaves nobody who would want the rest of these; all others are done to their end, as by Kafka.
+READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LIST_"))) | {
+    ApiKey.FETCH,
+    ApiKey.OFFSET_FETCH,
+}
 
 Handler = Callable[["Context", Any], Any]
 KNOWN_KEYS = frozenset(ApiKey)
@@ -70,14 +88,17 @@ def handles(key: ApiKey, served: str, *, authenticated: bool = True) -> Callable
 class Context:
     """What a handler knows beside the request itself."""
 
-    __slots__ = ("client_id", "cluster", "connection", "node", "version")
+    __slots__ = ("client_id", "cluster", "connection", "frame_is_kept", "long_arrays", "node", "version")
 
     def __init__(self, cluster: Cluster, connection: Connection, version: int, client_id: str | None) -> None:
+        """`frame_is_kept`: whether the request's records stay as they are until it is answered, and not only now."""
         self.cluster = cluster
         self.connection = connection
         self.node: Node = connection.node
         self.version = version
         self.client_id = client_id
+        self.frame_is_kept = False
+        self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
 
 
 class Route:
@@ -104,11 +125,17 @@ class Unanswerable(Exception):
 
 
 class Dispatcher:
-    """Runs requests on a cluster. The list of `interceptors` may change at any time; see there what they are told."""
+    """Runs requests on a cluster. The list of `interceptors` may change at any time; see there what they are told.
 
-    def __init__(self, cluster: Cluster, interceptors: list[Interceptor] | None = None) -> None:
+    Without a `slicer`, all steps of a request run at once.
+    """
+
+    def __init__(
+        self, cluster: Cluster, interceptors: list[Interceptor] | None = None, slicer: Slicer | None = None
+    ) -> None:
         self.interceptors = [] if interceptors is None else interceptors
         self.cluster = cluster
+        self.slicer = slicer or Slicer()
         self._routes: dict[tuple[int, int], Route] = {}
 
     def execute(self, connection: Connection, frame: memoryview) -> Any:
@@ -123,63 +150,172 @@ class Dispatcher:
         try:
             header, position = RequestHeader.decode_from(frame, route.header_version)
             # As Kafka, pass over what follows: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
-            request, _ = route.request_class.decode_from(frame, version, position)
+            request: Any
+            if len(frame) <= LARGE_FRAME_BYTES:
+                request, _ = route.request_class.decode_from(frame, version, position)
+            else:
+                request = _read_in_one_step(route, frame, position)
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         context = Context(self.cluster, connection, version, header.client_id)
+        if request is None:
+            return self._read_and_run(context, route, correlation_id, frame, position)
         if self.interceptors:
             return self._intercepted(route, context, request, frame, correlation_id)
         response = route.handler(context, request)
+        if response.__class__ is GeneratorType:
+            response = self._begun(context, route, response)
         if response is None:
             return None
         if response.__class__ is Parked:
             return self._park(context, route, correlation_id, request, response)
         return encoded(response, version, route.answer_start, correlation_id)
 
-    def _park(self, context: Context, route: Route, correlation_id: int, request: Message, parked: Parked) -> Any:
+    # --- in slices ------------------------------------------------------------------------------
+
+    def _read_and_run(
+        self, context: Context, route: Route, correlation_id: int, frame: memoryview, position: int
+    ) -> Any:
+        """Run a request of many items: reading it is the first of its steps."""
+        context.frame_is_kept = True
+        if self.interceptors:  # which may hold the request for as long as they like
+            frame = memoryview(bytearray(frame))
+            call = Call(context, route.key, correlation_id, route.request_class(), frame, route.handler, self)
+            with _lost_if_it_fails(call):
+                response = self._begun(context, route, self._whole(context, route, call, frame, position))
+            return self._concluded(call, route, response)
+        kept = context.connection.hand_over()
+        if kept is None:
+            frame = memoryview(bytearray(frame))
+        response = self._begun(context, route, self._whole(context, route, None, frame, position), kept)
+        if response.__class__ is Parked:
+            return self._park(context, route, correlation_id, None, response)
+        return None if response is None else encoded(response, route.version, route.answer_start, correlation_id)
+
+    def _whole(self, context: Context, route: Route, call: Call | None, frame: memoryview, position: int) -> Steps[Any]:
+        """Read the request and run its handler; the outcome is the handler's."""
+        allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
+        reading = route.request_class.decode_in_steps(frame, route.version, position, allowed_bytes)
+        try:
+            request, context.long_arrays = yield from reading
+        except MalformedMessage as error:
+            raise Unanswerable(f"a request that cannot be read: {error}") from error
+        if call is None:
+            outcome = route.handler(context, request)
+        else:
+            call.request = request
+            outcome = call.run()
+        return (yield from outcome) if outcome.__class__ is GeneratorType else outcome
+
+    def _begun(self, context: Context, route: Route, steps: Steps[Any], kept: PartialFrame | None = None) -> Any:
+        """Run the first slice of a handler: its outcome if that was all, else a Parked that is completed with it."""
+        if kept is None and not context.frame_is_kept:
+            kept = context.connection.hand_over()
+            context.frame_is_kept = kept is not None
+        work = self.slicer.start(steps)
+        if work.done:
+            if kept is not None:
+                kept.close()
+            return work.result()
+        parked = Parked()
+        parked.is_long = True
+        if kept is not None:
+            work.on_drop = kept.close
+        if route.key in READS:
+            parked.on_cancel = work.drop
+        work.on_end = lambda work: _ended(work, parked, kept)
+        return parked
+
+    def begun(self, call: Call, steps: Steps[Any]) -> Any:
+        """As `_begun`, for a request that interceptors have let go on."""
+        served = SERVED[call.api_key]
+        return self._begun(call.context, Route(served, call.context.version), steps)
+
+    def _answer_in_steps(
+        self, context: Context, route: Route, correlation_id: int, response: Message, call: Call | None
+    ) -> None:
+        """Write the answer of a request that has run in slices, send it, and give the memory of both back."""
+
+        def ended(work: Sliced) -> None:
+            try:
+                items, long_arrays = work.result()
+            except Exception as error:
+                failed(context, route, error, call)
+                return
+            context.connection.answered(items)
+            self.slicer.start(released((*context.long_arrays, *long_arrays)))
+
+        if call is not None:
+            response = call.answered(response)
+        work = self.slicer.start(encoded_in_steps(response, route, correlation_id, call))
+        if work.done:
+            ended(work)
+        else:
+            work.on_end = ended
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def _park(
+        self, context: Context, route: Route, correlation_id: int, request: Message | None, parked: Parked
+    ) -> Any:
         if parked.done:
             return encoded(parked.response, route.version, route.answer_start, correlation_id)
         connection = context.connection
 
-        def finish(response: Message) -> None:
-            connection.answered(encoded(response, route.version, route.answer_start, correlation_id))
+        def finish(response: Message | None) -> None:
+            if response is None:
+                connection.answered([])
+            elif parked.is_long:
+                self._answer_in_steps(context, route, correlation_id, response, None)
+            else:
+                connection.answered(encoded(response, route.version, route.answer_start, correlation_id))
+
+        def fail(error: Exception) -> None:
+            failed(context, route, error, None)
 
         def again() -> Parked | None:
             nonlocal parked
             parked.cancel()
             context.cluster = self.cluster
             outcome = route.handler(context, request)
+            if outcome.__class__ is GeneratorType:
+                outcome = self._begun(context, route, outcome)
             if outcome.__class__ is not Parked:
                 finish(outcome)
                 return None
             parked = outcome
             parked.again = again
-            parked.attach(finish)
+            parked.attach(finish, fail)
             return None if parked.done else parked
 
-        if route.key != ApiKey.PRODUCE:  # that was written, and its records may be other bytes by now
+        # Not what was written, and its records may be other bytes by now, nor what has not been read yet.
+        if route.key != ApiKey.PRODUCE and request is not None:
             parked.again = again
-        parked.attach(finish)
+        parked.attach(finish, fail)
         return parked
 
     def _intercepted(
         self, route: Route, context: Context, request: Message, frame: memoryview, correlation_id: int
     ) -> Any:
         """Run a request through the interceptors' hooks."""
-        call = Call(context, route.key, correlation_id, request, frame, route.handler, self.interceptors)
-        try:
+        call = Call(context, route.key, correlation_id, request, frame, route.handler, self)
+        with _lost_if_it_fails(call):
             outcome = call.run()
+            if outcome.__class__ is GeneratorType:
+                outcome = self._begun(context, route, outcome)
+        return self._concluded(call, route, outcome)
+
+    def _concluded(self, call: Call, route: Route, outcome: Any) -> Any:
+        """What becomes of a request that the interceptors have seen: items, a Parked, or None."""
+        with _lost_if_it_fails(call):
             if outcome.__class__ is not Parked:
                 return _answer(call, route, outcome)
-            if call.is_held:  # its handler may run when the frame's bytes are others already
-                call.frame = memoryview(bytearray(frame))
+            if call.is_held and not outcome.is_long:  # its handler may run when the frame's bytes are others already
+                call.frame = memoryview(bytearray(call.frame))
                 call.request = route.request_in(call.frame)
             if outcome.done:
                 return _answer(call, route, outcome.response)
             return self._park_call(call, route, outcome)
-        except BaseException:
-            call.lost()
-            raise
 
     def _park_call(self, call: Call, route: Route, parked: Parked) -> Parked:
         connection = call.context.connection
@@ -192,6 +328,9 @@ class Dispatcher:
 
         def finish(response: Message | None) -> None:
             try:
+                if parked.is_long and response is not None:
+                    self._answer_in_steps(call.context, route, call.correlation_id, response, call)
+                    return
                 items = _answer(call, route, response)
             except Exception:
                 # Whoever completes the request has no part in what its interceptors do.
@@ -208,16 +347,18 @@ class Dispatcher:
                 forget()
             forget = None
             outcome = route.handler(call.context, call.request)
+            if outcome.__class__ is GeneratorType:
+                outcome = self._begun(call.context, route, outcome)
             if outcome.__class__ is Parked:
                 forget = outcome.cancel
-                outcome.attach(parked.complete)
+                outcome.attach(parked.complete, parked.fail)
             else:
                 parked.complete(outcome)
             return None if parked.done else parked
 
         parked.on_cancel = cancel
         parked.again = again
-        parked.attach(finish)
+        parked.attach(finish, lambda error: failed(call.context, route, error, call))
         return parked
 
     def _unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
@@ -230,15 +371,77 @@ class Dispatcher:
         return encoded(answer, 0, answer_start(0), correlation_id)
 
 
+@contextlib.contextmanager
+def _lost_if_it_fails(call: Call) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        call.lost()
+        raise
+
+
 def _answer(call: Call, route: Route, response: Message | None) -> list[Any] | None:
     """The items of the answer that the interceptors let through, and the mark that tells when they have left."""
     if response is None:
         call.sent(0)
         return None
-    items = call.encoded(encoded(call.answered(response), route.version, route.answer_start, call.correlation_id))
+    return _marked(call, encoded(call.answered(response), route.version, route.answer_start, call.correlation_id))
+
+
+def _marked(call: Call, items: list[Any]) -> list[Any]:
+    items = call.encoded(items)
     end = items.index(CLOSE) if CLOSE in items else len(items)
     items.insert(end, Mark(call, sum(map(_size_bytes, items[:end]))))
     return items
+
+
+def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message | None:
+    """The request in a large frame; None if it has so many items that it takes more steps to read."""
+    allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
+    reading = route.request_class.decode_in_steps(frame, route.version, position, allowed_bytes)
+    try:
+        next(reading)
+    except StopIteration as end:
+        request: Message = end.value[0]
+        return request
+    reading.close()
+    return None
+
+
+def _ended(work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
+    """Tell who waits for a request what came of its steps."""
+    if kept is not None:
+        kept.close()
+    try:
+        outcome = work.result()
+    except Exception as error:
+        parked.fail(error)
+        return
+    if outcome.__class__ is not Parked:
+        parked.complete(outcome)
+    elif parked.done:
+        outcome.cancel()  # its client has gone meanwhile
+    else:
+        parked.follow(outcome)
+
+
+def failed(context: Context, route: Route, error: Exception, call: Call | None) -> None:
+    """Cut off the client of a request that has failed outside of `execute`."""
+    if call is not None:
+        call.lost()
+    connection = context.connection
+    report(connection, context.client_id, {"api": apis.api_name(route.key), "version": route.version}, error)
+    connection.fail()
+
+
+def report(connection: Connection, client_id: str | None, fields: dict[str, Any], error: Exception) -> None:
+    """Log why a connection is closed. A mistake of ours is told with all of its trace."""
+    who = connection.software or (f"client id {client_id!r}" if client_id else "unnamed client")
+    fields = {**connection.log_fields, **fields}
+    if isinstance(error, Unanswerable):
+        closing.warning("closing %s (%s): %s", connection.peer, who, error, extra=fields)
+    else:
+        closing.error("closing %s (%s): a request failed", connection.peer, who, extra=fields, exc_info=error)
 
 
 def _size_bytes(item: Any) -> int:
@@ -279,3 +482,16 @@ def encoded(response: Message, version: int, start: bytes, correlation_id: int) 
     size_bytes += sum(region.size_bytes for _, region in regions)
     SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
     return out.parts()
+
+
+def encoded_in_steps(
+    response: Message, route: Route, correlation_id: int, call: Call | None
+) -> Steps[tuple[list[Any], list[list[Any]]]]:
+    """The frame of an answer as `encoded` gives it, with the marks of `call`, and the arrays that are long."""
+    out = Output()
+    out += route.answer_start
+    long_arrays = yield from response.encode_in_steps(out, route.version, MAX_ANSWER_BYTES)
+    size_bytes = len(out) - SIZE.size + sum(region.size_bytes for _, region in out.regions)
+    SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
+    items: list[Any] = out.parts() if out.regions else [out]
+    return (items if call is None else _marked(call, items)), long_arrays

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import functools
 import logging
+from types import GeneratorType
 from typing import Any, TypeVar
 
 from minibroker.broker.dispatch import Context, Handler, Unanswerable
 from minibroker.broker.parked import Parked
 from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.steps import Steps
 
 log = logging.getLogger("minibroker.requests")
 
@@ -29,9 +31,17 @@ def durably(handler: AnyHandler) -> AnyHandler:
     def run(context: Context, request: Any) -> Any:
         commits = context.cluster.commits
         response = handler(context, request)
+        if isinstance(response, GeneratorType):
+            return _after_steps(context, response, commits)
         return response if context.cluster.commits == commits else _once_durable(context, response)
 
     return run  # type: ignore[return-value]  # it has the handler's own type
+
+
+def _after_steps(context: Context, steps: Steps[Any], commits: int) -> Steps[Any]:
+    """As for other handlers; what others have changed meanwhile is waited for as well."""
+    response = yield from steps
+    return response if context.cluster.commits == commits else _once_durable(context, response)
 
 
 def _once_durable(context: Context, response: Any) -> Parked:

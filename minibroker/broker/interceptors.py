@@ -11,7 +11,8 @@ What a hook does is in its own file; when it is called is decided here, and in `
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from minibroker.broker.parked import Parked
@@ -19,7 +20,7 @@ from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
 
 if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context
+    from minibroker.broker.dispatch import Context, Dispatcher
 
 log = logging.getLogger("minibroker.requests")
 
@@ -80,6 +81,7 @@ class Call:
     """
 
     __slots__ = (
+        "_dispatcher",
         "_ended",
         "_handler",
         "_interceptors",
@@ -102,7 +104,7 @@ class Call:
         request: Message,
         frame: memoryview,
         handler: Callable[[Context, Any], Any],
-        interceptors: Sequence[Interceptor],
+        dispatcher: Dispatcher,
     ) -> None:
         self.context = context
         self.api_key = api_key
@@ -113,7 +115,8 @@ class Call:
         self.started_ms = context.cluster.clock.monotonic_ms()
         self.may_run_again = api_key != ApiKey.PRODUCE
         self._handler = handler
-        self._interceptors = tuple(interceptors)
+        self._dispatcher = dispatcher
+        self._interceptors = tuple(dispatcher.interceptors)
         self._next = 0
         self._ended = False
 
@@ -123,7 +126,7 @@ class Call:
         return self._next <= len(self._interceptors)
 
     def run(self) -> Any:
-        """Call the hooks that are left, then the handler: a message, a `Parked`, or None for no answer."""
+        """Call the hooks that are left, then the handler: a message, a `Parked`, steps, or None for no answer."""
         while self._next < len(self._interceptors):
             self._next += 1
             outcome = self._interceptors[self._next - 1].before(self)
@@ -138,6 +141,8 @@ class Call:
             return  # the client went away
         try:
             outcome = self.run()
+            if isinstance(outcome, GeneratorType):
+                outcome = self._dispatcher.begun(self, outcome)
         except Exception:
             self.fail()
             return

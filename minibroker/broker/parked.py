@@ -13,14 +13,17 @@ class Parked:
     """One unfinished request. `on_cancel` runs if its client goes away first, and never after `complete`.
 
     `again` runs the request once more in place of this one, and gives the `Parked` that it then is, if it is one.
+    `is_long` says that the request runs in slices, so that its answer is to be written in slices too.
     """
 
-    __slots__ = ("_finish", "again", "done", "on_cancel", "response")
+    __slots__ = ("_failed", "_finish", "again", "done", "is_long", "on_cancel", "response")
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
         self.done = False
         self.on_cancel = on_cancel
+        self.is_long = False
         self._finish: Callable[[Any], None] | None = None
+        self._failed: Callable[[Exception], None] | None = None
         self.response: Any = None
         self.again: Callable[[], Parked | None] | None = None
 
@@ -33,9 +36,17 @@ class Parked:
         if self._finish is not None:
             self._finish(response)
 
-    def attach(self, finish: Callable[[Any], None]) -> None:
-        """Say who sends the answer. One that is there already is sent now."""
+    def fail(self, error: Exception) -> None:
+        """End the request without an answer: the client is cut off."""
+        if not self.done:
+            self.done = True
+            if self._failed is not None:
+                self._failed(error)
+
+    def attach(self, finish: Callable[[Any], None], failed: Callable[[Exception], None] | None = None) -> None:
+        """Say who sends the answer, and who cuts the client off. An answer that is there already is sent now."""
         self._finish = finish
+        self._failed = failed
         if self.done:
             finish(self.response)
 
@@ -49,7 +60,7 @@ class Parked:
                 before()
 
         self.on_cancel = cancel
-        other.attach(self.complete)
+        other.attach(self.complete, self.fail)
 
     def cancel(self) -> None:
         """The client went away: nobody wants the answer."""

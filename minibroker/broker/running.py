@@ -127,6 +127,7 @@ class Running:
     def let_go(self) -> None:
         """Leave the directories as a crash would: nothing more is written. `replace` or `crash` must follow at once."""
         self._stop_cleaning()
+        self.server.drop_work()
         self._clock.wait_for_aside()
         self.logs.abandon()
 

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from minibroker.broker.clock import Clock
 from minibroker.broker.cluster import Cluster, Endpoint, Node
 from minibroker.broker.connection import Connection
-from minibroker.broker.dispatch import Dispatcher, Unanswerable, client_id_in, log_fields
+from minibroker.broker.dispatch import Dispatcher, client_id_in, log_fields, report
 from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.listeners import Listener
+from minibroker.broker.slices import Slicer
 from minibroker.broker.sockets import Shared, SocketProtocol
 
 log = logging.getLogger("minibroker.connections")
@@ -87,7 +88,8 @@ class Server:
         self._loop = loop
         self._clock = clock = clock or cluster.clock
         self._cluster = cluster
-        self._dispatcher = Dispatcher(cluster, interceptors)
+        self._slicer = Slicer(loop.call_soon, self._after_batch)
+        self._dispatcher = Dispatcher(cluster, interceptors, self._slicer)
         self._shared = Shared(clock)
         if cluster.settings["queued.max.request.bytes"] > 0:
             self._shared.budget.limit_bytes = cluster.settings["queued.max.request.bytes"]
@@ -138,13 +140,8 @@ class Server:
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
         try:
             return self._dispatcher.execute(connection, frame)
-        except Unanswerable as error:
-            who, fields = _name_of(connection, frame), {**connection.log_fields, **log_fields(frame)}
-            log.warning("closing %s (%s): %s", connection.peer, who, error, extra=fields)
-        except Exception:
-            # A mistake of ours must not take the other clients with it; the log tells everything.
-            who, fields = _name_of(connection, frame), {**connection.log_fields, **log_fields(frame)}
-            log.exception("closing %s (%s): a request failed", connection.peer, who, extra=fields)
+        except Exception as error:
+            report(connection, client_id_in(frame), log_fields(frame), error)
         connection.end()
         return None
 
@@ -166,6 +163,10 @@ class Server:
                 client.abort()
         self._clock.call_later(IDLE_SWEEP_MS, self.sweep_idle)
 
+    def drop_work(self) -> None:
+        """Run nothing more of the requests that run in slices: what they have not done yet is not done."""
+        self._slicer.drop_all()
+
     def go_on_with(self, cluster: Cluster) -> None:
         """Serve the same clients from another cluster, which is to be asked what they wait for now."""
         self._cluster = self._dispatcher.cluster = cluster
@@ -183,6 +184,7 @@ class Server:
         while self._shared.sockets and self._loop.time() < until:
             await asyncio.sleep(0.005)
         self.abort()
+        self.drop_work()
         await asyncio.sleep(0)
 
     def abort(self) -> None:
@@ -192,9 +194,3 @@ class Server:
             server.close()
         for client in list(self._shared.sockets):
             client.abort()
-
-
-def _name_of(connection: Connection, frame: memoryview) -> str:
-    """Who sent the request, for people: the software if it has said so, else the client id."""
-    client_id = client_id_in(frame)
-    return connection.software or (f"client id {client_id!r}" if client_id else "unnamed client")

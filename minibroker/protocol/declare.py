@@ -30,6 +30,7 @@ from minibroker.protocol.fields import (
 from minibroker.protocol.fields import versions as version_range
 from minibroker.protocol.primitives import MalformedMessage, Output
 from minibroker.protocol.reading import reading
+from minibroker.protocol.steps import Steps
 from minibroker.protocol.writing import writing
 
 __all__ = [
@@ -47,6 +48,9 @@ __all__ = [
     "uint16",
     "uint32",
 ]
+
+
+LongArrays = list[list[Any]]
 
 
 @dataclass_transform(kw_only_default=True)
@@ -97,6 +101,8 @@ class Message(Struct):
     flexible_header: ClassVar[range] = range(0)
     _readers: ClassVar[dict[int, Any]]
     _writers: ClassVar[dict[int, Any]]
+    _step_readers: ClassVar[dict[int, Any]]
+    _step_writers: ClassVar[dict[int, Any]]
 
     def __init_subclass__(
         cls, *, versions: str, flexible: str = "none", api_key: int = -1, flexible_header: str | None = None
@@ -107,6 +113,8 @@ class Message(Struct):
         cls.flexible_header = cls.flexible if flexible_header is None else version_range(flexible_header)
         cls._readers = {}
         cls._writers = {}
+        cls._step_readers = {}
+        cls._step_writers = {}
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview, version: int, position: int = 0) -> Self:
@@ -134,6 +142,39 @@ class Message(Struct):
         except READ_FAILURES as problem:
             raise malformed(cls.__name__, version, problem) from problem
         return result
+
+    @classmethod
+    def decode_in_steps(
+        cls, data: memoryview, version: int, position: int, allowance_bytes: int
+    ) -> Steps[tuple[Self, LongArrays]]:
+        """Read a message that something may follow, in steps of a thousand items.
+
+        Return it with its arrays of more than a thousand items, whose memory is best given back in steps too. Raises
+        MalformedMessage, also for more items than Kafka takes or than `allowance_bytes` of memory could hold.
+        """
+        read = cls._step_readers.get(version)
+        if read is None:
+            cls.check_version(version)
+            source = reading(cls, version, version in cls.flexible, in_steps=True)
+            read = cls._step_readers[version] = compiled(source, f"read {cls.__name__} v{version} in steps")
+        try:
+            message, _, long_arrays = yield from read(data, position, len(data), allowance_bytes)
+        except READ_FAILURES as problem:
+            raise malformed(cls.__name__, version, problem) from problem
+        return message, long_arrays
+
+    def encode_in_steps(self, out: Output, version: int, limit_bytes: int) -> Steps[LongArrays]:
+        """Append the message's bytes, in steps of a thousand items; return its long arrays.
+
+        Raises ValueError when there are more than `limit_bytes` in `out`.
+        """
+        write = self._step_writers.get(version)
+        if write is None:
+            self.check_version(version)
+            source = writing(type(self), version, version in self.flexible, in_steps=True)
+            write = self._step_writers[version] = compiled(source, f"write {type(self).__name__} v{version} in steps")
+        long_arrays: LongArrays = yield from write(self, out, limit_bytes)
+        return long_arrays
 
     def encode(self, version: int) -> bytes:
         """The message's bytes. Fields that the version lacks are left out."""

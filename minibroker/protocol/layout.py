@@ -82,3 +82,30 @@ def least_item_bytes(item: Kind, version: int, compact: bool) -> int:
     if item.struct is not None:
         return max(1, least_bytes(item.struct, version, compact))
     return 1 if compact else 2 if item.code == "string" else 4
+
+
+def item_cost_bytes(item: Kind, version: int, flexible: bool) -> int:
+    """The memory that one empty item of a request's array takes: its objects, and about what its answer takes."""
+    return _POINTER_BYTES + _object_bytes(item, version, flexible) + _ANSWERED_BYTES
+
+
+def _object_bytes(kind: Kind, version: int, flexible: bool) -> int:
+    if kind.item is not None:
+        return _LIST_BYTES
+    if kind.code == "records":
+        return _VIEW_BYTES
+    if kind.struct is None:
+        return _VALUE_BYTES
+    places = (*layout(kind.struct, version, flexible).body, *layout(kind.struct, version, flexible).tagged)
+    nested = (place.kind for place in places if place.kind.item or place.kind.struct or place.kind.code == "records")
+    slots = _POINTER_BYTES * len(fields(kind.struct))
+    return _HEAD_BYTES + slots + sum(_object_bytes(each, version, flexible) for each in nested)
+
+
+# As CPython 3.11 takes them on a 64-bit machine, with what its collector adds.
+_POINTER_BYTES = 8
+_HEAD_BYTES = 32
+_LIST_BYTES = 72
+_VIEW_BYTES = 200
+_VALUE_BYTES = 32
+_ANSWERED_BYTES = 160

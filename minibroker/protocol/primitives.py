@@ -9,6 +9,7 @@ from base64 import b64decode, urlsafe_b64encode
 from typing import Protocol
 
 ZERO_UUID = bytes(16)
+MAX_TAGS = 10_000  # of one tagged section, as Kafka 4.4 has it
 MAX_STRING_BYTES = 32767  # Kafka refuses longer strings in every version, also where the length is a varint
 
 ONE_BYTE = tuple(bytes([value]) for value in range(128))
@@ -130,6 +131,8 @@ def read_tag(data: bytes | bytearray | memoryview, position: int, end: int, last
 
 def skip_tags(data: bytes | bytearray | memoryview, position: int, end: int, count: int) -> int:
     """The position after `count` tagged fields that no version we know has. Each takes two bytes at least."""
+    if count > MAX_TAGS:
+        raise too_many(count, MAX_TAGS)
     last = -1
     for _ in range(count):
         last, position, _ = read_tag(data, position, end, last)
@@ -153,6 +156,21 @@ def bad_tag_size(tag: int, position: int, stop: int) -> ValueError:
     return ValueError(
         f"tagged field {tag} ends {abs(position - stop)} bytes {'after' if position > stop else 'before'} its size"
     )
+
+
+def too_many(count: int, most: int) -> ValueError:
+    """The error for more items than Kafka takes."""
+    return ValueError(f"{count} items, and {most} are the most")
+
+
+def too_costly(count: int) -> ValueError:
+    """The error for items whose objects would take memory out of proportion to their bytes."""
+    return ValueError(f"{count} items, which would take too much memory for a request of this size")
+
+
+def answer_too_large(size_bytes: int) -> ValueError:
+    """The error for an answer that no client would take."""
+    return ValueError(f"the answer has more than {size_bytes} bytes")
 
 
 # --- What generated writers call outside the straight line ---

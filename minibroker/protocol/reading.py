@@ -3,6 +3,10 @@
 The function it writes is `read(data, pos, end)`, which returns the message and the position after it. Neighbours of
 fixed size, with the length that follows them, are read by one struct call. Every length is compared with what is left
 before anything is taken. How the text becomes a function is in `compiling.py`.
+
+`read(data, pos, end, allowance)` of a large request is written with `in_steps`: a generator that yields after every
+thousand items, and also returns the arrays that are long. It refuses a count that Kafka would refuse, and one whose
+objects would take more than the allowance, before it makes any of them.
 """
 
 from __future__ import annotations
@@ -12,8 +16,11 @@ from typing import Any
 
 from minibroker.protocol import primitives
 from minibroker.protocol.fields import Kind, default_maker, default_value
-from minibroker.protocol.layout import Layout, Place, layout, least_item_bytes
-from minibroker.protocol.source import FEW, Source, free_name, snake_case
+from minibroker.protocol.layout import Layout, Place, item_cost_bytes, layout, least_item_bytes
+from minibroker.protocol.primitives import MAX_TAGS
+from minibroker.protocol.source import FEW, STEP_ITEMS, Source, free_name, snake_case
+
+MAX_ITEMS = 1_000_000  # of one array, as Kafka 4.4 has it
 
 _NAMES: dict[str, Any] = {
     "new": object.__new__,
@@ -25,6 +32,8 @@ _NAMES: dict[str, Any] = {
     "read_uuids": primitives.read_uuids,
     "bad_length": primitives.bad_length,
     "bad_tag_size": primitives.bad_tag_size,
+    "too_many": primitives.too_many,
+    "too_costly": primitives.too_costly,
 }
 
 _SLICES = {
@@ -34,14 +43,19 @@ _SLICES = {
 }
 
 
-def reading(struct: type, version: int, flexible: bool) -> Source:
-    """The function that reads a version of a struct."""
+def reading(struct: type, version: int, flexible: bool, *, in_steps: bool = False) -> Source:
+    """The function that reads a version of a struct, whole or in steps."""
     source = Source(dict(_NAMES))
-    with source.block("def read(data, pos, end):"):
-        reader = _Reading(source, version, flexible)
+    with source.block(f"def read(data, pos, end{', allowance' if in_steps else ''}):"):
+        if in_steps:
+            source.add(f"left, long_arrays = {STEP_ITEMS}, []")
+        reader = _Reading(source, version, flexible, in_steps)
         name = reader.struct(struct, ())
         reader.flush()
-        source.add(f"return {name}, pos")
+        if in_steps:
+            with source.block("if end < 0:"):  # never: it makes a generator of structs without arrays, too
+                source.add("yield")
+        source.add(f"return {name}, pos{', long_arrays' if in_steps else ''}")
     return source
 
 
@@ -51,10 +65,11 @@ class _Reading:
     `scope` is the names of the Python variables that enclosing loops still need.
     """
 
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
+        self.in_steps = in_steps
         self._run: list[tuple[str, str, str, int]] = []  # target, letters, field's path, bytes
 
     # --- structs ---
@@ -87,12 +102,14 @@ class _Reading:
         self._length("B")
         if not tagged:
             with block("if n:"):
-                self._long_length("read_varint")
+                self._tag_count()
                 add("pos = skip_tags(data, pos, end, n)")
             return
         tag, stop = free_name("tag", scope), free_name("tag_end", scope)
         with block("if n:"):
-            self._long_length("read_varint")
+            self._tag_count()
+            with block(f"if n > {MAX_TAGS}:"):
+                add(f"raise too_many(n, {MAX_TAGS})")
             add(f"{tag} = -1")
             with block("for _ in range(n):"):
                 add(f"{tag}, {stop}, pos = read_tag(data, pos, end, {tag})")
@@ -104,6 +121,11 @@ class _Reading:
                     add(f"pos = {stop}")
                 with block(f"if pos != {stop}:"):
                     add(f"raise bad_tag_size({tag}, pos, {stop})")
+
+    def _tag_count(self) -> None:
+        self._long_length("read_varint")
+        if self.in_steps:
+            self.source.add("left -= n")
 
     # --- runs of fixed size ---
 
@@ -191,14 +213,32 @@ class _Reading:
         most = "end - pos" if least == 1 else f"(end - pos) // {least}"
         with self.source.block(f"if n > {most}:" if nullable else f"if not 0 <= n <= {most}:"):
             add("raise bad_length(n, end - pos)")
+        if self.in_steps:
+            self._spend(item)
         if item.is_fixed:
             add(f"{target} = {self._fixed_items(item.code)}")
             add(f"pos += n * {item.size_bytes}" if item.size_bytes > 1 else "pos += n")
             return
         items = free_name(target.rpartition(".")[2], scope)
         add(f"{items} = {target} = []")
+        if self.in_steps:
+            with self.source.block(f"if n > {STEP_ITEMS}:"):
+                add(f"long_arrays.append({items})")
         with self.source.block("for _ in range(n):"):
+            if self.in_steps:
+                add("left -= 1")
+                with self.source.block("if left < 0:"):
+                    add("yield")
+                    add(f"left = {STEP_ITEMS - 1}")
             self._item(item, items, compact, (*scope, items))
+
+    def _spend(self, item: Kind) -> None:
+        """Lines that book what `n` items will take, and refuse more than is allowed."""
+        with self.source.block(f"if n > {MAX_ITEMS}:"):
+            self.source.add(f"raise too_many(n, {MAX_ITEMS})")
+        self.source.add(f"allowance -= n * {item_cost_bytes(item, self.version, self.flexible)}")
+        with self.source.block("if allowance < 0:"):
+            self.source.add("raise too_costly(n)")
 
     def _fixed_items(self, letter: str) -> str:
         if letter == "16s":

@@ -13,6 +13,7 @@ from typing import Any
 
 from minibroker.protocol.primitives import ZERO_UUID
 
+STEP_ITEMS = 1000  # so many items of arrays are read or written in a step
 FEW = 17  # arrays of fewer fixed-size items are packed and unpacked by codecs made beforehand
 
 
@@ -86,7 +87,9 @@ def _codec(letters: str) -> Codec:
     return Codec(">" + letters)
 
 
-_RESERVED = frozenset({"data", "pos", "end", "n", "stop", "view", "new", "out", "raw", "value", "message", "count"})
+_RESERVED = frozenset(
+    {"data", "pos", "end", "n", "stop", "view", "new", "out", "raw", "value", "message", "count"}
+) | frozenset({"allowance", "left", "long_arrays"})
 
 
 def free_name(name: str, taken: tuple[str, ...]) -> str:

@@ -3,6 +3,9 @@
 The function it writes is `write(message, out)`. Neighbours of fixed size, with the length that follows them, are packed
 by one struct call. Records that lie elsewhere are noted with `out.cut`, not copied. How the text becomes a function is
 in `compiling.py`.
+
+`write(message, out, limit)` of a long answer is written with `in_steps`: a generator that yields after every thousand
+items, and returns the arrays that are long. It raises when the answer grows beyond the limit.
 """
 
 from __future__ import annotations
@@ -13,25 +16,32 @@ from typing import Any
 from minibroker.protocol import primitives
 from minibroker.protocol.fields import Field, Kind, default_maker, default_value
 from minibroker.protocol.layout import Place, layout
-from minibroker.protocol.source import FEW, Source, free_name, snake_case
+from minibroker.protocol.source import FEW, STEP_ITEMS, Source, free_name, snake_case
 
 _NAMES: dict[str, Any] = {
     "pack": pack,
     "ONE_BYTE": primitives.ONE_BYTE,
     "varint": primitives.varint,
     "string_length": primitives.string_length,
+    "answer_too_large": primitives.answer_too_large,
     "BYTES": (bytes, bytearray, memoryview),
 }
 
 
-def writing(struct: type, version: int, flexible: bool) -> Source:
-    """The function that writes a version of a struct."""
+def writing(struct: type, version: int, flexible: bool, *, in_steps: bool = False) -> Source:
+    """The function that writes a version of a struct, whole or in steps."""
     source = Source(dict(_NAMES))
-    with source.block("def write(message, out):"):
-        writer = _Writing(source, version, flexible)
+    with source.block(f"def write(message, out{', limit' if in_steps else ''}):"):
+        if in_steps:
+            source.add(f"left, long_arrays = {STEP_ITEMS}, []")
+        writer = _Writing(source, version, flexible, in_steps)
         writer.struct(struct, "message", ())
         writer.flush()
-        if len(source.lines) == 1:
+        if in_steps:
+            with source.block("if limit < 0:"):  # never: it makes a generator of structs without arrays, too
+                source.add("yield")
+            source.add("return long_arrays")
+        elif len(source.lines) == 1:
             source.add("pass")
     return source
 
@@ -42,10 +52,11 @@ class _Writing:
     `scope` is the names of the Python variables that enclosing loops still need.
     """
 
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, in_steps: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
+        self.in_steps = in_steps
         self.out = "out"
         self._run: list[tuple[str, str]] = []  # expression, letter
 
@@ -213,12 +224,26 @@ class _Writing:
             add(f"{self.out} += {self._fixed_items(item.code, items)}")
             return
         name = free_name(snake_case(item.struct.__name__) if item.struct else "item", (*scope, items))
+        if self.in_steps:
+            with self.source.block(f"if n > {STEP_ITEMS}:"):
+                add(f"long_arrays.append({items})")
         with self.source.block(f"for {name} in {items}:"):
+            if self.in_steps:
+                self._pause()
             if item.struct is not None:
                 self.struct(item.struct, name, (*scope, items))
                 self.flush()
             else:
                 self._counted(item, name, compact, False, (*scope, items, name))
+
+    def _pause(self) -> None:
+        add = self.source.add
+        add("left -= 1")
+        with self.source.block("if left < 0:"):
+            with self.source.block("if len(out) > limit:"):
+                add("raise answer_too_large(limit)")
+            add("yield")
+            add(f"left = {STEP_ITEMS - 1}")
 
     def _fixed_items(self, letter: str, items: str) -> str:
         if letter == "16s":

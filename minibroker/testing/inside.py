@@ -6,6 +6,7 @@ They are messages of the protocol all the same, so that what a test does is done
 from __future__ import annotations
 
 import asyncio
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.connection import Connection
@@ -13,6 +14,7 @@ from minibroker.broker.dispatch import SERVED, Context
 from minibroker.broker.framing import FrameBudget
 from minibroker.broker.parked import Parked
 from minibroker.protocol.declare import Message
+from minibroker.protocol.steps import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +50,8 @@ async def ask(cluster: Cluster, node: Node, request: Message, version: int | Non
     )
     context = Context(cluster, connection, served.versions[-1] if version is None else version, CLIENT_ID)
     outcome = served.handler(context, request)
+    if isinstance(outcome, GeneratorType):
+        outcome = at_once(outcome)
     cluster.after_batch(asyncio.get_running_loop().call_soon)
     return await _completed(outcome) if isinstance(outcome, Parked) else outcome
 

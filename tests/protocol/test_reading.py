@@ -260,5 +260,6 @@ def test_a_tagged_field_larger_than_the_data_is_refused() -> None:
     assert "length 9, but only 1 bytes are left" in str(refused(Nothing, 1, b"\1\0\x09a"))
 
 
-def test_a_huge_count_of_tagged_fields_ends_with_the_data() -> None:
-    assert "ends too early" in str(refused(Nothing, 1, b"\xff\xff\xff\xff\x0f"))
+def test_more_tagged_fields_than_kafka_takes_are_refused_before_any_is_read() -> None:
+    assert "10001 items, and 10000 are the most" in str(refused(Nothing, 1, b"\x91\x4e"))
+    assert "ends too early" in str(refused(Nothing, 1, b"\x90\x4e"))

@@ -1,6 +1,6 @@
 import pytest
 
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps, at_once, each, released
 
 
 def counting(numbers: list[int], end: int) -> Steps[str]:
@@ -23,3 +23,15 @@ def test_an_error_of_a_step_is_raised():
 
     with pytest.raises(ValueError, match="no"):
         at_once(failing())
+
+
+def test_each_item_is_a_step():
+    steps = each(str, [1, 2, 3])
+    assert [next(steps) for _ in range(3)] == [None, None, None]
+    assert at_once(each(str, [1, 2, 3])) == ["1", "2", "3"]
+
+
+def test_arrays_are_emptied_in_steps():
+    arrays = [list(range(2500)), [1]]
+    assert sum(1 for _ in released(arrays)) == 4
+    assert arrays == [[], []]

@@ -1,0 +1,70 @@
+"""Large messages are read and written in steps, to the same effect, and not beyond what they may take."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.protocol.apis import ApiKey, request_class, response_class
+from minibroker.protocol.declare import Message
+from minibroker.protocol.layout import item_cost_bytes, layout
+from minibroker.protocol.messages.groups import DescribeGroupsRequest
+from minibroker.protocol.primitives import MalformedMessage, Output
+from minibroker.protocol.source import STEP_ITEMS
+from minibroker.protocol.steps import Steps, at_once
+from tests.protocol.random_messages import random_message
+
+PLENTY = 1 << 40
+KINDS = [kind for key in ApiKey for kind in (request_class(key), response_class(key))]
+
+
+def counted(steps: Steps[object]) -> int:
+    """How often the steps yield."""
+    return sum(1 for _ in steps)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_steps_read_and_write_the_same_as_one_go(kind: type[Message]) -> None:
+    for version in kind.versions:
+        message = random_message(kind, version, 1)
+        whole = message.encode(version)
+        out = Output()
+        at_once(message.encode_in_steps(out, version, PLENTY))
+        assert bytes(out) == whole
+        read, _ = at_once(kind.decode_in_steps(memoryview(whole), version, 0, PLENTY))
+        assert read == kind.decode(whole, version)
+
+
+def test_a_thousand_items_are_read_and_written_in_a_step_and_long_arrays_are_told() -> None:
+    request = DescribeGroupsRequest(groups=["g"] * (3 * STEP_ITEMS + 1))
+    data = memoryview(request.encode(6))
+    assert counted(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY)) == 3
+    read, long_arrays = at_once(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY))
+    assert [id(array) for array in long_arrays] == [id(read.groups)]
+    assert counted(request.encode_in_steps(Output(), 6, PLENTY)) == 3
+    assert at_once(request.encode_in_steps(Output(), 6, PLENTY)) == [request.groups]
+
+
+def test_items_that_would_take_too_much_memory_are_refused_before_they_are_made() -> None:
+    count = 5000
+    data = memoryview(DescribeGroupsRequest(groups=[""] * count).encode(6))
+    groups = layout(DescribeGroupsRequest, 6, True).body[0].kind
+    assert groups.item is not None
+    cost = item_cost_bytes(groups.item, 6, True)
+    at_once(DescribeGroupsRequest.decode_in_steps(data, 6, 0, count * cost))
+    steps = DescribeGroupsRequest.decode_in_steps(data, 6, 0, count * cost - 1)
+    with pytest.raises(MalformedMessage, match="field groups: 5000 items, which would take too much memory"):
+        next(steps)
+
+
+def test_more_items_than_kafka_takes_are_refused_before_they_are_made() -> None:
+    data = memoryview(DescribeGroupsRequest(groups=[""] * 1_000_001).encode(6))
+    with pytest.raises(MalformedMessage, match="1000001 items, and 1000000 are the most"):
+        next(DescribeGroupsRequest.decode_in_steps(data, 6, 0, PLENTY))
+
+
+def test_an_answer_beyond_the_limit_is_not_written_to_its_end() -> None:
+    request = DescribeGroupsRequest(groups=["g" * 100] * (10 * STEP_ITEMS))
+    out = Output()
+    with pytest.raises(ValueError, match="more than 200000 bytes"):
+        at_once(request.encode_in_steps(out, 6, 200_000))
+    assert len(out) < 400_000
