@@ -5,10 +5,9 @@ What is decided stands in `controller`; how a request is read and answered stand
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minibroker.broker import elections, features, registration
@@ -32,6 +31,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.steps import Steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 
@@ -220,34 +220,37 @@ class Cluster:
 
     # --- logs of partitions that come and go ------------------------------------------------------
 
-    @contextlib.contextmanager
-    def new_logs(
-        self, topic: str, topic_id: bytes, indexes: Iterable[int], overrides: Mapping[str, str]
-    ) -> Iterator[list[Log]]:
-        """Empty logs for new partitions, which the block is to commit; if that fails, nothing is left of them.
+    def new_log(self, topic: str, index: int, topic_id: bytes, settings: LogSettings) -> Log:
+        """An empty log for a new partition that is to be committed. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        return self._open_log(topic, index, topic_id, settings)
 
-        Raises KafkaError(KAFKA_STORAGE_ERROR).
+    def add_to_topic(self, name: str, topic_id: bytes, decisions: list[Message], logs: list[Log]) -> Steps[None]:
+        """Commit a new topic, or new partitions of one, with their logs: nobody sees a part of it.
+
+        Raises KafkaError; UNKNOWN_TOPIC_OR_PARTITION for a topic that somebody has deleted meanwhile.
         """
-        made: list[Log] = []
-        settings = self.settings.log_settings(overrides)
-        try:
-            for index in indexes:
-                made.append(self._open_log(topic, index, topic_id, settings))
-            yield made
-        except BaseException:
-            self.delete_logs(made)
-            raise
-
-    def adopt_logs(self, topic: Topic, logs: Iterable[Log]) -> None:
-        """Give the partitions that were just committed their logs."""
-        self._configure(topic)
+        known = self.image.topics_by_id.get(topic_id)
+        beside = Image()  # where the records are folded before they are written: that takes as long as there are many
+        if known is not None:
+            beside.add(known.copy())
+        for record in decisions:
+            beside.apply(record)
+            yield
+        topic = beside.topics[name]
         for log in logs:
             topic.partitions[log.partition].log = log
+        batch = yield from self.metadata_log.batch_in_steps(decisions, self.clock.wall_ms(), self._metadata_level())
+        if known is not self.image.topics_by_id.get(topic_id):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        self.metadata_log.append_batch(batch)
+        self.image.take_over(topic, beside)
+        self._configure(self.image.topics[name])
+        self._committed()
 
-    def topic_deleted(self, topic: Topic) -> None:
+    def topic_deleted(self, topic: Topic) -> Steps[None]:
         """Tell those who keep something about a topic that it is gone."""
         if self._groups is not None:
-            self._groups.topic_deleted(topic)
+            yield from self._groups.topic_deleted(topic)
         if self._transactions is not None:
             self._transactions.topic_deleted(topic)
 
@@ -267,10 +270,15 @@ class Cluster:
         They are then on their way to the disk itself: who tells a client of them waits for that (`durable`).
         """
         decided = list(decisions)
-        level = self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
-        self.metadata_log.append(decided, self.clock.wall_ms(), level)
+        self.metadata_log.append(decided, self.clock.wall_ms(), self._metadata_level())
         for record in decided:
             self.image.apply(record)
+        self._committed()
+
+    def _metadata_level(self) -> int:
+        return self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
+
+    def _committed(self) -> None:
         self.commits += 1
         self.metadata_log.storage.flush_soon()
 
@@ -339,7 +347,7 @@ class Cluster:
     def appended(self, partition: Partition, size_bytes: int) -> None:
         """Tell those who wait for records of `partition` that there are more."""
         for waiter in partition.waiters:
-            waiter.appended(size_bytes)
+            waiter.appended(partition, size_bytes)
 
     def wake_soon(self, waiter: Waiter) -> None:
         """Have `waiter` look again at the end of this read batch."""
@@ -358,4 +366,4 @@ class Cluster:
 
 def _look_again(woken: Iterable[Waiter]) -> None:
     for waiter in woken:
-        waiter.changed()
+        waiter.look()

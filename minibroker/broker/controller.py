@@ -6,9 +6,10 @@ leaders are decided on in `elections`, moves in `reassignments`, where replicas 
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.elections import bring_up
 from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED, Update, check_updates
@@ -29,6 +30,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.primitives import ZERO_UUID, uuid_from_text
+from minibroker.protocol.steps import Steps, at_once, chunks, each
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -39,6 +41,7 @@ log = logging.getLogger("minibroker.controller")
 PRODUCER_IDS_PER_BLOCK = 1000
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 MINIMUM_ISR = "min.insync.replicas"
+DELETED_AT_ONCE = 4  # logs, a tenth of a millisecond each
 
 
 class Controller:
@@ -47,10 +50,15 @@ class Controller:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._producer_ids = range(0)
+        self._changing: set[str] = set()  # topics that somebody makes, extends or removes in steps
 
     # --- topics ---------------------------------------------------------------------------------
 
-    def create_topic(
+    def create_topic(self, name: str, *arguments: Any, **named: Any) -> tuple[bytes, Assignment]:
+        """As `create_topic_in_steps`, at once."""
+        return at_once(self.create_topic_in_steps(name, *arguments, **named))
+
+    def create_topic_in_steps(
         self,
         name: str,
         partition_count: int = DEFAULT,
@@ -59,7 +67,7 @@ class Controller:
         assignment: Sequence[tuple[int, Sequence[int]]] = (),
         overrides: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
-    ) -> tuple[bytes, Assignment]:
+    ) -> Steps[tuple[bytes, Assignment]]:
         """The new topic's id (16 raw bytes) and replicas. With `validate_only` nothing is created, and the id is zero.
 
         `assignment` has (partition, replicas) for every partition, if the replicas are to lie where the client says.
@@ -80,9 +88,8 @@ class Controller:
             records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
             for key, value in configs.items()
         ]
-        with self._cluster.new_logs(name, topic_id, range(len(replicas)), configs) as logs:
-            self._cluster.commit([*decided, *self._partition_records(logs, replicas)])
-        self._cluster.adopt_logs(self._cluster.image.topics[name], logs)
+        with self._changes(name):
+            yield from self._add(name, topic_id, 0, configs, decided, replicas)
         warn_without_effect(TOPIC_RESOURCE, name, configs)
         return topic_id, replicas
 
@@ -90,35 +97,76 @@ class Controller:
         check_name(name)
         if name == METADATA_TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-        topics = self._cluster.image.topics
-        if name in topics:
+        image = self._cluster.image
+        if name in image.topics or name in self._changing:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if "." in name or "_" in name:
-            wanted = colliding_name(name)
-            for other in topics:
-                if colliding_name(other) == wanted:
-                    message = f"Topic '{name}' collides with existing topic: {other}"
-                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+            others = image.topics_by_colliding_name.get(colliding_name(name), ())
+            for other in others:
+                message = f"Topic '{name}' collides with existing topic: {other}"
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
-    def _partition_records(self, logs: Sequence[Log], assignment: Assignment) -> list[Message]:
-        """What to record of new partitions whose logs are there; those of their replicas that live are in sync."""
-        made: list[Message] = []
-        for log, replicas in zip(logs, assignment, strict=True):
-            isr = [node for node in replicas if node in self._cluster.nodes]
-            directory_id = uuid_from_text(self._cluster.logs.directory_of(log).directory_id)
-            partition = records.PartitionRecord(partition_id=log.partition, topic_id=log.topic_id)
-            partition.replicas = list(replicas)
-            partition.isr = isr
-            partition.leader = isr[0]
-            partition.leader_epoch = partition.partition_epoch = 0
-            owner = self._cluster.directory_owner
-            partition.directories = [directory_id if node == owner else UNKNOWN_DIRECTORY for node in replicas]
-            made.append(partition)
-        return made
+    @contextlib.contextmanager
+    def _changes(self, name: str) -> Iterator[None]:
+        """Keep others from changing the topic inside the block, which others may interrupt.
 
-    def add_partitions(
+        Raises KafkaError(REASSIGNMENT_IN_PROGRESS) if somebody does so already.
+        """
+        if name in self._changing:
+            raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"Topic '{name}' is being changed.")
+        self._changing.add(name)
+        try:
+            yield
+        finally:
+            self._changing.discard(name)
+
+    def _add(
+        self,
+        name: str,
+        topic_id: bytes,
+        first: int,
+        configs: Mapping[str, str],
+        decided: list[Message],
+        assignment: Assignment,
+    ) -> Steps[None]:
+        """Make the logs of partitions from number `first` on, then commit what was decided and the partitions.
+
+        All of them are there afterwards, or none. Raises KafkaError.
+        """
+        cluster = self._cluster
+        logs: list[Log] = []
+        try:
+            settings = cluster.settings.log_settings(configs)
+            for index in range(first, first + len(assignment)):
+                logs.append(cluster.new_log(name, index, topic_id, settings))
+                yield
+            added = yield from each(self._partition_record, list(zip(logs, assignment, strict=True)))
+            yield from cluster.add_to_topic(name, topic_id, [*decided, *added], logs)
+        except BaseException:
+            cluster.delete_logs(logs)
+            raise
+
+    def _partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
+        """What to record of a new partition whose log is there; those of its replicas that live are in sync."""
+        log, replicas = new
+        isr = [node for node in replicas if node in self._cluster.nodes]
+        directory_id = uuid_from_text(self._cluster.logs.directory_of(log).directory_id)
+        partition = records.PartitionRecord(partition_id=log.partition, topic_id=log.topic_id)
+        partition.replicas = list(replicas)
+        partition.isr = isr
+        partition.leader = isr[0]
+        partition.leader_epoch = partition.partition_epoch = 0
+        owner = self._cluster.directory_owner
+        partition.directories = [directory_id if node == owner else UNKNOWN_DIRECTORY for node in replicas]
+        return partition
+
+    def add_partitions(self, name: str, count: int, assignment: Assignment | None = None) -> None:
+        """As `add_partitions_in_steps`, at once."""
+        at_once(self.add_partitions_in_steps(name, count, assignment))
+
+    def add_partitions_in_steps(
         self, name: str, count: int, assignment: Assignment | None = None, *, validate_only: bool = False
-    ) -> None:
+    ) -> Steps[None]:
         """Bring a topic to `count` partitions. Raises KafkaError with CreatePartitions' codes."""
         topic = self._cluster.image.topics.get(name)
         if topic is None:
@@ -134,10 +182,8 @@ class Controller:
         else:
             check_assignment(self._cluster, assignment, replication_factor, first=len(topic.partitions))
         if not validate_only:
-            indexes = range(len(topic.partitions), count)
-            with self._cluster.new_logs(name, topic.topic_id, indexes, topic.overrides) as logs:
-                self._cluster.commit(self._partition_records(logs, assignment))
-            self._cluster.adopt_logs(topic, logs)
+            with self._changes(name):
+                yield from self._add(name, topic.topic_id, len(topic.partitions), topic.overrides, [], assignment)
 
     def _check_count(self, topic: Topic, count: int) -> int:
         current = len(topic.partitions)
@@ -149,13 +195,22 @@ class Controller:
         return count - current
 
     def delete_topic(self, topic: Topic) -> None:
-        """Remove a topic: its records are gone for every reader once this returns."""
-        self._cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])
-        self._cluster.delete_logs(partition.log for partition in topic.partitions if partition.is_here)
-        for partition in topic.partitions:
-            partition.leader_id = NO_LEADER
-            partition.wake()
-        self._cluster.topic_deleted(topic)
+        """As `delete_topic_in_steps`, at once."""
+        at_once(self.delete_topic_in_steps(topic))
+
+    def delete_topic_in_steps(self, topic: Topic) -> Steps[None]:
+        """Remove a topic: its records are gone for every reader with the first step."""
+        cluster = self._cluster
+        with self._changes(topic.name):
+            cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])
+            for partition in topic.partitions:
+                partition.leader_id = NO_LEADER
+            for portion in chunks(topic.partitions, DELETED_AT_ONCE):
+                cluster.delete_logs([partition.log for partition in portion if partition.is_here])
+                for partition in portion:
+                    partition.wake()
+                yield
+            yield from cluster.topic_deleted(topic)
 
     # --- configs --------------------------------------------------------------------------------
 

@@ -88,15 +88,18 @@ def handles(key: ApiKey, served: str, *, authenticated: bool = True) -> Callable
 class Context:
     """What a handler knows beside the request itself."""
 
-    __slots__ = ("client_id", "cluster", "connection", "frame_is_kept", "long_arrays", "node", "version")
+    __slots__ = ("client_id", "cluster", "connection", "frame_is_kept", "long_arrays", "node", "slicer", "version")
 
-    def __init__(self, cluster: Cluster, connection: Connection, version: int, client_id: str | None) -> None:
+    def __init__(
+        self, cluster: Cluster, connection: Connection, version: int, client_id: str | None, slicer: Slicer
+    ) -> None:
         """`frame_is_kept`: whether the request's records stay as they are until it is answered, and not only now."""
         self.cluster = cluster
         self.connection = connection
         self.node: Node = connection.node
         self.version = version
         self.client_id = client_id
+        self.slicer = slicer
         self.frame_is_kept = False
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
 
@@ -157,7 +160,7 @@ class Dispatcher:
                 request = _read_in_one_step(route, frame, position)
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
-        context = Context(self.cluster, connection, version, header.client_id)
+        context = Context(self.cluster, connection, version, header.client_id, self.slicer)
         if request is None:
             return self._read_and_run(context, route, correlation_id, frame, position)
         if self.interceptors:

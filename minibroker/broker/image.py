@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minibroker.broker.topics import Partition, Topic
+from minibroker.broker.topics import Partition, Topic, colliding_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.primitives import uuid_text
@@ -32,6 +32,7 @@ class Image:
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
+        self.topics_by_colliding_name: dict[str, dict[str, Topic]] = {}
         self.brokers: dict[int, records.RegisterBrokerRecord] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
@@ -44,6 +45,25 @@ class Image:
         apply = APPLY.get(type(record))
         if apply is not None:
             apply(self, record)
+
+    def add(self, topic: Topic) -> None:
+        """Put in a topic whose records have been folded."""
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        self.topics_by_colliding_name.setdefault(colliding_name(topic.name), {})[topic.name] = topic
+
+    def take_over(self, topic: Topic, beside: Image) -> None:
+        """Put in a topic, or what it has more than before, from an image in which its records were folded."""
+        known = self.topics_by_id.get(topic.topic_id)
+        if known is None:
+            topic.overrides = self.config(TOPIC_RESOURCE, topic.name)
+            topic.overrides.update(beside.config(TOPIC_RESOURCE, topic.name))
+            self.add(topic)
+            return
+        added = topic.partitions[len(known.partitions) :]
+        for partition in added:
+            partition.topic = known
+        known.partitions += added
 
     def config(self, resource_type: int, name: str) -> dict[str, str]:
         """The settings of a topic, or of a broker ("" is the default for all brokers), as text by name."""
@@ -60,13 +80,16 @@ def _known_topic(image: Image, topic_id: bytes) -> Topic:
 def _topic(image: Image, record: records.TopicRecord) -> None:
     topic = Topic(record.name, record.topic_id)
     topic.overrides = image.config(TOPIC_RESOURCE, record.name)
-    image.topics[topic.name] = topic
-    image.topics_by_id[topic.topic_id] = topic
+    image.add(topic)
 
 
 def _remove_topic(image: Image, record: records.RemoveTopicRecord) -> None:
     topic = _known_topic(image, record.topic_id)
     del image.topics_by_id[topic.topic_id], image.topics[topic.name]
+    colliding = image.topics_by_colliding_name[colliding_name(topic.name)]
+    del colliding[topic.name]
+    if not colliding:
+        del image.topics_by_colliding_name[colliding_name(topic.name)]
     image.configs.pop((TOPIC_RESOURCE, topic.name), None)
 
 

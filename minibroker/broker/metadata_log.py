@@ -38,6 +38,7 @@ from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import control_record
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import Steps, each
 
 if TYPE_CHECKING:
     from minibroker.storage.files import Disk
@@ -222,11 +223,21 @@ class MetadataLog:
         """Write the records, for this level of metadata.version, as one batch: after a crash all are there, or none."""
         self._append(Record(0, now_ms, None, encode_record(message, metadata_version), ()) for message in messages)
 
+    def batch_in_steps(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> Steps[memoryview]:
+        """The batch that `append` would write, for `append_batch`."""
+        written = yield from each(
+            lambda message: Record(0, now_ms, None, encode_record(message, metadata_version), ()), messages
+        )
+        return memoryview(build_batch(written))
+
+    def append_batch(self, batch: memoryview) -> None:
+        """Write a batch of `batch_in_steps`: after a crash all of it is there, or none."""
+        self.storage.append(batch, [read_header(batch)], self.leader_epoch)
+
     def _append(self, records: Iterable[Record], *, control: bool = False) -> None:
         written = list(records)
         if written:
-            batch = memoryview(build_batch(written, control=control))
-            self.storage.append(batch, [read_header(batch)], self.leader_epoch)
+            self.append_batch(memoryview(build_batch(written, control=control)))
 
     @property
     def _quorum_path(self) -> str:

@@ -123,6 +123,11 @@ class FetchSessions:
         session = self._sessions[session_id] = FetchSession(session_id, partitions, uses_topic_ids, now_ms)
         return session
 
+    def partition_count(self, session_id: int) -> int:
+        """How many partitions a session has; 0 if it is not there."""
+        session = self._sessions.get(session_id)
+        return 0 if session is None else len(session.partitions)
+
     def partitions_of(self, session_id: int) -> list[tuple[str | bytes, int]]:
         """The (topic's name or id, partition) that a session has; none if it is not there."""
         session = self._sessions.get(session_id)

@@ -27,8 +27,11 @@ METADATA_TOPIC = "__cluster_metadata"
 class Waiter(Protocol):
     """A parked request that an append may complete."""
 
-    def appended(self, size_bytes: int) -> None:
-        """`size_bytes` of new records are readable."""
+    def appended(self, partition: Partition, size_bytes: int) -> None:
+        """`size_bytes` of new records of the partition are readable."""
+
+    def look(self) -> None:
+        """Look at what was appended."""
 
     def changed(self) -> None:
         """The partition is gone, or has another leader: look again."""
@@ -153,6 +156,13 @@ class Topic:
         self.internal = name in INTERNAL_TOPICS
         self.overrides: dict[str, str] = {}
         self.partitions: list[Partition] = []
+
+    def copy(self) -> Topic:
+        """Another topic with the same partitions, to which more may be added."""
+        copy = Topic(self.name, self.topic_id)
+        copy.overrides = self.overrides
+        copy.partitions = list(self.partitions)
+        return copy
 
     def partition(self, index: int) -> Partition | None:
         """The partition with this number, if there is one."""

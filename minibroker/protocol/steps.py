@@ -6,13 +6,14 @@ decides whether others run in between: `at_once` here, a slice of time after the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 RELEASED_ITEMS = 1000
+CHUNK_ITEMS = 100
 
 Steps = Generator[None, None, Result]
 
@@ -36,9 +37,34 @@ def each(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Re
     return made
 
 
+def each_once(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
+    """As `each`, where an item that stands several times gets the same object each time."""
+    wanted = list(items)
+    made: dict[Item, Result] = {}
+    for item in wanted:
+        if item not in made:
+            made[item] = make(item)
+            yield
+    return [made[item] for item in wanted]
+
+
 def released(arrays: Iterable[list[Any]]) -> Steps[None]:
     """Empty the arrays in steps: to free a million objects at once takes a tenth of a second."""
     for items in arrays:
         while items:
             del items[-RELEASED_ITEMS:]
             yield
+
+
+def each_in_steps(make: Callable[[Item], Steps[Result]], items: Iterable[Item]) -> Steps[list[Result]]:
+    """As `each`, where what is made for an item takes steps of its own."""
+    made: list[Result] = []
+    for item in items:
+        made.append((yield from make(item)))
+        yield
+    return made
+
+
+def chunks(items: Sequence[Item], size: int = CHUNK_ITEMS) -> Iterator[Sequence[Item]]:
+    """The items in portions that are handled in one step, with nobody else in between."""
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -13,6 +13,7 @@ from minibroker.broker.connection import Connection
 from minibroker.broker.dispatch import SERVED, Context
 from minibroker.broker.framing import FrameBudget
 from minibroker.broker.parked import Parked
+from minibroker.broker.slices import Slicer
 from minibroker.protocol.declare import Message
 from minibroker.protocol.steps import at_once
 
@@ -48,7 +49,8 @@ async def ask(cluster: Cluster, node: Node, request: Message, version: int | Non
     connection = Connection(
         node, next(iter(node.endpoints)), NoOutlet(), lambda *_: None, lambda: None, FrameBudget(), 0, "inside:0"
     )
-    context = Context(cluster, connection, served.versions[-1] if version is None else version, CLIENT_ID)
+    version = served.versions[-1] if version is None else version
+    context = Context(cluster, connection, version, CLIENT_ID, Slicer())
     outcome = served.handler(context, request)
     if isinstance(outcome, GeneratorType):
         outcome = at_once(outcome)

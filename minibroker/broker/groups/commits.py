@@ -15,6 +15,7 @@ from minibroker.broker.parked import Parked
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES
+from minibroker.protocol.steps import Steps, chunks
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
@@ -82,11 +83,14 @@ def _exists(coordinator: GroupCoordinator, group: Group, name: str, partition: i
     return topic is not None and (committed is None or committed.is_of(topic.topic_id))
 
 
-def forget_topic(coordinator: GroupCoordinator, topic: Topic) -> None:
+def forget_topic(coordinator: GroupCoordinator, topic: Topic) -> Steps[None]:
     """Take back what all groups have committed for a topic that was deleted."""
     for group in list(coordinator.groups.values()):
         partitions = group.offsets.partitions_of(topic.name, topic.topic_id)
-        _try_to_forget(coordinator, group, [(topic.name, partition) for partition in partitions])
+        for portion in chunks(partitions):
+            _try_to_forget(coordinator, group, [(topic.name, partition) for partition in portion])
+            yield
+        yield
 
 
 def _try_to_forget(coordinator: GroupCoordinator, group: Group, partitions: list[tuple[str, int]]) -> None:

@@ -28,6 +28,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records
 from minibroker.protocol.records.internal import decode_internal
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
@@ -197,10 +198,10 @@ class GroupCoordinator:
         group.close(ErrorCode.NOT_COORDINATOR)
         self.groups.pop(group.group_id, None)
 
-    def topic_deleted(self, topic: Topic) -> None:
+    def topic_deleted(self, topic: Topic) -> Steps[None]:
         """Somebody has deleted a topic: its offsets go, or with the topic of the groups all that is known of them."""
         if topic.name != self.topic.name:
-            forget_topic(self, topic)
+            yield from forget_topic(self, topic)
         else:
             groups, self.groups = self.groups, {}
             self.transactional.clear()

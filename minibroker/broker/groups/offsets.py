@@ -79,6 +79,10 @@ class CommittedOffsets:
         committed = self.by_partition.get((topic, partition))
         return committed if committed is not None and committed.is_of(topic_id) else None
 
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether a tombstone would take something back of the partition."""
+        return (topic, partition) in self.by_partition or self.is_unstable(topic, partition)
+
     def is_unstable(self, topic: str, partition: int) -> bool:
         """Whether an open transaction is about to commit an offset of the partition (KIP-447)."""
         return any((topic, partition) in pending for pending in self.pending.values())

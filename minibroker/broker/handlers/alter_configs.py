@@ -10,6 +10,8 @@ Not implemented: what IncrementalAlterConfigs does not do either. The levels of 
 
 from __future__ import annotations
 
+from functools import partial
+
 from minibroker.broker.config_changes import ChangeKind
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
@@ -20,6 +22,7 @@ from minibroker.protocol.messages.configs import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
 )
+from minibroker.protocol.steps import Steps, each
 
 Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
 Answer = AlterConfigsResponse.AlterConfigsResourceResponse
@@ -27,8 +30,9 @@ Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 @handles(ApiKey.ALTER_CONFIGS, "0-2")
 @durably
-def alter_configs(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    changes = [_changed(context, resource) for resource in request.resources]
+def alter_configs(context: Context, request: AlterConfigsRequest) -> Steps[AlterConfigsResponse]:
+    changes = yield from each(partial(_changed, context), request.resources)
+    answers = yield from altered(context, changes, validate_only=request.validate_only, loggers=False)
     return AlterConfigsResponse(
         responses=[
             Answer(
@@ -37,7 +41,7 @@ def alter_configs(context: Context, request: AlterConfigsRequest) -> AlterConfig
                 resource_type=answer.resource_type,
                 resource_name=answer.resource_name,
             )
-            for answer in altered(context, changes, validate_only=request.validate_only, loggers=False)
+            for answer in answers
         ]
     )
 

@@ -20,12 +20,13 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minibroker.broker.coordinators import coordinator_of_group
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
+from minibroker.broker.namings import Namings
 from minibroker.broker.parked import Parked
 from minibroker.broker.topics import Topic
 from minibroker.protocol.apis import ApiKey
@@ -37,6 +38,7 @@ from minibroker.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.steps import Steps, at_once, chunks, each, each_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import CheckPartition
@@ -54,6 +56,8 @@ OldTopic = OffsetFetchResponse.OffsetFetchResponseTopic
 OldPartition = OldTopic.OffsetFetchResponsePartition
 
 NO_OFFSET = -1
+FEW = 100  # partitions, whose offsets are committed without a pause
+COMMITTED_AT_ONCE = 500  # partitions, in one batch
 LATEST_MS = (1 << 63) - 1  # int64: how long to keep an offset is said by clients, and may be beyond all time
 NOT_SAID = -1  # a timestamp or a retention that the client left to the broker
 FIRST_WITH_COORDINATORS = 1
@@ -76,17 +80,27 @@ class Asked(NamedTuple):
 
 
 @handles(ApiKey.OFFSET_COMMIT, "0-10")
-def offset_commit(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Parked:
+def offset_commit(context: Context, request: OffsetCommitRequest) -> Any:
+    steps = _offset_commit(context, request)
+    asked = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
+    return steps if asked > FEW else at_once(steps)
+
+
+def _offset_commit(context: Context, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse | Parked]:
+    """Commit a portion of the partitions at a time: in one record batch, and by a member that is still one."""
     from minibroker.broker.groups.commits import answer_when_kept  # no start is to wait for it
 
     response = OffsetCommitResponse()
-    asked = [each for topic in request.topics for each in _existing(context, topic, response)]
-    if not asked:
-        return response
-    try:
-        committed = _committed(context, request, asked)
-    except KafkaError as error:
-        return _refused(response, asked, error)
+    asked: list[Asked] = []
+    for topic in request.topics:
+        asked += yield from _existing(context, topic, response)
+    committed: list[Asked] = []
+    for portion in chunks(asked, COMMITTED_AT_ONCE):
+        try:
+            committed += _committed(context, request, portion)
+        except KafkaError as error:
+            _refused(response, portion, error)
+        yield
     if not committed:
         return response
     return answer_when_kept(
@@ -96,7 +110,7 @@ def offset_commit(context: Context, request: OffsetCommitRequest) -> OffsetCommi
     )
 
 
-def _existing(context: Context, topic: CommitTopic, response: OffsetCommitResponse) -> Iterator[Asked]:
+def _existing(context: Context, topic: CommitTopic, response: OffsetCommitResponse) -> Steps[list[Asked]]:
     """The partitions of a topic that there are. The answer gets all of them, the others with what is wrong."""
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     image = context.cluster.image
@@ -105,21 +119,24 @@ def _existing(context: Context, topic: CommitTopic, response: OffsetCommitRespon
     answers = CommitTopicAnswer(name=topic.name, topic_id=topic.topic_id)
     if topic.partitions or found is None:  # as Kafka, which says nothing of a topic of which nothing is asked
         response.topics.append(answers)
+    asked: list[Asked] = []
     for partition in topic.partitions:
+        yield
         answer = CommitAnswer(partition_index=partition.partition_index, error_code=unknown)
         answers.partitions.append(answer)
         if found is not None and found.partition(partition.partition_index) is not None:
             answer.error_code = ErrorCode.NONE
-            yield Asked(found, topic.topic_id, partition, answer)
+            asked.append(Asked(found, topic.topic_id, partition, answer))
+    return asked
 
 
 def _refused(response: OffsetCommitResponse, asked: Iterable[Asked], error: KafkaError) -> OffsetCommitResponse:
-    for each in asked:
-        each.answer.error_code = error.code
+    for one in asked:
+        one.answer.error_code = error.code
     return response
 
 
-def _committed(context: Context, request: OffsetCommitRequest, asked: list[Asked]) -> list[Asked]:
+def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[Asked]) -> list[Asked]:
     """Record what is asked for, and apply it; those of `asked` for which that was done. Raises KafkaError for all."""
     from minibroker.broker.groups.commits import commit_offsets
 
@@ -131,16 +148,16 @@ def _committed(context: Context, request: OffsetCommitRequest, asked: list[Asked
     check = _check_committer(context, request)
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     accepted = []
-    for each in asked:
-        if java_length(each.partition.committed_metadata or "") > limit:
-            each.answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    for one in asked:
+        if java_length(one.partition.committed_metadata or "") > limit:
+            one.answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         if check is not None:
-            check(each.topic.name, each.topic.topic_id, each.partition.partition_index)
-        accepted.append(each)
+            check(one.topic.name, one.topic.topic_id, one.partition.partition_index)
+        accepted.append(one)
     offsets = [
-        (each.topic.name, each.partition.partition_index, _offset(context, request.retention_time_ms, each))
-        for each in accepted
+        (one.topic.name, one.partition.partition_index, _offset(context, request.retention_time_ms, one))
+        for one in accepted
     ]
     commit_offsets(groups, request.group_id, offsets)
     return accepted
@@ -181,10 +198,20 @@ def _offset(context: Context, retention_ms: int, asked: Asked) -> CommittedOffse
 
 
 @handles(ApiKey.OFFSET_FETCH, "0-10")
-def offset_fetch(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    if context.version >= FIRST_WITH_SEVERAL_GROUPS:
-        return OffsetFetchResponse(groups=[_group(context, request, group) for group in request.groups])
-    return _only_group(_group(context, request, _as_group(request)), request, context.version)
+def offset_fetch(context: Context, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+    if context.version < FIRST_WITH_SEVERAL_GROUPS:
+        group = yield from _group(context, request, _as_group(request))
+        return _only_group(group, request, context.version)
+    response = OffsetFetchResponse()
+    namings = Namings()
+    for asked in request.groups:
+        try:
+            namings.add(asked.group_id)
+            response.groups.append((yield from _group(context, request, asked)))
+        except KafkaError as error:
+            response.groups.append(Group(group_id=asked.group_id, error_code=error.code))
+        yield
+    return response
 
 
 def _as_group(request: OffsetFetchRequest) -> AskedGroup:
@@ -196,7 +223,7 @@ def _as_group(request: OffsetFetchRequest) -> AskedGroup:
 
 
 def _only_group(group: Group, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
-    """The answer for one group. Without a place for an error of the whole, each partition has it."""
+    """The answer for one group. Without a place for an error of the whole, one partition has it."""
     topics = group.topics
     if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
         topics = [
@@ -212,21 +239,21 @@ def _old_topic(topic: FetchedTopic, version: int) -> OldTopic:
     """As versions before 8 have it; to version 0, what was not committed is not known."""
     partitions = [
         OldPartition(
-            partition_index=each.partition_index,
-            committed_offset=each.committed_offset,
-            committed_leader_epoch=each.committed_leader_epoch,
-            metadata=each.metadata if version > 0 else "",
-            error_code=each.error_code,
+            partition_index=one.partition_index,
+            committed_offset=one.committed_offset,
+            committed_leader_epoch=one.committed_leader_epoch,
+            metadata=one.metadata if version > 0 else "",
+            error_code=one.error_code,
         )
-        for each in topic.partitions
+        for one in topic.partitions
     ]
-    for each in partitions:
-        if version == 0 and each.committed_offset == NO_OFFSET and each.error_code == ErrorCode.NONE:
-            each.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for one in partitions:
+        if version == 0 and one.committed_offset == NO_OFFSET and one.error_code == ErrorCode.NONE:
+            one.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return OldTopic(name=topic.name, partitions=partitions)
 
 
-def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> Group:
+def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
     groups = context.cluster.groups
     try:
         if context.version >= FIRST_WITH_COORDINATORS:
@@ -240,7 +267,10 @@ def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> 
         return Group(group_id=asked.group_id, error_code=error.code)
     offsets = CommittedOffsets() if group is None else group.offsets
     fetch = Fetching(context, offsets, request.require_stable)
-    topics = fetch.all() if asked.topics is None else [fetch.asked(topic) for topic in asked.topics]
+    if asked.topics is None:
+        topics = yield from fetch.all()
+    else:
+        topics = yield from each_in_steps(fetch.asked, asked.topics)
     return Group(group_id=asked.group_id, topics=topics)
 
 
@@ -253,30 +283,32 @@ class Fetching:
         self._stable = require_stable
         self._by_id = context.version >= FIRST_WITH_TOPIC_IDS
 
-    def all(self) -> list[FetchedTopic]:
+    def all(self) -> Steps[list[FetchedTopic]]:
         """Every topic of which there is an offset; where topics have ids, those that still exist."""
         indexes: dict[str, list[int]] = {}
         for name, index in self._offsets.by_partition:
             indexes.setdefault(name, []).append(index)
-        topics = self._image.topics
-        return [
-            self._topic(name, topics[name].topic_id if name in topics else ZERO_UUID, ZERO_UUID, found)
-            for name, found in indexes.items()
-            if name in topics or not self._by_id
-        ]
+        answers = []
+        for name, found in indexes.items():
+            topic = self._image.topics.get(name)
+            if topic is not None:
+                answers.append((yield from self._topic(name, topic.topic_id, ZERO_UUID, found)))
+            elif not self._by_id:
+                answers.append((yield from self._topic(name, ZERO_UUID, ZERO_UUID, found)))
+        return answers
 
-    def asked(self, topic: AskedTopic) -> FetchedTopic:
+    def asked(self, topic: AskedTopic) -> Steps[FetchedTopic]:
         """The partitions that were asked for."""
         if not self._by_id:
-            return self._topic(topic.name, ZERO_UUID, ZERO_UUID, topic.partition_indexes)
+            return (yield from self._topic(topic.name, ZERO_UUID, ZERO_UUID, topic.partition_indexes))
         found = self._image.topics_by_id.get(topic.topic_id)
         if found is not None:
-            return self._topic(found.name, topic.topic_id, topic.topic_id, topic.partition_indexes)
+            return (yield from self._topic(found.name, topic.topic_id, topic.topic_id, topic.partition_indexes))
         unknown = [_none(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
         return FetchedTopic(topic_id=topic.topic_id, partitions=unknown)
 
-    def _topic(self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]) -> FetchedTopic:
-        partitions = [self._partition(name, index, expected_id) for index in indexes]
+    def _topic(self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]) -> Steps[FetchedTopic]:
+        partitions = yield from each(lambda index: self._partition(name, index, expected_id), indexes)
         return FetchedTopic(name=name, topic_id=topic_id, partitions=partitions)
 
     def _partition(self, name: str, index: int, expected_id: bytes) -> FetchedPartition:

@@ -17,12 +17,14 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.namings import Namings
 from minibroker.broker.resource_configs import describe_client_metrics, describe_group, describe_loggers
 from minibroker.broker.settings import ConfigEntry, ConfigSource
 from minibroker.broker.topics import check_name
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from minibroker.protocol.steps import Steps, each
 
 Described = DescribeConfigsResponse.DescribeConfigsResult
 DescribedEntry = Described.DescribeConfigsResourceResult
@@ -44,16 +46,22 @@ UNTYPED = 0  # of loggers, Kafka tells no type
 
 
 @handles(ApiKey.DESCRIBE_CONFIGS, "0-4")
-def describe_configs(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_described(context, request, resource) for resource in request.resources])
+def describe_configs(context: Context, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+    namings = Namings()
+    results = yield from each(lambda resource: _described(context, request, resource, namings), request.resources)
+    return DescribeConfigsResponse(results=results)
 
 
 def _described(
-    context: Context, request: DescribeConfigsRequest, resource: DescribeConfigsRequest.DescribeConfigsResource
+    context: Context,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsRequest.DescribeConfigsResource,
+    namings: Namings,
 ) -> Described:
     answer = Described(error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name)
     wanted = resource.configuration_keys
     try:
+        namings.add((resource.resource_type, resource.resource_name))
         entries = _entries(context, resource.resource_type, resource.resource_name)
         answer.configs = [_entry(request, entry) for entry in entries if not wanted or entry.name in wanted]
     except KafkaError as error:

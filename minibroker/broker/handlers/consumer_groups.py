@@ -27,6 +27,7 @@ from minibroker.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from minibroker.protocol.steps import Steps, each_once
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 
@@ -74,12 +75,16 @@ def _failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
 
 
 @handles(ApiKey.CONSUMER_GROUP_DESCRIBE, "0-1")
-def consumer_group_describe(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    groups = [_described(context, group_id) for group_id in request.group_ids]
-    for group in groups:
+def consumer_group_describe(
+    context: Context, request: ConsumerGroupDescribeRequest
+) -> Steps[ConsumerGroupDescribeResponse]:
+    def answer(group_id: str) -> Described:
+        group = _described(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = GROUP_OPERATIONS
-    return ConsumerGroupDescribeResponse(groups=groups)
+        return group
+
+    return ConsumerGroupDescribeResponse(groups=(yield from each_once(answer, request.group_ids)))
 
 
 def _described(context: Context, group_id: str) -> Described:

@@ -21,6 +21,7 @@ from minibroker.broker.topics import INTERNAL_TOPICS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest, DeleteRecordsResponse
+from minibroker.protocol.steps import Steps
 
 log = logging.getLogger("minibroker.requests")
 
@@ -32,16 +33,19 @@ NO_WATERMARK = -1
 
 
 @handles(ApiKey.DELETE_RECORDS, "0-2")
-def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def delete_records(context: Context, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
     asked: dict[str, dict[int, int]] = {}  # as in Kafka, of a partition that stands twice the last offset counts
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update({each.partition_index: each.offset for each in topic.partitions})
-    return DeleteRecordsResponse(
-        topics=[
-            TopicAnswer(name=name, partitions=[_deleted(context, name, *each) for each in offsets.items()])
-            for name, offsets in asked.items()
-        ]
-    )
+        yield
+    response = DeleteRecordsResponse()
+    for name, offsets in asked.items():
+        answer = TopicAnswer(name=name)
+        response.topics.append(answer)
+        for index, offset in offsets.items():
+            answer.partitions.append(_deleted(context, name, index, offset))
+            yield
+    return response
 
 
 def _deleted(context: Context, name: str, index: int, offset: int) -> PartitionAnswer:

@@ -11,7 +11,7 @@ fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
@@ -22,6 +22,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.protocol.messages.replicas import ElectLeadersRequest, ElectLeadersResponse
+from minibroker.protocol.steps import Steps, chunks
 
 TopicResult = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = TopicResult.PartitionResult
@@ -31,27 +32,35 @@ TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 @handles(ApiKey.ELECT_LEADERS, "0-2")
 @durably
-def elect_leaders(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+def elect_leaders(context: Context, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
     kind = TYPES.get(request.election_type)
     if kind is None:
         return _refused(
             request, KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
         )
-    changes: list[PartitionChangeRecord] = []
-    results = [
-        TopicResult(topic=name, partition_result=[_result(context, name, index, kind, changes) for index in indexes])
-        for name, indexes in _asked(context, request)
-    ]
-    if request.topic_partitions is None:
-        for result in results:
+    results = []
+    for name, indexes in _asked(context, request):
+        result = TopicResult(topic=name)
+        for portion in chunks(indexes):
+            try:
+                result.partition_result += _elected(context, name, portion, kind)
+            except KafkaError as error:
+                return _refused(request, error)
+            yield
+        if request.topic_partitions is None:
             needed = [one for one in result.partition_result if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
             result.partition_result = needed
-    try:
-        apply_changes(context.cluster, changes)
-        catch_up(context.cluster, _changed(context, changes))
-    except KafkaError as error:
-        return _refused(request, error)
+        results.append(result)
     return ElectLeadersResponse(replica_election_results=results)
+
+
+def _elected(context: Context, name: str, indexes: Sequence[int], kind: Election) -> list[PartitionResult]:
+    """Elect leaders for some partitions of a topic, and answer for each. Raises KafkaError if nothing can be done."""
+    changes: list[PartitionChangeRecord] = []
+    results = [_result(context, name, index, kind, changes) for index in indexes]
+    apply_changes(context.cluster, changes)
+    catch_up(context.cluster, _changed(context, changes))
+    return results
 
 
 def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
@@ -72,10 +81,11 @@ def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersRes
     )
 
 
-def _asked(context: Context, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
+def _asked(context: Context, request: ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
     """(topic, its partitions) of what leaders are to be elected for."""
     if request.topic_partitions is None:
-        yield from ((topic.name, range(len(topic.partitions))) for topic in context.cluster.image.topics.values())
+        topics = list(context.cluster.image.topics.values())
+        yield from ((topic.name, range(len(topic.partitions))) for topic in topics)
     else:
         yield from ((topic.topic, topic.partitions) for topic in request.topic_partitions)
 

@@ -22,13 +22,13 @@ Not implemented: fetching as a follower (a replica id is taken for a consumer).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
-from minibroker.broker.clock import Timer
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.down_conversion import MAX_CONVERTED_BYTES, Converted, Wanted, read_for_client
 from minibroker.broker.followers import preferred_replica, readable_partition
+from minibroker.broker.handlers.waiting_fetches import WaitingFetch, WaitingForMany
 from minibroker.broker.leaders import current_leader, leader_endpoints
 from minibroker.broker.parked import Parked
 from minibroker.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
@@ -36,6 +36,7 @@ from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.steps import Steps, at_once, chunks
 from minibroker.storage.log import Log
 from minibroker.storage.segment import Region
 
@@ -49,28 +50,59 @@ FIRST_WITH_ZSTD = 10
 FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 16
 READ_COMMITTED = 1
+FEW = 100  # partitions, that are looked at in one step
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
+Topics = dict[str | bytes, TopicAnswer]
 Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many bytes of records it carries
 
 
 @handles(ApiKey.FETCH, "0-18")
-def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked:
+def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked | Steps[FetchResponse | Parked]:
+    if _asks_much(context, request):
+        return _fetch_many(context, request)
     try:
-        session, wanted = _wanted(context, request)
+        session, wanted = at_once(_wanted(context, request))
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION)
     reading = Reading(context, request, session, wanted)
+    reading.read()
     if reading.enough() or request.max_wait_ms <= 0:
         return reading.response()
     return WaitingFetch(reading).parked
 
 
+def _asks_much(context: Context, request: FetchRequest) -> bool:
+    """Whether it is about so many partitions that others should not wait for all of them."""
+    named = len(request.topics) + len(request.forgotten_topics_data)
+    for topic in request.topics:
+        named += len(topic.partitions)
+    for forgotten in request.forgotten_topics_data:
+        named += len(forgotten.partitions)
+    return named > FEW or (
+        request.session_id != NO_SESSION and context.node.sessions.partition_count(request.session_id) > FEW
+    )
+
+
+def _fetch_many(context: Context, request: FetchRequest) -> Steps[FetchResponse | Parked]:
+    try:
+        session, wanted = yield from _wanted(context, request)
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code, session_id=NO_SESSION)
+    reading = Reading(context, request, session, wanted)
+    yield from reading.read_in_steps()
+    if reading.enough() or request.max_wait_ms <= 0:
+        return (yield from reading.response_in_steps())
+    waiting = WaitingForMany(reading)
+    yield from waiting.begin()
+    return waiting.parked
+
+
 # --- what is asked ------------------------------------------------------------------------------
 
 
-def _wanted(context: Context, request: FetchRequest) -> tuple[FetchSession | None, list[FetchedPartition]]:
+def _wanted(context: Context, request: FetchRequest) -> Steps[tuple[FetchSession | None, list[FetchedPartition]]]:
     """The session that is used or is made, if any, and the partitions to read. Raises KafkaError."""
     sessions = context.node.sessions
     uses_topic_ids = context.version >= FIRST_WITH_TOPIC_IDS
@@ -78,12 +110,12 @@ def _wanted(context: Context, request: FetchRequest) -> tuple[FetchSession | Non
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
-        wanted = _named(context, request)
+        wanted = yield from _named(context, request)
         if request.session_epoch == FINAL_EPOCH:
             return None, wanted
         return sessions.create(wanted, uses_topic_ids, now_ms), wanted
     session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
-    _update(context, session, request)
+    yield from _update(context, session, request)
     session.next_epoch()
     if not session.partitions:
         sessions.remove(session.session_id)
@@ -91,13 +123,16 @@ def _wanted(context: Context, request: FetchRequest) -> tuple[FetchSession | Non
     return session, list(session.partitions.values())
 
 
-def _named(context: Context, request: FetchRequest) -> list[FetchedPartition]:
+def _named(context: Context, request: FetchRequest) -> Steps[list[FetchedPartition]]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
-    return [
-        _asked(FetchedPartition(topic.topic_id if by_id else topic.topic, asked.partition), asked)
-        for topic in request.topics
-        for asked in topic.partitions
-    ]
+    named: list[FetchedPartition] = []
+    for topic in request.topics:
+        key = topic.topic_id if by_id else topic.topic
+        for portion in chunks(topic.partitions):
+            named += [_asked(FetchedPartition(key, asked.partition), asked) for asked in portion]
+            if len(named) > FEW:
+                yield
+    return named
 
 
 def _asked(partition: FetchedPartition, asked: FetchRequest.FetchTopic.FetchPartition) -> FetchedPartition:
@@ -108,7 +143,7 @@ def _asked(partition: FetchedPartition, asked: FetchRequest.FetchTopic.FetchPart
     return partition
 
 
-def _update(context: Context, session: FetchSession, request: FetchRequest) -> None:
+def _update(context: Context, session: FetchSession, request: FetchRequest) -> Steps[None]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
@@ -117,10 +152,14 @@ def _update(context: Context, session: FetchSession, request: FetchRequest) -> N
             if known is None:
                 known = session.partitions[key, asked.partition] = FetchedPartition(key, asked.partition)
             _asked(known, asked)
+            if len(session.partitions) > FEW:
+                yield
     for forgotten in request.forgotten_topics_data:
         key = forgotten.topic_id if by_id else forgotten.topic
         for index in forgotten.partitions:
             session.partitions.pop((key, index), None)
+            if len(forgotten.partitions) > FEW:
+                yield
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -155,20 +194,41 @@ class Reading:
         self.wanted = wanted
         self.max_bytes = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
         self.min_bytes = min(request.min_bytes, self.max_bytes)
-        self.read()
+        self._begin()
 
-    def read(self) -> None:
-        """Look at all partitions, now."""
+    def _begin(self) -> None:
         self.size_bytes = 0
         self.unknown = 0
         self.urgent = False
-        left = self.max_bytes
         self.answers: list[Answered] = []
-        for fetched in self.wanted:
+
+    def read(self) -> None:
+        """Look at all partitions, now."""
+        self._begin()
+        self._read(self.wanted)
+
+    def read_in_steps(self) -> Steps[None]:
+        """Look at all partitions, a portion at a time."""
+        self._begin()
+        for portion in chunks(self.wanted):
+            self._read(portion)
+            yield
+
+    def _read(self, wanted: Sequence[FetchedPartition]) -> None:
+        left = max(0, self.max_bytes - self.size_bytes)
+        for fetched in wanted:
             answer, size_bytes = self._partition(fetched, left)
             self.size_bytes += size_bytes
             left = max(0, left - size_bytes)
             self.answers.append((fetched, answer, size_bytes))
+
+    def read_again(self, number: int) -> None:
+        """Look at one partition anew: the one whose answer has this number."""
+        fetched, _, size_bytes = self.answers[number]
+        self.size_bytes -= size_bytes
+        answer, size_bytes = self._partition(fetched, max(0, self.max_bytes - self.size_bytes))
+        self.size_bytes += size_bytes
+        self.answers[number] = fetched, answer, size_bytes
 
     def _partition(self, fetched: FetchedPartition, left: int) -> tuple[PartitionAnswer, int]:
         topic = None
@@ -295,88 +355,44 @@ class Reading:
 
     def response(self) -> FetchResponse:
         """The answer; with an incremental session, only of partitions that have news."""
-        session = self.session
-        if session is None:
-            return self._assembled(NO_SESSION, self.answers)
-        incremental = self.request.session_epoch > INITIAL_EPOCH
-        told = []
-        for fetched, answer, size_bytes in self.answers:
-            news = fetched.news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
-            if news or not incremental or answer.diverging_epoch is not None:
-                told.append((fetched, answer, size_bytes))
-            if size_bytes:
-                session.served(fetched)
-        return self._assembled(session.session_id, told)
+        topics: Topics = {}
+        self._put(topics, self.answers)
+        return self._assembled(topics)
 
-    def _assembled(self, session_id: int, answers: list[Answered]) -> FetchResponse:
+    def response_in_steps(self) -> Steps[FetchResponse]:
+        """The answer, put together a portion at a time."""
+        topics: Topics = {}
+        for portion in chunks(self.answers):
+            self._put(topics, portion)
+            yield
+        return self._assembled(topics)
+
+    def _put(self, topics: Topics, answers: Sequence[Answered]) -> None:
+        """Put the answers that the client is to be told with those of their topics."""
         by_id = self.context.version >= FIRST_WITH_TOPIC_IDS
-        topics: dict[str | bytes, TopicAnswer] = {}
-        for fetched, answer, _ in answers:
+        for fetched, answer, _ in answers if self.session is None else self._news(self.session, answers):
             topic = topics.get(fetched.topic)
             if topic is None:
                 key: Any = fetched.topic
                 topic = TopicAnswer(topic_id=key) if by_id else TopicAnswer(topic=key)
                 topics[key] = topic
             topic.partitions.append(answer)
+
+    def _news(self, session: FetchSession, answers: Sequence[Answered]) -> list[Answered]:
+        incremental = self.request.session_epoch > INITIAL_EPOCH
+        told = []
+        for fetched, answer, size_bytes in answers:
+            news = fetched.news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
+            if news or not incremental or answer.diverging_epoch is not None:
+                told.append((fetched, answer, size_bytes))
+            if size_bytes:
+                session.served(fetched)
+        return told
+
+    def _assembled(self, topics: Topics) -> FetchResponse:
+        session_id = NO_SESSION if self.session is None else self.session.session_id
         response = FetchResponse(session_id=session_id, responses=list(topics.values()))
         if self.urgent and self.context.version >= FIRST_WITH_LEADERS:
-            leaders = (answer.current_leader for _, answer, _ in answers)
+            leaders = (answer.current_leader for topic in topics.values() for answer in topic.partitions)
             response.node_endpoints = leader_endpoints(self.context, leaders, FetchResponse.NodeEndpoint)
         return response
-
-
-# --- waiting ------------------------------------------------------------------------------------
-
-
-class WaitingFetch:
-    """A fetch with less than min_bytes to read: it looks again once appends made up for that, or time is up."""
-
-    __slots__ = ("_missing_bytes", "_partitions", "_reading", "_timer", "_unknown", "parked")
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._partitions = list(self._waited_for())
-        self._missing_bytes = reading.min_bytes - reading.size_bytes
-        self._unknown = reading.unknown
-        self.parked = Parked(self._forget)
-        for partition in self._partitions:
-            partition.waiters.add(self)
-        clock = reading.context.cluster.clock
-        self._timer: Timer = clock.call_later(reading.request.max_wait_ms, self._finish)
-
-    def _waited_for(self) -> Iterable[Partition]:
-        image = self._reading.context.cluster.image
-        for fetched in self._reading.wanted:
-            key: Any = fetched.topic
-            topic = image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
-            partition = None if topic is None else topic.partition(fetched.index)
-            if partition is not None:
-                yield partition
-
-    def appended(self, size_bytes: int) -> None:
-        self._missing_bytes -= size_bytes
-        if self._missing_bytes <= 0:
-            self._reading.context.cluster.wake_soon(self)
-
-    def changed(self) -> None:
-        if self.parked.done:
-            return
-        self._reading.read()
-        if self._reading.enough() or self._reading.unknown > self._unknown:
-            self._answer()
-        else:
-            self._missing_bytes = self._reading.min_bytes - self._reading.size_bytes
-
-    def _finish(self) -> None:
-        if not self.parked.done:
-            self._reading.read()
-            self._answer()
-
-    def _answer(self) -> None:
-        self._forget()
-        self.parked.complete(self._reading.response())
-
-    def _forget(self) -> None:
-        self._timer.cancel()
-        for partition in self._partitions:
-            partition.waiters.discard(self)

@@ -22,6 +22,7 @@ from minibroker.broker.durable import durably
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
+from minibroker.protocol.steps import Steps, each
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
@@ -38,11 +39,12 @@ class KeyType(IntEnum):
 
 @handles(ApiKey.FIND_COORDINATOR, "0-6")
 @durably
-def find_coordinator(context: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
-        return FindCoordinatorResponse(
-            coordinators=[_coordinator(context, key, request.key_type) for key in request.coordinator_keys]
+        coordinators = yield from each(
+            lambda key: _coordinator(context, key, request.key_type), request.coordinator_keys
         )
+        return FindCoordinatorResponse(coordinators=coordinators)
     found = _coordinator(context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=found.error_code,

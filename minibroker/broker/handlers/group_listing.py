@@ -29,6 +29,7 @@ from minibroker.protocol.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from minibroker.protocol.steps import Steps, each, each_once
 
 Described = DescribeGroupsResponse.DescribedGroup
 Deleted = DeleteGroupsResponse.DeletableGroupResult
@@ -38,12 +39,14 @@ DEAD = "Dead"
 
 
 @handles(ApiKey.DESCRIBE_GROUPS, "0-6")
-def describe_groups(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    groups = [_described(context, group_id) for group_id in request.groups]
-    for group in groups:
+def describe_groups(context: Context, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
+    def described(group_id: str) -> Described:
+        group = _described(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = GROUP_OPERATIONS
-    return DescribeGroupsResponse(groups=groups)
+        return group
+
+    return DescribeGroupsResponse(groups=(yield from each_once(described, request.groups)))
 
 
 def _described(context: Context, group_id: str) -> Described:
@@ -62,27 +65,30 @@ def _described(context: Context, group_id: str) -> Described:
 
 
 @handles(ApiKey.LIST_GROUPS, "0-5")
-def list_groups(context: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+def list_groups(context: Context, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
-    return ListGroupsResponse(
-        groups=[
-            ListGroupsResponse.ListedGroup(
+    groups = context.cluster.groups
+    response = ListGroupsResponse()
+    for group in list(groups.groups.values()):
+        yield
+        if groups.node_of(group.group_id) is not context.node or groups.groups.get(group.group_id) is not group:
+            continue
+        if (not states or group.state_name.lower() in states) and (not types or group.type.value in types):
+            listed = ListGroupsResponse.ListedGroup(
                 group_id=group.group_id,
                 protocol_type=group.protocol_type,
                 group_state=group.state_name,
                 group_type=group.type.value,
             )
-            for group in context.cluster.groups.of_node(context.node)
-            if (not states or group.state_name.lower() in states) and (not types or group.type.value in types)
-        ]
-    )
+            response.groups.append(listed)
+    return response
 
 
 @handles(ApiKey.DELETE_GROUPS, "0-2")
-def delete_groups(context: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Parked:
+def delete_groups(context: Context, request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse | Parked]:
     asked = dict.fromkeys(request.groups_names)  # each once, as in Kafka
-    results = [Deleted(group_id=group_id, error_code=_delete(context, group_id)) for group_id in asked]
+    results = yield from each(lambda group_id: Deleted(group_id=group_id, error_code=_delete(context, group_id)), asked)
     deleted = [result for result in results if result.error_code == ErrorCode.NONE]
     response = DeleteGroupsResponse(results=results)
     return _once_kept(context, response, deleted) if deleted else response

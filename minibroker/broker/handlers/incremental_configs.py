@@ -35,6 +35,7 @@ from minibroker.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from minibroker.protocol.steps import Steps, each
 
 Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -46,22 +47,21 @@ GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 @durably
 def incremental_alter_configs(
     context: Context, request: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=altered(context, request.resources, validate_only=request.validate_only, loggers=True)
-    )
+) -> Steps[IncrementalAlterConfigsResponse]:
+    answers = yield from altered(context, request.resources, validate_only=request.validate_only, loggers=True)
+    return IncrementalAlterConfigsResponse(responses=answers)
 
 
 def altered(
     context: Context, resources: Sequence[AskedResource], *, validate_only: bool, loggers: bool
-) -> list[Altered]:
+) -> Steps[list[Altered]]:
     """Make the changes of all resources, each alone, unless they are only to be checked; an answer for each.
 
     `loggers` says whether levels of loggers can be among them.
     """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     change = partial(_altered, context, counts, validate_only=validate_only, loggers=loggers)
-    return [change(resource) for resource in resources]
+    return (yield from each(change, resources))
 
 
 def _altered(

@@ -30,6 +30,7 @@ from minibroker.protocol.messages.replicas import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from minibroker.protocol.steps import Steps, each_in_steps
 from minibroker.storage.log_directory import LogDirectory
 from minibroker.storage.names import MAX_NAME_BYTES, future_log_name
 
@@ -50,11 +51,11 @@ Asked = dict[str, set[int]] | None
 
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS, "0-5")
-def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
     asked = _asked(request)
-    return DescribeLogDirsResponse(
-        results=[_result(context, directory, asked) for directory in context.cluster.logs.directories]
-    )
+    directories = context.cluster.logs.directories
+    results = yield from each_in_steps(lambda directory: _result(context, directory, asked), directories)
+    return DescribeLogDirsResponse(results=results)
 
 
 def _asked(request: DescribeLogDirsRequest) -> Asked:
@@ -66,7 +67,7 @@ def _asked(request: DescribeLogDirsRequest) -> Asked:
     return asked
 
 
-def _result(context: Context, directory: LogDirectory, asked: Asked) -> Result:
+def _result(context: Context, directory: LogDirectory, asked: Asked) -> Steps[Result]:
     result = Result(log_dir=os.path.abspath(directory.path))
     if context.version >= FIRST_WITH_SPACE:
         try:
@@ -75,7 +76,8 @@ def _result(context: Context, directory: LogDirectory, asked: Asked) -> Result:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return result
     topics: dict[str, TopicResult] = {}
-    for (name, index), kept in directory.logs.items():
+    for (name, index), kept in list(directory.logs.items()):
+        yield
         if _is_told(context, name, index, asked):
             topic = topics.setdefault(name, TopicResult(name=name))
             topic.partitions.append(PartitionResult(partition_index=index, partition_size=kept.size_bytes))
@@ -101,7 +103,7 @@ def _is_told(context: Context, name: str, index: int, asked: Asked) -> bool:
 
 
 @handles(ApiKey.ALTER_REPLICA_LOG_DIRS, "0-2")
-def alter_replica_log_dirs(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+def alter_replica_log_dirs(context: Context, request: AlterReplicaLogDirsRequest) -> Steps[AlterReplicaLogDirsResponse]:
     wanted = {
         (topic.name, index): asked.path
         for asked in request.dirs
@@ -117,6 +119,7 @@ def alter_replica_log_dirs(context: Context, request: AlterReplicaLogDirsRequest
             moved.error_code = error.code
             log.info("%s-%d is not moved to %s: %s", name, index, path, error)
         topics.setdefault(name, MovedTopic(topic_name=name)).partitions.append(moved)
+        yield
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 

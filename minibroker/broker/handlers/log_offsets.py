@@ -25,6 +25,7 @@ Not implemented: followers, and debugging consumers that ask a node which does n
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import NamedTuple
 
 from minibroker.broker.dispatch import Context, handles
@@ -37,13 +38,15 @@ from minibroker.protocol.messages.log_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from minibroker.protocol.steps import Steps, each, each_in_steps
 
 TopicAnswer = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionAnswer = TopicAnswer.ListOffsetsPartitionResponse
 AskedPartition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition
 EpochTopicAnswer = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 EpochAnswer = EpochTopicAnswer.EpochEndOffset
-AskedEpoch = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
+AskedEpochTopic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+AskedEpoch = AskedEpochTopic.OffsetForLeaderPartition
 
 READ_COMMITTED = 1
 NO_EPOCH = -1
@@ -73,7 +76,7 @@ class Found(NamedTuple):
 
 
 @handles(ApiKey.LIST_OFFSETS, "0-11")
-def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def list_offsets(context: Context, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
     asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
     counts = Counter((name, partition.partition_index) for name, partition in asked)
     answers: dict[tuple[str, int], PartitionAnswer] = {}
@@ -81,6 +84,7 @@ def list_offsets(context: Context, request: ListOffsetsRequest) -> ListOffsetsRe
         key = name, partition.partition_index
         if key not in answers:
             answers[key] = _listed(context, request, name, partition, counts[key] > 1)
+            yield
     topics: dict[str, TopicAnswer] = {}
     for (name, _), answer in answers.items():
         topics.setdefault(name, TopicAnswer(name=name)).partitions.append(answer)
@@ -159,15 +163,14 @@ def _first_epoch(partition: Partition) -> int:
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, "0-4")
-def offset_for_leader_epoch(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            EpochTopicAnswer(
-                topic=topic.topic, partitions=[_epoch_end(context, topic.topic, asked) for asked in topic.partitions]
-            )
-            for topic in request.topics
-        ]
-    )
+def offset_for_leader_epoch(
+    context: Context, request: OffsetForLeaderEpochRequest
+) -> Steps[OffsetForLeaderEpochResponse]:
+    def topic_answer(topic: AskedEpochTopic) -> Steps[EpochTopicAnswer]:
+        partitions = yield from each(partial(_epoch_end, context, topic.topic), topic.partitions)
+        return EpochTopicAnswer(topic=topic.topic, partitions=partitions)
+
+    return OffsetForLeaderEpochResponse(topics=(yield from each_in_steps(topic_answer, request.topics)))
 
 
 def _epoch_end(context: Context, topic: str, asked: AskedEpoch) -> EpochAnswer:

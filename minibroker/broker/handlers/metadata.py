@@ -14,7 +14,7 @@ are refused), 13 an error of the whole answer.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from functools import partial
 
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
@@ -25,6 +25,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.steps import Steps, chunks, each, each_in_steps
 
 log = logging.getLogger("minibroker.metadata")
 
@@ -40,8 +41,8 @@ NEVER_MADE = INTERNAL_TOPICS | {METADATA_TOPIC}
 
 @handles(ApiKey.METADATA, "0-13")
 @durably
-def metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
-    topics = list(_topics(context, request))
+def metadata(context: Context, request: MetadataRequest) -> Steps[MetadataResponse]:
+    topics = yield from _topics(context, request)
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = NOT_ASKED if topic.name is None else TOPIC_OPERATIONS
@@ -69,42 +70,41 @@ def _brokers(context: Context) -> list[MetadataResponse.MetadataResponseBroker]:
     ]
 
 
-def _topics(context: Context, request: MetadataRequest) -> Iterator[TopicAnswer]:
+def _topics(context: Context, request: MetadataRequest) -> Steps[list[TopicAnswer]]:
     if request.topics is None or (context.version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
-        yield from (_found(context, topic) for topic in context.cluster.image.topics.values())
-        return
+        return (yield from each_in_steps(partial(_found, context), list(context.cluster.image.topics.values())))
     by_id = any(asked.topic_id != ZERO_UUID for asked in request.topics)
     if context.version < FIRST_BY_TOPIC_ID and (by_id or any(asked.name is None for asked in request.topics)):
-        yield from (_refused(asked) for asked in request.topics)
-    elif by_id:
-        for topic_id in dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID):
-            yield _by_id(context, topic_id)
-    else:
-        create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
-        for name in dict.fromkeys(asked.name for asked in request.topics):
-            yield _by_name(context, name or "", create)
+        return (yield from each(_refused, request.topics))
+    if by_id:
+        ids = dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID)
+        return (yield from each_in_steps(partial(_by_id, context), ids))
+    create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
+    names = dict.fromkeys(asked.name or "" for asked in request.topics)
+    return (yield from each_in_steps(lambda name: _by_name(context, name, create), names))
 
 
 def _refused(asked: AskedTopic) -> TopicAnswer:
     return TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
 
 
-def _by_id(context: Context, topic_id: bytes) -> TopicAnswer:
+def _by_id(context: Context, topic_id: bytes) -> Steps[TopicAnswer]:
     topic = context.cluster.image.topics_by_id.get(topic_id)
     if topic is None:
         return TopicAnswer(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-    return _found(context, topic)
+    return (yield from _found(context, topic))
 
 
-def _by_name(context: Context, name: str, create: bool) -> TopicAnswer:
+def _by_name(context: Context, name: str, create: bool) -> Steps[TopicAnswer]:
     try:
         check_name(name)
-        return _found(context, _existing(context, name, create))
+        topic = yield from _existing(context, name, create)
+        return (yield from _found(context, topic))
     except KafkaError as error:
         return TopicAnswer(error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _existing(context: Context, name: str, create: bool) -> Topic:
+def _existing(context: Context, name: str, create: bool) -> Steps[Topic]:
     """The topic, made if need be. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
     topics = context.cluster.image.topics
     if name in topics:
@@ -112,20 +112,21 @@ def _existing(context: Context, name: str, create: bool) -> Topic:
     if not create or not context.cluster.settings["auto.create.topics.enable"] or name in NEVER_MADE:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
-        context.cluster.controller.create_topic(name)
+        yield from context.cluster.controller.create_topic_in_steps(name)
     except KafkaError as error:
+        if error.code == ErrorCode.TOPIC_ALREADY_EXISTS and name in topics:
+            return topics[name]
         log.warning("%s asks for topic %s, which cannot be created: %s", context.client_id, name, error)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
     return topics[name]
 
 
-def _found(context: Context, topic: Topic) -> TopicAnswer:
-    return TopicAnswer(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.internal,
-        partitions=[_partition(context, partition) for partition in topic.partitions],
-    )
+def _found(context: Context, topic: Topic) -> Steps[TopicAnswer]:
+    answer = TopicAnswer(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal)
+    for portion in chunks(topic.partitions):
+        answer.partitions += [_partition(context, partition) for partition in portion]
+        yield
+    return answer
 
 
 def _partition(context: Context, partition: Partition) -> PartitionAnswer:

@@ -11,6 +11,7 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.broker.dispatch import Context, handles
@@ -18,6 +19,7 @@ from minibroker.broker.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetDeleteResponse
+from minibroker.protocol.steps import Steps, chunks, each
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import Group
@@ -28,7 +30,7 @@ PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 
 @handles(ApiKey.OFFSET_DELETE, "0")
-def offset_delete(context: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Parked:
+def offset_delete(context: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse | Parked]:
     from minibroker.broker.groups.commits import answer_when_kept, delete_offsets  # no start is to wait for it
 
     groups = context.cluster.groups
@@ -37,9 +39,12 @@ def offset_delete(context: Context, request: OffsetDeleteRequest) -> OffsetDelet
         # As Kafka, which says nothing of a topic that there is and of which nothing is asked.
         known = context.cluster.image.topics
         asked = [topic for topic in request.topics if topic.partitions or topic.name not in known]
-        topics = [_answer(context, group, topic) for topic in asked]
-        committed = set(group.offsets.partitions())
-        delete_offsets(groups, group, [each for each in _deletable(topics) if each in committed])
+        topics = yield from each(partial(_answer, context, group), asked)
+        for wanted in chunks(_deletable(topics)):
+            _group(context, request.group_id)
+            committed = group.offsets
+            delete_offsets(groups, group, [found for found in wanted if committed.has(*found)])
+            yield
     except KafkaError as error:
         return _failed(error)
     return answer_when_kept(

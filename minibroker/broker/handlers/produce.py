@@ -38,6 +38,7 @@ from minibroker.protocol.records.batch import (
     is_transactional,
     read_header,
 )
+from minibroker.protocol.steps import Steps, at_once
 from minibroker.storage.admission import admit
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG
@@ -53,6 +54,7 @@ FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 10
 ADMIN_CLIENT = "__admin_client"
 ACKS = (-1, 0, 1)
+FEW = 16  # partitions, whose batches are appended in one step
 
 # As in Kafka, a refusal tells where the log starts if the log itself has looked at the batch, not only the request.
 TELL_LOG_START = frozenset(
@@ -66,10 +68,14 @@ TELL_LOG_START = frozenset(
 
 
 @handles(ApiKey.PRODUCE, "0-13")
-def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Parked | None:
+def produce(
+    context: Context, request: ProduceRequest
+) -> ProduceResponse | Parked | Steps[ProduceResponse | Parked | None] | None:
+    if _brings_much(request):
+        return _produce_many(context, request)
     answers = []
     failed: list[PartitionAnswer] = []
-    refusal = _refusal_of_all(request)
+    refusal = at_once(_refusal_of_all(request)) if _has_several(request) else None
     for data in request.topic_data:
         topic = _topic(context, data)
         answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
@@ -84,6 +90,57 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Park
             answer.partition_responses.append(appended)
         answers.append(answer)
     unflushed = context.cluster.take_unflushed() if context.cluster.unflushed else ()
+    return _answered(context, request, answers, failed, unflushed)
+
+
+def _brings_much(request: ProduceRequest) -> bool:
+    """Whether it takes so long to check what it brings that others should not wait for all of it."""
+    partitions = len(request.topic_data)
+    for data in request.topic_data:
+        partitions += len(data.partition_data)
+    return partitions > FEW
+
+
+def _has_several(request: ProduceRequest) -> bool:
+    return len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1
+
+
+def _produce_many(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | Parked | None]:
+    """As `produce`, a partition at a time: others may append to the same partitions in between."""
+    if not context.frame_is_kept:
+        for data in request.topic_data:
+            for partition in data.partition_data:
+                if partition.records is not None:
+                    partition.records = memoryview(bytearray(partition.records))
+    answers = []
+    failed: list[PartitionAnswer] = []
+    unflushed: list[tuple[Log, PartitionAnswer]] = []
+    refusal = yield from _refusal_of_all(request)
+    for data in request.topic_data:
+        answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
+        for partition in data.partition_data:
+            topic = _topic(context, data)
+            try:
+                if refusal is not None:
+                    raise refusal
+                appended = _append(context, request, _writable(context, request, topic, partition.index), partition)
+            except KafkaError as error:
+                appended = _refused(context, topic, partition.index, error)
+                failed.append(appended)
+            answer.partition_responses.append(appended)
+            unflushed += context.cluster.take_unflushed()
+            yield
+        answers.append(answer)
+    return _answered(context, request, answers, failed, unflushed)
+
+
+def _answered(
+    context: Context,
+    request: ProduceRequest,
+    answers: list[TopicAnswer],
+    failed: list[PartitionAnswer],
+    unflushed: Sequence[tuple[Log, PartitionAnswer]],
+) -> ProduceResponse | Parked | None:
     if request.acks == 0:
         for kept, _ in unflushed:
             kept.flush_soon()
@@ -97,15 +154,17 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Park
     return WaitingProduce(response, unflushed).parked if unflushed else response
 
 
-def _refusal_of_all(request: ProduceRequest) -> KafkaError | None:
+def _refusal_of_all(request: ProduceRequest) -> Steps[KafkaError | None]:
     """What is wrong with the request as a whole, so that nothing of it is appended.
 
     One partition's batch is looked at when its turn comes; here it is about what several have in common.
     """
-    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
-        return None
-    batches = (partition.records for data in request.topic_data for partition in data.partition_data)
-    producers = {_producer(memoryview(records)) for records in batches if records and is_transactional(records)}
+    producers = set()
+    for data in request.topic_data:
+        for partition in data.partition_data:
+            if partition.records and is_transactional(partition.records):
+                producers.add(_producer(memoryview(partition.records)))
+        yield
     if producers and request.transactional_id is None:
         return _without_transactional_id()
     if len(producers) > 1:

@@ -12,7 +12,7 @@ Not implemented: the throttles of replication, as nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
@@ -28,6 +28,7 @@ from minibroker.protocol.messages.replicas import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from minibroker.protocol.steps import Steps, chunks
 
 AskedPartition = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
 Altered = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
@@ -40,32 +41,43 @@ OngoingPartition = Ongoing.OngoingPartitionReassignment
 @durably
 def alter_partition_reassignments(
     context: Context, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
+) -> Steps[AlterPartitionReassignmentsResponse]:
     if not request.topics:
         return AlterPartitionReassignmentsResponse()
-    changes: list[PartitionChangeRecord | None] = []
-    moved: list[Partition] = []
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
     for topic in request.topics:
         answer = Altered(name=topic.name)
-        for asked in topic.partitions:
-            result = AlteredPartition(partition_index=asked.partition_index, error_message=None)
+        for portion in chunks(topic.partitions):
             try:
-                partition = _existing(context, topic.name, asked.partition_index)
-                changes.append(_change(context, request, partition, asked))
-                moved.append(partition)
+                answer.partitions += _altered(context, request, topic.name, portion)
             except KafkaError as error:
-                result.error_code, result.error_message = error.code, error.message
-            answer.partitions.append(result)
+                return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+            yield
         response.responses.append(answer)
-    try:
-        apply_changes(context.cluster, changes)
-        catch_up(context.cluster, moved)
-    except KafkaError as error:
-        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
     return response
+
+
+def _altered(
+    context: Context, request: AlterPartitionReassignmentsRequest, name: str, portion: Sequence[AskedPartition]
+) -> list[AlteredPartition]:
+    """Begin or cancel the moves of some partitions, and answer for each. Raises KafkaError if nothing can be done."""
+    changes: list[PartitionChangeRecord | None] = []
+    moved: list[Partition] = []
+    results = []
+    for asked in portion:
+        result = AlteredPartition(partition_index=asked.partition_index, error_message=None)
+        try:
+            partition = _existing(context, name, asked.partition_index)
+            changes.append(_change(context, request, partition, asked))
+            moved.append(partition)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    apply_changes(context.cluster, changes)
+    catch_up(context.cluster, moved)
+    return results
 
 
 def _existing(context: Context, name: str, index: int) -> Partition:
@@ -90,12 +102,13 @@ def _change(
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0")
 def list_partition_reassignments(
     context: Context, request: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+) -> Steps[ListPartitionReassignmentsResponse]:
     response = ListPartitionReassignmentsResponse(error_message=None)
     for name, partitions in _asked(context, request):
         ongoing = [_ongoing(partition) for partition in partitions if partition.is_reassigned]
         if ongoing:
             response.topics.append(Ongoing(name=name, partitions=ongoing))
+        yield
     return response
 
 
@@ -103,7 +116,7 @@ def _asked(context: Context, request: ListPartitionReassignmentsRequest) -> Iter
     """(topic, those of its partitions that are asked for and exist)."""
     topics = context.cluster.image.topics
     if request.topics is None:
-        yield from ((name, topic.partitions) for name, topic in topics.items())
+        yield from ((name, topic.partitions) for name, topic in list(topics.items()))
         return
     for asked in request.topics:
         if asked.name in topics:

@@ -17,6 +17,7 @@ from minibroker.broker.topics import INTERNAL_TOPICS, NO_LEADER, Partition, Topi
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from minibroker.protocol.steps import Steps
 
 TopicAnswer = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 PartitionAnswer = TopicAnswer.DescribeTopicPartitionsResponsePartition
@@ -26,7 +27,7 @@ Cursor = DescribeTopicPartitionsResponse.Cursor
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "0")
 def describe_topic_partitions(
     context: Context, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     asked = {topic.name for topic in request.topics}
     cursor = request.cursor
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
@@ -38,10 +39,10 @@ def describe_topic_partitions(
         names = [name for name in names if name >= cursor.topic_name]
         start = cursor.partition_index if names and names[0] == cursor.topic_name else 0
     limit = min(request.response_partition_limit, context.cluster.settings["max.request.partition.size.limit"])
-    return _page(context, names, start, max(limit, 1))
+    return (yield from _page(context, names, start, max(limit, 1)))
 
 
-def _page(context: Context, names: list[str], start: int, left: int) -> DescribeTopicPartitionsResponse:
+def _page(context: Context, names: list[str], start: int, left: int) -> Steps[DescribeTopicPartitionsResponse]:
     """The topics `names`, the first one from partition `start` on, up to `left` partitions."""
     response = DescribeTopicPartitionsResponse()
     for name in names:
@@ -55,6 +56,7 @@ def _page(context: Context, names: list[str], start: int, left: int) -> Describe
             break
         left -= len(answer.partitions)
         start = 0
+        yield
     return response
 
 

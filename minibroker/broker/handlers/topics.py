@@ -29,6 +29,7 @@ from minibroker.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.steps import Steps, each_in_steps
 
 Created = CreateTopicsResponse.CreatableTopicResult
 CreatedConfig = Created.CreatableTopicConfigs
@@ -41,15 +42,16 @@ FIRST_WITH_DELETION_DISABLED = 3
 
 @handles(ApiKey.CREATE_TOPICS, "0-7")
 @durably
-def create_topics(context: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
+def create_topics(context: Context, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
     repeated = _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     topics = [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated]
+    yield
     if sum(_partition_count(context, topic) for topic in wanted) > MAXIMUM_PARTITIONS_PER_REQUEST:
         error = KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
         topics += [_refused(topic.name, error) for topic in wanted]
     else:
-        topics += [_created(context, topic, request.validate_only) for topic in wanted]
+        topics += yield from each_in_steps(lambda topic: _created(context, topic, request.validate_only), wanted)
     return CreateTopicsResponse(topics=topics)
 
 
@@ -64,15 +66,15 @@ def _refused(name: str, error: KafkaError) -> Created:
     return Created(name=name, error_code=error.code, error_message=error.message)
 
 
-def _repeated(names: list[str]) -> list[str]:
+def _repeated(names: list[str]) -> dict[str, None]:
     """The names that stand more than once, each once."""
-    return [name for name, count in Counter(names).items() if count > 1]
+    return {name: None for name, count in Counter(names).items() if count > 1}
 
 
-def _created(context: Context, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> Created:
+def _created(context: Context, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> Steps[Created]:
     try:
         overrides = {config.name: config.value for config in topic.configs}
-        topic_id, replicas = context.cluster.controller.create_topic(
+        topic_id, replicas = yield from context.cluster.controller.create_topic_in_steps(
             topic.name,
             topic.num_partitions,
             topic.replication_factor,
@@ -108,7 +110,7 @@ def _configs(context: Context, overrides: dict[str, str]) -> list[CreatedConfig]
 
 @handles(ApiKey.DELETE_TOPICS, "0-6")
 @durably
-def delete_topics(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+def delete_topics(context: Context, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
     if context.version >= FIRST_DELETION_BY_ID:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
@@ -121,20 +123,23 @@ def delete_topics(context: Context, request: DeleteTopicsRequest) -> DeleteTopic
             found[_existing(context, name, topic_id)] += 1
         except KafkaError as error:
             refused.append(_not_deleted(name, topic_id, error))
-    return DeleteTopicsResponse(responses=refused + [_deleted(context, topic, found[topic] > 1) for topic in found])
+        yield
+    deleted = yield from each_in_steps(lambda topic: _deleted(context, topic, found[topic] > 1), found)
+    return DeleteTopicsResponse(responses=refused + deleted)
 
 
 def _not_deleted(name: str | None, topic_id: bytes, error: KafkaError) -> Deleted:
     return Deleted(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
 
 
-def _deleted(context: Context, topic: Topic, twice: bool) -> Deleted:
+def _deleted(context: Context, topic: Topic, twice: bool) -> Steps[Deleted]:
     """Delete a topic, unless it is asked for both by its name and by its id."""
     try:
         if twice:
             message = "The provided topic name maps to an ID that was already supplied."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-        context.cluster.controller.delete_topic(topic)
+        _existing(context, None, topic.topic_id)  # somebody else may have deleted it meanwhile
+        yield from context.cluster.controller.delete_topic_in_steps(topic)
     except KafkaError as error:
         return _not_deleted(topic.name, topic.topic_id, error)
     return Deleted(name=topic.name, topic_id=topic.topic_id)
@@ -165,9 +170,10 @@ def _existing(context: Context, name: str | None, topic_id: bytes) -> Topic:
 
 @handles(ApiKey.CREATE_PARTITIONS, "0-3")
 @durably
-def create_partitions(context: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+def create_partitions(context: Context, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
     repeated = _repeated([topic.name for topic in request.topics])
-    results = [_grown(context, topic, request.validate_only) for topic in request.topics if topic.name not in repeated]
+    wanted = [topic for topic in request.topics if topic.name not in repeated]
+    results = yield from each_in_steps(lambda topic: _grown(context, topic, request.validate_only), wanted)
     results += [
         Grown(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
         for name in repeated
@@ -175,10 +181,11 @@ def create_partitions(context: Context, request: CreatePartitionsRequest) -> Cre
     return CreatePartitionsResponse(results=results)
 
 
-def _grown(context: Context, topic: CreatePartitionsRequest.CreatePartitionsTopic, validate_only: bool) -> Grown:
+def _grown(context: Context, topic: CreatePartitionsRequest.CreatePartitionsTopic, validate_only: bool) -> Steps[Grown]:
     assignment = None if topic.assignments is None else [given.broker_ids for given in topic.assignments]
+    controller = context.cluster.controller
     try:
-        context.cluster.controller.add_partitions(topic.name, topic.count, assignment, validate_only=validate_only)
+        yield from controller.add_partitions_in_steps(topic.name, topic.count, assignment, validate_only=validate_only)
     except KafkaError as error:
         return Grown(name=topic.name, error_code=error.code, error_message=error.message)
     return Grown(name=topic.name)

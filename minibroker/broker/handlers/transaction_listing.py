@@ -13,9 +13,11 @@ Not implemented: nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.namings import Namings
 from minibroker.broker.transactions.transaction import LABELS, NO_TIME, State, Transaction
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -27,6 +29,7 @@ from minibroker.protocol.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from minibroker.protocol.steps import Steps, each, each_in_steps, each_once
 from minibroker.storage.producer_state import ProducerEntry
 
 if TYPE_CHECKING:
@@ -43,10 +46,11 @@ ProducerAnswer = PartitionAnswer.ProducerState
 
 
 @handles(ApiKey.DESCRIBE_TRANSACTIONS, "0")
-def describe_transactions(context: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[_described(context, transactional_id) for transactional_id in request.transactional_ids]
-    )
+def describe_transactions(
+    context: Context, request: DescribeTransactionsRequest
+) -> Steps[DescribeTransactionsResponse]:
+    states = yield from each_once(partial(_described, context), request.transactional_ids)
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 def _described(context: Context, transactional_id: str) -> Described:
@@ -76,7 +80,7 @@ def _described(context: Context, transactional_id: str) -> Described:
 
 
 @handles(ApiKey.LIST_TRANSACTIONS, "0-2")
-def list_transactions(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+def list_transactions(context: Context, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
     unknown = [name for name in request.state_filters if name not in LABELS]
     states = {LABELS[name] for name in request.state_filters if name in LABELS}
     response = ListTransactionsResponse(unknown_state_filters=unknown)
@@ -88,15 +92,15 @@ def list_transactions(context: Context, request: ListTransactionsRequest) -> Lis
         response.error_code = error.code
         return response
     transactions = context.cluster.transactions
-    response.transaction_states = [
-        Listed(
-            transactional_id=each.transactional_id,
-            producer_id=each.producer_id,
-            transaction_state=each.state.label,
-        )
-        for each in transactions.transactions.values()
-        if transactions.node_of(each.transactional_id) is context.node and passes(each)
-    ]
+    for transaction in list(transactions.transactions.values()):
+        yield
+        if transactions.node_of(transaction.transactional_id) is context.node and passes(transaction):
+            listed = Listed(
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.label,
+            )
+            response.transaction_states.append(listed)
     return response
 
 
@@ -132,24 +136,27 @@ def _pattern(text: str) -> Pattern:
 
 
 @handles(ApiKey.DESCRIBE_PRODUCERS, "0")
-def describe_producers(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicAnswer(
-                name=topic.name,
-                partitions=[_partition(context, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+def describe_producers(context: Context, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
+    namings = Namings()
+
+    def topic_answer(topic: DescribeProducersRequest.TopicRequest) -> Steps[TopicAnswer]:
+        partitions = []
+        for index in topic.partition_indexes:
+            partitions.append((yield from _partition(context, topic.name, index, namings)))
+            yield
+        return TopicAnswer(name=topic.name, partitions=partitions)
+
+    return DescribeProducersResponse(topics=(yield from each_in_steps(topic_answer, request.topics)))
 
 
-def _partition(context: Context, topic: str, index: int) -> PartitionAnswer:
+def _partition(context: Context, topic: str, index: int, namings: Namings) -> Steps[PartitionAnswer]:
     try:
+        namings.add((topic, index))
         partition = context.cluster.led_partition(context.node, context.cluster.image.topics.get(topic), index)
     except KafkaError as error:
         return PartitionAnswer(partition_index=index, error_code=error.code, error_message=error.message)
-    producers = [_producer(producer_id, entry) for producer_id, entry in partition.log.producers.entries()]
+    entries = list(partition.log.producers.entries())
+    producers = yield from each(lambda entry: _producer(*entry), entries)
     return PartitionAnswer(partition_index=index, active_producers=producers)
 
 

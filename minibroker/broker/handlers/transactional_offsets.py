@@ -14,12 +14,12 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.handlers.committed_offsets import java_length
+from minibroker.broker.handlers.committed_offsets import COMMITTED_AT_ONCE, java_length
 from minibroker.broker.parked import Parked
 from minibroker.broker.topics import GROUPS_TOPIC
 from minibroker.broker.transactions.verification import join_or_verify
@@ -27,6 +27,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.steps import Steps, chunks
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import CheckPartition
@@ -43,17 +44,21 @@ NO_GENERATION = -1
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, "0-5")
-def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Parked:
+def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse | Parked]:
     from minibroker.broker.groups.commits import answer_when_kept  # no start is to wait for it
 
     response = TxnOffsetCommitResponse()
-    asked = _existing(context, request, response)
-    if not asked:
-        return response
-    try:
-        taken, joined = _committed(context, request, asked)
-    except KafkaError as error:
-        return _refused(response, asked, _for_client(context, error))
+    asked = yield from _existing(context, request, response)
+    taken: list[Asked] = []
+    joined: Log | None = None
+    for portion in chunks(asked, COMMITTED_AT_ONCE):
+        try:
+            more, log = _committed(context, request, portion)
+            taken += more
+            joined = log or joined
+        except KafkaError as error:
+            _refused(response, portion, _for_client(context, error))
+        yield
     if not taken:
         return response
 
@@ -80,7 +85,9 @@ def _for_client(context: Context, error: KafkaError) -> KafkaError:
     return error
 
 
-def _existing(context: Context, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> list[Asked]:
+def _existing(
+    context: Context, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
+) -> Steps[list[Asked]]:
     """The partitions that there are. The answer gets all of them, the others with what is wrong."""
     found: list[Asked] = []
     for topic in request.topics:
@@ -88,6 +95,7 @@ def _existing(context: Context, request: TxnOffsetCommitRequest, response: TxnOf
         answers = TopicAnswer(name=topic.name)
         response.topics.append(answers)
         for partition in topic.partitions:
+            yield
             answer = Answer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             if known is None or known.partition(partition.partition_index) is None:
@@ -103,7 +111,9 @@ def _refused(response: TxnOffsetCommitResponse, asked: Iterable[Asked], error: K
     return response
 
 
-def _committed(context: Context, request: TxnOffsetCommitRequest, asked: list[Asked]) -> tuple[list[Asked], Log | None]:
+def _committed(
+    context: Context, request: TxnOffsetCommitRequest, asked: Sequence[Asked]
+) -> tuple[list[Asked], Log | None]:
     """Record what is asked for as pending: those of `asked` for which that was done, and as `join_or_verify`.
 
     Raises KafkaError for all.

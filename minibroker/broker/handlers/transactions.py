@@ -37,6 +37,7 @@ from minibroker.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from minibroker.protocol.steps import Steps
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -207,5 +208,5 @@ def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse | Parked
 
 
 @handles(ApiKey.WRITE_TXN_MARKERS, "0-2")
-def write_txn_markers(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+def write_txn_markers(context: Context, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
     return write_markers(context.cluster, context.node, request)

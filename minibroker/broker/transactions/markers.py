@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from minibroker.broker.slices import in_slices
 from minibroker.broker.topics import NO_LEADER, Partition
 from minibroker.broker.transactions.marking import write_markers
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from minibroker.protocol.steps import at_once, chunks
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
@@ -83,13 +85,25 @@ class MarkerSender:
         if transaction is None or transaction.state not in ENDING:
             self._missing.pop(transactional_id, None)
             return
-        try:
-            self._write(transaction)
-        except KafkaError as error:
-            log.warning("%s cannot be ended yet: %s", transactional_id, error)
-            self._later(transactional_id, RETRY_MS)
-            return
-        self._end_when_flushed(transaction)
+        missing = self._missing[transactional_id]
+        failed = False
+
+        def write(partitions: Sequence[TopicPartition]) -> None:
+            nonlocal failed
+            if failed or self._missing.get(transactional_id) is not missing:
+                return
+            try:
+                self._write(transaction, missing, partitions)
+            except KafkaError as error:
+                log.warning("%s cannot be ended yet: %s", transactional_id, error)
+                self._later(transactional_id, RETRY_MS)
+                failed = True
+
+        def end() -> None:
+            if not failed and self._missing.get(transactional_id) is missing:
+                self._end_when_flushed(transaction)
+
+        in_slices(self._coordinator.cluster, write, chunks(sorted(missing)), end)
 
     def _end_when_flushed(self, transaction: Transaction) -> None:
         """Record the end, unless markers are missing; those that must be flushed are missing until they are."""
@@ -131,21 +145,24 @@ class MarkerSender:
             log.warning("%s cannot be ended yet: %s", transactional_id, error)
         self._later(transactional_id, RETRY_MS)
 
-    def _write(self, transaction: Transaction) -> None:
-        """Send the markers that are missing. Raises KafkaError."""
-        missing = self._missing[transaction.transactional_id]
+    def _write(
+        self, transaction: Transaction, missing: set[TopicPartition], partitions: Sequence[TopicPartition]
+    ) -> None:
+        """Send the markers of these partitions. Raises KafkaError."""
         epoch = self._coordinator.coordinator_epoch(transaction.transactional_id)
-        for node_id, partitions in self._by_leader(missing).items():
+        for node_id, led in self._by_leader(missing, partitions).items():
             node = self._coordinator.cluster.nodes.get(node_id)
             if node is None:
                 continue
-            request = WriteTxnMarkersRequest(markers=[_marker(transaction, partitions, epoch)])
-            self._note(transaction, missing, write_markers(self._coordinator.cluster, node, request))
+            request = WriteTxnMarkersRequest(markers=[_marker(transaction, led, epoch)])
+            self._note(transaction, missing, at_once(write_markers(self._coordinator.cluster, node, request)))
 
-    def _by_leader(self, missing: set[TopicPartition]) -> dict[int, list[TopicPartition]]:
+    def _by_leader(
+        self, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
+    ) -> dict[int, list[TopicPartition]]:
         """Who leads the partitions. Those of deleted topics need no marker, and are taken out of `missing`."""
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        for name, index in sorted(missing):
+        for name, index in partitions:
             topic = self._coordinator.cluster.image.topics.get(name)
             partition: Partition | None = None if topic is None else topic.partition(index)
             if partition is None:

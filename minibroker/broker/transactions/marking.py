@@ -5,12 +5,15 @@ What a marker does to the log is storage's business; which markers are to be wri
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.broker.topics import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.steps import Steps, each
+from minibroker.storage.log_settings import MAX_LONG
 from minibroker.storage.transaction_markers import Marker, marker_batch
 
 if TYPE_CHECKING:
@@ -22,28 +25,21 @@ TopicResult = Result.WritableTxnMarkerTopicResult
 PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
 
 
-def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
     """Write the markers in the partitions that `node` leads; each partition is answered for itself."""
-    return WriteTxnMarkersResponse(
-        markers=[
-            Result(
-                producer_id=wanted.producer_id,
-                topics=[
-                    TopicResult(
-                        name=topic.name,
-                        partitions=[
-                            PartitionResult(
-                                partition_index=index, error_code=_written(cluster, node, wanted, topic.name, index)
-                            )
-                            for index in topic.partition_indexes
-                        ],
-                    )
-                    for topic in wanted.topics
-                ],
-            )
-            for wanted in request.markers
-        ]
-    )
+    response = WriteTxnMarkersResponse()
+    for wanted in request.markers:
+        result = Result(producer_id=wanted.producer_id)
+        response.markers.append(result)
+        for topic in wanted.topics:
+            partitions = yield from each(partial(_result, cluster, node, wanted, topic.name), topic.partition_indexes)
+            result.topics.append(TopicResult(name=topic.name, partitions=partitions))
+        yield
+    return response
+
+
+def _result(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int) -> PartitionResult:
+    return PartitionResult(partition_index=index, error_code=_written(cluster, node, wanted, topic, index))
 
 
 def _written(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int) -> ErrorCode:
@@ -65,5 +61,5 @@ def _write(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int)
     if topic == GROUPS_TOPIC:
         cluster.groups.transactional.ended(index, wanted.producer_id, committed=wanted.transaction_result)
     for waiter in partition.waiters:
-        cluster.wake_soon(waiter)  # records that were there already have become stable: how many does not matter
+        waiter.appended(partition, MAX_LONG)  # records that were there already are stable now: how many does not matter
     cluster.let_woken_look()

@@ -299,6 +299,6 @@ def test_a_topic_whose_logs_find_no_room_is_not_there_at_all(harness: Harness, m
 
 def test_a_topic_that_cannot_be_recorded_is_not_there_at_all(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(harness.cluster.metadata_log, "append", full_disk)
+        patched.setattr(harness.cluster.metadata_log, "append_batch", full_disk)
         assert refusal(harness, topic("t")) == (ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
     assert (names(harness), [name for name, _ in harness.logs.found()]) == ([], ["__cluster_metadata"])

@@ -1,0 +1,174 @@
+"""Fetches that wait for records: until there are enough, something is urgent, or time is up.
+
+What is read, and how it is answered, is `fetch`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.clock import Timer
+from minibroker.broker.parked import Parked
+from minibroker.broker.slices import Sliced
+from minibroker.broker.topics import Partition
+from minibroker.protocol.steps import Steps
+
+if TYPE_CHECKING:
+    from minibroker.broker.handlers.fetch import Reading
+
+
+class WaitingFetch:
+    """A fetch with less than min_bytes to read: it looks again once appends made up for that, or time is up."""
+
+    __slots__ = ("_missing_bytes", "_partitions", "_reading", "_timer", "_unknown", "parked")
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._partitions = list(self._waited_for())
+        self._missing_bytes = reading.min_bytes - reading.size_bytes
+        self._unknown = reading.unknown
+        self.parked = Parked(self._forget)
+        for partition in self._partitions:
+            partition.waiters.add(self)
+        clock = reading.context.cluster.clock
+        self._timer: Timer = clock.call_later(reading.request.max_wait_ms, self._finish)
+
+    def _waited_for(self) -> Iterable[Partition]:
+        image = self._reading.context.cluster.image
+        for fetched in self._reading.wanted:
+            key: Any = fetched.topic
+            topic = image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
+            partition = None if topic is None else topic.partition(fetched.index)
+            if partition is not None:
+                yield partition
+
+    def appended(self, partition: Partition, size_bytes: int) -> None:
+        self._missing_bytes -= size_bytes
+        if self._missing_bytes <= 0:
+            self._reading.context.cluster.wake_soon(self)
+
+    def look(self) -> None:
+        self.changed()
+
+    def changed(self) -> None:
+        if self.parked.done:
+            return
+        self._reading.read()
+        if self._reading.enough() or self._reading.unknown > self._unknown:
+            self._answer()
+        else:
+            self._missing_bytes = self._reading.min_bytes - self._reading.size_bytes
+
+    def _finish(self) -> None:
+        if not self.parked.done:
+            self._reading.read()
+            self._answer()
+
+    def _answer(self) -> None:
+        self._forget()
+        self.parked.complete(self._reading.response())
+
+    def _forget(self) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.waiters.discard(self)
+
+
+class WaitingForMany:
+    """As `WaitingFetch`, of so many partitions that an append is followed by a look at its own partition only."""
+
+    __slots__ = ("_grown", "_missing_bytes", "_numbers", "_reading", "_slicer", "_timer", "_unknown", "_work", "parked")
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._slicer = reading.context.slicer
+        self._numbers: dict[Partition, list[int]] = {}  # of its answers
+        self._grown: set[Partition] = set()
+        self._missing_bytes = reading.min_bytes - reading.size_bytes
+        self._unknown = reading.unknown
+        self._work: Sliced | None = None  # that looks at all of them, or answers
+        self.parked = Parked(self._cancel)
+        self.parked.is_long = True
+
+    def begin(self) -> Steps[None]:
+        """Wait at each of the partitions; what was appended to one of them meanwhile is looked at."""
+        image = self._reading.context.cluster.image
+        for number, fetched in enumerate(self._reading.wanted):
+            key: Any = fetched.topic
+            topic = image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
+            partition = None if topic is None else topic.partition(fetched.index)
+            if partition is not None:
+                self._numbers.setdefault(partition, []).append(number)
+                partition.waiters.add(self)
+            yield
+        clock = self._reading.context.cluster.clock
+        self._timer: Timer = clock.call_later(self._reading.request.max_wait_ms, self._time_is_up)
+        self.changed()
+
+    def appended(self, partition: Partition, size_bytes: int) -> None:
+        self._grown.add(partition)
+        self._missing_bytes -= size_bytes
+        if self._missing_bytes <= 0:
+            self._reading.context.cluster.wake_soon(self)
+
+    def look(self) -> None:
+        if self.parked.done or self._work is not None:
+            return
+        grown, self._grown = self._grown, set()
+        for partition in grown:
+            for number in self._numbers.get(partition, ()):
+                self._reading.read_again(number)
+        self._answer_if_enough()
+
+    def changed(self) -> None:
+        if not self.parked.done and self._work is None:
+            self._run(self._reading.read_in_steps(), self._answer_if_enough)
+
+    def _answer_if_enough(self) -> None:
+        if self._reading.enough() or self._reading.unknown > self._unknown:
+            self._answer()
+        else:
+            self._missing_bytes = self._reading.min_bytes - self._reading.size_bytes
+
+    def _time_is_up(self) -> None:
+        if self._work is not None:
+            self._work.drop()
+            self._work = None
+        if not self.parked.done:
+            self._run(self._reading.read_in_steps(), self._answer)
+
+    def _answer(self) -> None:
+        self._timer.cancel()
+        self._run(self._respond(), lambda: None)
+
+    def _respond(self) -> Steps[None]:
+        yield from self._forget()
+        self.parked.complete((yield from self._reading.response_in_steps()))
+
+    def _run(self, steps: Steps[None], then: Callable[[], None]) -> None:
+        def ended(work: Sliced) -> None:
+            self._work = None
+            try:
+                work.result()
+            except Exception as error:
+                self.parked.fail(error)
+            else:
+                then()
+
+        self._work = work = self._slicer.start(steps)
+        if work.done:
+            ended(work)
+        else:
+            work.on_end = ended
+
+    def _cancel(self) -> None:
+        self._timer.cancel()
+        if self._work is not None:
+            self._work.drop()
+        self._slicer.start(self._forget())
+
+    def _forget(self) -> Steps[None]:
+        for partition in self._numbers:
+            partition.waiters.discard(self)
+            yield
