@@ -277,9 +277,13 @@ class Dispatcher:
             nonlocal parked
             parked.cancel()
             context.cluster = self.cluster
-            outcome = route.handler(context, request)
-            if outcome.__class__ is GeneratorType:
-                outcome = self._begun(context, route, outcome)
+            try:
+                outcome = route.handler(context, request)
+                if outcome.__class__ is GeneratorType:
+                    outcome = self._begun(context, route, outcome)
+            except Exception as error:
+                fail(error)
+                return None
             if outcome.__class__ is not Parked:
                 finish(outcome)
                 return None
@@ -346,9 +350,13 @@ class Dispatcher:
             if forget is not None:
                 forget()
             forget = None
-            outcome = route.handler(call.context, call.request)
-            if outcome.__class__ is GeneratorType:
-                outcome = self._begun(call.context, route, outcome)
+            try:
+                outcome = route.handler(call.context, call.request)
+                if outcome.__class__ is GeneratorType:
+                    outcome = self._begun(call.context, route, outcome)
+            except Exception as error:
+                failed(call.context, route, error, call)
+                return None
             if outcome.__class__ is Parked:
                 forget = outcome.cancel
                 outcome.attach(parked.complete, parked.fail)

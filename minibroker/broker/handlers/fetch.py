@@ -342,7 +342,7 @@ class WaitingFetch:
         for partition in self._partitions:
             partition.waiters.add(self)
         clock = reading.context.cluster.clock
-        self._timer: Timer = clock.call_later(reading.request.max_wait_ms, self._finish)
+        self._timer: Timer = clock.call_later(reading.request.max_wait_ms, self._time_is_up)
 
     def _waited_for(self) -> Iterable[Partition]:
         image = self._reading.context.cluster.image
@@ -359,18 +359,23 @@ class WaitingFetch:
             self._reading.context.cluster.wake_soon(self)
 
     def changed(self) -> None:
-        if self.parked.done:
-            return
+        if not self.parked.done:
+            self.parked.attempt(self._look)
+
+    def _look(self) -> None:
         self._reading.read()
         if self._reading.enough() or self._reading.unknown > self._unknown:
             self._answer()
         else:
             self._missing_bytes = self._reading.min_bytes - self._reading.size_bytes
 
-    def _finish(self) -> None:
+    def _time_is_up(self) -> None:
         if not self.parked.done:
-            self._reading.read()
-            self._answer()
+            self.parked.attempt(self._look_for_the_last_time)
+
+    def _look_for_the_last_time(self) -> None:
+        self._reading.read()
+        self._answer()
 
     def _answer(self) -> None:
         self._forget()
