@@ -75,7 +75,7 @@ def _require_member_id(group: ClassicGroup, caller: Caller, request: JoinGroupRe
 def new_member_id(group: ClassicGroup, caller: Caller, request: JoinGroupRequest) -> str:
     """An id that nobody has: as with Kafka, the instance's or the client's with a UUID.
 
-    Raises KafkaError(UNKNOWN_SERVER_ERROR), as Kafka does, for one that would fit into no answer, its own or the leader's.
+    Raises KafkaError(UNKNOWN_SERVER_ERROR), as Kafka answers, for one that no answer could hold, the leader's included.
     """
     name = caller.client_id if request.group_instance_id is None else request.group_instance_id
     member_id = f"{name}-{group.coordinator.new_uuid()}"
