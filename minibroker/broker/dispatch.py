@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from minibroker.broker.interceptors import Call, Interceptor, Mark
 from minibroker.broker.parked import Parked
+from minibroker.broker.refusals import Refusals
 from minibroker.broker.slices import Sliced, Slicer
 from minibroker.broker.sockets import BYTES, CLOSE
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.fields import versions
 from minibroker.protocol.headers import RequestHeader, ResponseHeader
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
@@ -88,7 +89,7 @@ def handles(key: ApiKey, served: str, *, authenticated: bool = True) -> Callable
 class Context:
     """What a handler knows beside the request itself."""
 
-    __slots__ = ("client_id", "cluster", "connection", "frame_is_kept", "long_arrays", "node", "version")
+    __slots__ = ("client_id", "cluster", "connection", "frame_is_kept", "long_arrays", "node", "refusals", "version")
 
     def __init__(self, cluster: Cluster, connection: Connection, version: int, client_id: str | None) -> None:
         """`frame_is_kept`: whether the request's records stay as they are until it is answered, and not only now."""
@@ -99,6 +100,19 @@ class Context:
         self.client_id = client_id
         self.frame_is_kept = False
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
+        self.refusals: Refusals | None = None
+
+    def refused(self, error: KafkaError, topic: str, partition: int | None = None) -> None:
+        """Note that a part of the request is refused, for the log: see `tell_refusals`."""
+        if self.refusals is None:
+            self.refusals = Refusals()
+        self.refusals.add(error, topic, partition)
+
+    def tell_refusals(self, logger: logging.Logger, key: ApiKey, level: int = logging.INFO) -> None:
+        """Log what of the request was refused, a line for each reason."""
+        if self.refusals is not None:
+            refusals, self.refusals = self.refusals, None
+            refusals.tell(logger, self, apis.api_name(key), level)
 
 
 class Route:

@@ -36,19 +36,19 @@ def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRec
     asked: dict[str, dict[int, int]] = {}  # as in Kafka, of a partition that stands twice the last offset counts
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update({each.partition_index: each.offset for each in topic.partitions})
-    return DeleteRecordsResponse(
-        topics=[
-            TopicAnswer(name=name, partitions=[_deleted(context, name, *each) for each in offsets.items()])
-            for name, offsets in asked.items()
-        ]
-    )
+    answers = [
+        TopicAnswer(name=name, partitions=[_deleted(context, name, *each) for each in offsets.items()])
+        for name, offsets in asked.items()
+    ]
+    context.tell_refusals(log, ApiKey.DELETE_RECORDS)
+    return DeleteRecordsResponse(topics=answers)
 
 
 def _deleted(context: Context, name: str, index: int, offset: int) -> PartitionAnswer:
     try:
         low_watermark = _delete(context, name, index, offset)
     except KafkaError as error:
-        log.info("DeleteRecords from %s: %s-%d before %d: %s", context.client_id, name, index, offset, error)
+        context.refused(error, name, index)
         return PartitionAnswer(partition_index=index, low_watermark=NO_WATERMARK, error_code=error.code)
     return PartitionAnswer(partition_index=index, low_watermark=low_watermark)
 

@@ -115,8 +115,9 @@ def alter_replica_log_dirs(context: Context, request: AlterReplicaLogDirsRequest
             _move(context, name, index, path)
         except KafkaError as error:
             moved.error_code = error.code
-            log.info("%s-%d is not moved to %s: %s", name, index, path, error)
+            context.refused(error, name, index)
         topics.setdefault(name, MovedTopic(topic_name=name)).partitions.append(moved)
+    context.tell_refusals(log, ApiKey.ALTER_REPLICA_LOG_DIRS)
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 

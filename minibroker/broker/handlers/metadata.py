@@ -42,6 +42,7 @@ NEVER_MADE = INTERNAL_TOPICS | {METADATA_TOPIC}
 @durably
 def metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
     topics = list(_topics(context, request))
+    context.tell_refusals(log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = NOT_ASKED if topic.name is None else TOPIC_OPERATIONS
@@ -114,7 +115,7 @@ def _existing(context: Context, name: str, create: bool) -> Topic:
     try:
         context.cluster.controller.create_topic(name)
     except KafkaError as error:
-        log.warning("%s asks for topic %s, which cannot be created: %s", context.client_id, name, error)
+        context.refused(error, name)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
     return topics[name]
 

@@ -79,10 +79,12 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Park
                     raise refusal
                 appended = _append(context, request, _writable(context, request, topic, partition.index), partition)
             except KafkaError as error:
-                appended = _refused(context, topic, partition.index, error)
+                appended = _refused(context, topic, data.name, partition.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
         answers.append(answer)
+    if failed:
+        context.tell_refusals(log, ApiKey.PRODUCE)
     unflushed = context.cluster.take_unflushed() if context.cluster.unflushed else ()
     if request.acks == 0:
         for kept, _ in unflushed:
@@ -189,10 +191,8 @@ def _check_transaction(
     return check_produce(context.cluster, partition, header, request.transactional_id, context.version)
 
 
-def _refused(context: Context, topic: Topic | None, index: int, error: KafkaError) -> PartitionAnswer:
-    name = "?" if topic is None else topic.name
-    fields = {"api": "Produce", "client": context.client_id, "topic": name, "partition": index, "code": error.code.name}
-    log.info("Produce from %s to %s-%d refused: %s", context.client_id, name, index, error, extra=fields)
+def _refused(context: Context, topic: Topic | None, name: str, index: int, error: KafkaError) -> PartitionAnswer:
+    context.refused(error, topic.name if topic is not None else name or "?", index)
     answer = PartitionAnswer(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
     if isinstance(error, InvalidRecords):
         answer.record_errors = [
