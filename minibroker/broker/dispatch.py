@@ -23,7 +23,7 @@ from minibroker.broker.sockets import BYTES, CLOSE
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
-from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.fields import versions
 from minibroker.protocol.headers import RequestHeader, ResponseHeader
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
@@ -101,18 +101,6 @@ class Context:
         self.frame_is_kept = False
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
         self.refusals: Refusals | None = None
-
-    def refused(self, error: KafkaError, topic: str, partition: int | None = None) -> None:
-        """Note that a part of the request is refused, for the log: see `tell_refusals`."""
-        if self.refusals is None:
-            self.refusals = Refusals()
-        self.refusals.add(error, topic, partition)
-
-    def tell_refusals(self, logger: logging.Logger, key: ApiKey, level: int = logging.INFO) -> None:
-        """Log what of the request was refused, a line for each reason."""
-        if self.refusals is not None:
-            refusals, self.refusals = self.refusals, None
-            refusals.tell(logger, self, apis.api_name(key), level)
 
 
 class Route:
@@ -291,13 +279,9 @@ class Dispatcher:
             nonlocal parked
             parked.cancel()
             context.cluster = self.cluster
-            try:
-                outcome = route.handler(context, request)
-                if outcome.__class__ is GeneratorType:
-                    outcome = self._begun(context, route, outcome)
-            except Exception as error:
-                fail(error)
-                return None
+            outcome = route.handler(context, request)
+            if outcome.__class__ is GeneratorType:
+                outcome = self._begun(context, route, outcome)
             if outcome.__class__ is not Parked:
                 finish(outcome)
                 return None
@@ -345,16 +329,10 @@ class Dispatcher:
             call.lost()
 
         def finish(response: Message | None) -> None:
-            try:
-                if parked.is_long and response is not None:
-                    self._answer_in_steps(call.context, route, call.correlation_id, response, call)
-                    return
-                items = _answer(call, route, response)
-            except Exception:
-                # Whoever completes the request has no part in what its interceptors do.
-                call.fail()
-                return
-            connection.answered(items or [])
+            if parked.is_long and response is not None:
+                self._answer_in_steps(call.context, route, call.correlation_id, response, call)
+            else:
+                connection.answered(_answer(call, route, response) or [])
 
         def again() -> Parked | None:
             nonlocal forget
@@ -364,13 +342,9 @@ class Dispatcher:
             if forget is not None:
                 forget()
             forget = None
-            try:
-                outcome = route.handler(call.context, call.request)
-                if outcome.__class__ is GeneratorType:
-                    outcome = self._begun(call.context, route, outcome)
-            except Exception as error:
-                failed(call.context, route, error, call)
-                return None
+            outcome = route.handler(call.context, call.request)
+            if outcome.__class__ is GeneratorType:
+                outcome = self._begun(call.context, route, outcome)
             if outcome.__class__ is Parked:
                 forget = outcome.cancel
                 outcome.attach(parked.complete, parked.fail)

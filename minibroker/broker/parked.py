@@ -54,6 +54,15 @@ class Parked:
             self.cancel()
             self._cut_off(error)
 
+    def run_again(self) -> Parked | None:
+        """Do what `again` does; if that raises, this client is cut off."""
+        try:
+            return None if self.again is None else self.again()
+        except Exception as error:
+            self.cancel()
+            self._cut_off(error)
+            return None
+
     def _cut_off(self, error: Exception) -> None:
         if self._failed is None:
             raise error  # nobody else has called

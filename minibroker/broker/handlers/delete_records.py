@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.refusals import refused, tell_refusals
 from minibroker.broker.topics import INTERNAL_TOPICS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -40,7 +41,7 @@ def delete_records(context: Context, request: DeleteRecordsRequest) -> DeleteRec
         TopicAnswer(name=name, partitions=[_deleted(context, name, *each) for each in offsets.items()])
         for name, offsets in asked.items()
     ]
-    context.tell_refusals(log, ApiKey.DELETE_RECORDS)
+    tell_refusals(context, log, ApiKey.DELETE_RECORDS)
     return DeleteRecordsResponse(topics=answers)
 
 
@@ -48,7 +49,7 @@ def _deleted(context: Context, name: str, index: int, offset: int) -> PartitionA
     try:
         low_watermark = _delete(context, name, index, offset)
     except KafkaError as error:
-        context.refused(error, name, index)
+        refused(context, error, name, index)
         return PartitionAnswer(partition_index=index, low_watermark=NO_WATERMARK, error_code=error.code)
     return PartitionAnswer(partition_index=index, low_watermark=low_watermark)
 

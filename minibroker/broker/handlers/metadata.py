@@ -20,6 +20,7 @@ from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
 from minibroker.broker.leaders import available_leader, offline_replicas
 from minibroker.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from minibroker.broker.refusals import refused, tell_refusals
 from minibroker.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, NO_LEADER, Partition, Topic, check_name
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -42,7 +43,7 @@ NEVER_MADE = INTERNAL_TOPICS | {METADATA_TOPIC}
 @durably
 def metadata(context: Context, request: MetadataRequest) -> MetadataResponse:
     topics = list(_topics(context, request))
-    context.tell_refusals(log, ApiKey.METADATA, logging.WARNING)
+    tell_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = NOT_ASKED if topic.name is None else TOPIC_OPERATIONS
@@ -115,7 +116,7 @@ def _existing(context: Context, name: str, create: bool) -> Topic:
     try:
         context.cluster.controller.create_topic(name)
     except KafkaError as error:
-        context.refused(error, name)
+        refused(context, error, name)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
     return topics[name]
 

@@ -27,6 +27,7 @@ from functools import partial
 from minibroker.broker.dispatch import Context, Unanswerable, handles
 from minibroker.broker.leaders import current_leader, leader_endpoints
 from minibroker.broker.parked import Parked
+from minibroker.broker.refusals import refused, tell_refusals
 from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
@@ -84,7 +85,7 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Park
             answer.partition_responses.append(appended)
         answers.append(answer)
     if failed:
-        context.tell_refusals(log, ApiKey.PRODUCE)
+        tell_refusals(context, log, ApiKey.PRODUCE)
     unflushed = context.cluster.take_unflushed() if context.cluster.unflushed else ()
     if request.acks == 0:
         for kept, _ in unflushed:
@@ -192,7 +193,7 @@ def _check_transaction(
 
 
 def _refused(context: Context, topic: Topic | None, name: str, index: int, error: KafkaError) -> PartitionAnswer:
-    context.refused(error, topic.name if topic is not None else name or "?", index)
+    refused(context, error, topic.name if topic is not None else name or "?", index)
     answer = PartitionAnswer(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
     if isinstance(error, InvalidRecords):
         answer.record_errors = [
