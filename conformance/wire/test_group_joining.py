@@ -120,3 +120,13 @@ def test_a_protocol_that_the_others_do_not_share(
     answer = connection.ask(join_request(group, member.member_id, kind=kind, protocols=()), version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member.member_id)
     assert member.heartbeat() == 0
+
+
+@pytest.mark.parametrize("version", [5, 9])
+def test_an_instance_id_that_leaves_no_room_for_a_uuid_in_the_member_id(
+    connection: Connection, group: str, version: int
+) -> None:
+    answer = connection.ask(join_request(group, instance=32_731 * "x"), version)
+    assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
+    answer = connection.ask(join_request(f"{group}-of-another", instance=32_730 * "x"), version)
+    assert (answer.error_code, len(answer.member_id)) == (ErrorCode.NONE, 32_767)

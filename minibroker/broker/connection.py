@@ -227,7 +227,7 @@ class Connection:
             parked.cancel()
             self.fail()
         else:
-            self._parked = parked.again()
+            self._parked = parked.run_again()
 
     def fail(self) -> None:
         """The parked request cannot be answered: the answers so far still go out, and then the connection is closed."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from minibroker.broker.interceptors import Call, Interceptor, Mark
 from minibroker.broker.parked import Parked
+from minibroker.broker.refusals import Refusals
 from minibroker.broker.slices import Sliced, Slicer
 from minibroker.broker.sockets import BYTES, CLOSE
 from minibroker.protocol import apis, headers
@@ -88,7 +89,17 @@ def handles(key: ApiKey, served: str, *, authenticated: bool = True) -> Callable
 class Context:
     """What a handler knows beside the request itself."""
 
-    __slots__ = ("client_id", "cluster", "connection", "frame_is_kept", "long_arrays", "node", "slicer", "version")
+    __slots__ = (
+        "client_id",
+        "cluster",
+        "connection",
+        "frame_is_kept",
+        "long_arrays",
+        "node",
+        "refusals",
+        "slicer",
+        "version",
+    )
 
     def __init__(
         self, cluster: Cluster, connection: Connection, version: int, client_id: str | None, slicer: Slicer
@@ -102,6 +113,7 @@ class Context:
         self.slicer = slicer
         self.frame_is_kept = False
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
+        self.refusals: Refusals | None = None
 
 
 class Route:
@@ -330,16 +342,10 @@ class Dispatcher:
             call.lost()
 
         def finish(response: Message | None) -> None:
-            try:
-                if parked.is_long and response is not None:
-                    self._answer_in_steps(call.context, route, call.correlation_id, response, call)
-                    return
-                items = _answer(call, route, response)
-            except Exception:
-                # Whoever completes the request has no part in what its interceptors do.
-                call.fail()
-                return
-            connection.answered(items or [])
+            if parked.is_long and response is not None:
+                self._answer_in_steps(call.context, route, call.correlation_id, response, call)
+            else:
+                connection.answered(_answer(call, route, response) or [])
 
         def again() -> Parked | None:
             nonlocal forget

@@ -51,7 +51,7 @@ def _once_durable(context: Context, response: Any) -> Parked:
     def answer(failure: KafkaError | None) -> None:
         if failure is None:
             if isinstance(response, Parked):
-                response.attach(parked.complete)  # it waits for something else too
+                response.attach(parked.complete, parked.fail)  # it waits for something else too
             else:
                 parked.complete(response)
             return

@@ -34,6 +34,9 @@ PREFIX = "minibroker_"
 # About one millisecond's work; a slow reader of Kafka's protocol would notice ten of them.
 LINES_PER_SLICE = 150
 KNOWN_CODES = frozenset(ErrorCode)
+# Clients make topics, and each would be five more lines in each scrape. No topic can have the name of the others.
+PARTITIONS_TOLD = 10_000
+OTHERS = ("(other)", "(other)")
 
 Kind = type[CounterMetricFamily] | type[GaugeMetricFamily] | type[HistogramMetricFamily]
 Sample = tuple[tuple[str, ...], Any]  # the values of the labels, and the value
@@ -57,7 +60,7 @@ class Row(NamedTuple):
     kind: Kind
     labels: tuple[str, ...]
     help: str
-    samples: Callable[[Observed], Iterable[Sample]]
+    samples: Callable[[Observed], Iterable[Sample | None]]  # None makes no line, and is a step of the way all the same
 
     @property
     def full_name(self) -> str:
@@ -96,9 +99,9 @@ class _Registry:
         return (self._metric,)
 
 
-def _text(row: Row, samples: Iterable[Sample]) -> bytes:
+def _text(row: Row, samples: Iterable[Sample | None]) -> bytes:
     family: Any = row.kind(PREFIX + row.name, row.help, labels=row.labels)
-    for labels, value in samples:
+    for labels, value in filter(None, samples):
         if row.kind is HistogramMetricFamily:
             buckets, total = value
             family.add_metric(labels, buckets=buckets, sum_value=total)
@@ -155,10 +158,19 @@ def _parked(observed: Observed) -> Iterator[Sample]:
     yield (), sum(each.waiting for each in observed.server.connections())
 
 
-def _of_logs(value: Callable[[Log], Any]) -> Callable[[Observed], Iterator[Sample]]:
-    def samples(observed: Observed) -> Iterator[Sample]:
-        for partition in _partitions(observed.cluster):
-            yield (partition.topic.name, str(partition.index)), value(partition.log)
+def _of_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sample | None]]:
+    """Each partition, up to `PARTITIONS_TOLD`; the sum of all others."""
+
+    def samples(observed: Observed) -> Iterator[Sample | None]:
+        count = rest = 0
+        for count, partition in enumerate(_partitions(observed.cluster), start=1):
+            if count <= PARTITIONS_TOLD:
+                yield (partition.topic.name, str(partition.index)), value(partition.log)
+            else:
+                rest += value(partition.log)
+                yield None
+        if count > PARTITIONS_TOLD:
+            yield OTHERS, rest
 
     return samples
 

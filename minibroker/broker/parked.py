@@ -34,7 +34,10 @@ class Parked:
         self.done = True
         self.response = response
         if self._finish is not None:
-            self._finish(response)
+            try:
+                self._finish(response)
+            except Exception as error:
+                self._cut_off(error)
 
     def fail(self, error: Exception) -> None:
         """End the request without an answer: the client is cut off."""
@@ -42,6 +45,28 @@ class Parked:
             self.done = True
             if self._failed is not None:
                 self._failed(error)
+
+    def attempt(self, work: Callable[[], None]) -> None:
+        """Do a part of the request when somebody else calls: what it raises costs this client its connection alone."""
+        try:
+            work()
+        except Exception as error:
+            self.cancel()
+            self._cut_off(error)
+
+    def run_again(self) -> Parked | None:
+        """Do what `again` does; if that raises, this client is cut off."""
+        try:
+            return None if self.again is None else self.again()
+        except Exception as error:
+            self.cancel()
+            self._cut_off(error)
+            return None
+
+    def _cut_off(self, error: Exception) -> None:
+        if self._failed is None:
+            raise error  # nobody else has called
+        self._failed(error)
 
     def attach(self, finish: Callable[[Any], None], failed: Callable[[Exception], None] | None = None) -> None:
         """Say who sends the answer, and who cuts the client off. An answer that is there already is sent now."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from minibroker.broker.clock import SystemClock
+from minibroker.broker.line_limit import limited_lines
 from minibroker.broker.machine import keep_freed_memory, raise_descriptor_limit, share_the_interpreter
 from minibroker.broker.measured_disk import MeasuredDisk
 from minibroker.broker.measuring import bound_metrics, metrics_served
@@ -43,11 +44,16 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
     share_the_interpreter()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(serving)
+            runner.run(_with_limited_lines(serving))
     except UncleanStop as error:
         log.critical("the logs could not be closed, and the next start will recover them: %s", error)
         return 1
     return 0
+
+
+async def _with_limited_lines(serving: Coroutine[Any, Any, None]) -> None:
+    with limited_lines(SystemClock(asyncio.get_running_loop())):
+        await serving
 
 
 def stop_signal() -> asyncio.Event:

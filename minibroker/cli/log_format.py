@@ -1,6 +1,7 @@
 """The lines that `minibroker serve` writes to stderr: for people, or a JSON object each for a collector of logs.
 
-What is worth a line, and with which fields, is decided where it happens: `extra=` of the logging call.
+What is worth a line, and with which fields, is decided where it happens: `extra=` of the logging call. What clients
+have a say in, such as names, is cut and escaped here, so that a line is one line, and of bounded length.
 """
 
 from __future__ import annotations
@@ -10,11 +11,33 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, VALUE_CHARACTERS, cut, legible
+
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 FORMATS = ("text", "json")
+LINE_CHARACTERS = 2_000
+TRACEBACK_CHARACTERS = 20_000
+INDENT = "  "
 
 # What logging puts into every record by itself; anything else was passed as `extra`.
 OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {"asctime", "message", "taskName"}
+
+
+class TextFormatter(logging.Formatter):
+    """A line for people. A traceback follows it, indented, so that nothing in it passes for a line of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(TEXT_FORMAT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = message_of(record)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        return "\n".join(INDENT + line for line in lines_of(super().formatException(ei)))
+
+    def formatStack(self, stack_info: str) -> str:
+        return "\n".join(INDENT + line for line in lines_of(stack_info))
 
 
 class JsonFormatter(logging.Formatter):
@@ -28,18 +51,32 @@ class JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": message_of(record),
         }
         for name, value in vars(record).items():
             if name not in OWN:
-                line.setdefault(name, value)
+                line.setdefault(name, legible(value) if isinstance(value, str) else value)
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["exception"] = "\n".join(lines_of(self.formatException(record.exc_info)))
         if record.stack_info:
-            line["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(line, default=str)
+            line["stack"] = "\n".join(lines_of(self.formatStack(record.stack_info)))
+        return json.dumps(line, default=lambda value: legible(str(value), MESSAGE_CHARACTERS))
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """Return the record's message in one line, in which each text that was put into it is cut, and then the whole."""
+    arguments = record.args
+    if isinstance(arguments, tuple):
+        arguments = tuple(cut(each, VALUE_CHARACTERS) if isinstance(each, str) else each for each in arguments)
+    message = str(record.msg)
+    return legible(message % arguments if arguments else message, LINE_CHARACTERS)
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a traceback or a stack, each escaped."""
+    return [legible(line, MESSAGE_CHARACTERS) for line in cut(text, TRACEBACK_CHARACTERS).split("\n")]
 
 
 def formatter(name: str) -> logging.Formatter:
     """The formatter of this name, one of `FORMATS`."""
-    return JsonFormatter() if name == "json" else logging.Formatter(TEXT_FORMAT)
+    return JsonFormatter() if name == "json" else TextFormatter()

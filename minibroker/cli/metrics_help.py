@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minibroker.broker.metrics import COUNTER, HISTOGRAM, ROWS, Row
+from minibroker.broker.metrics import COUNTER, HISTOGRAM, PARTITIONS_TOLD, ROWS, Row
 from minibroker.broker.request_statistics import DURATION_BUCKETS_MS
 
 HEAD = ("metric", "type", "labels", "meaning")
@@ -19,7 +19,8 @@ the host of the first listener; with port 0 a line on stderr says which port was
 counted and no port is opened. With `--control`, the counters go on where the broker is reset, restored or restarted.
 
 The label `api` is the name of the API as Kafka's documents spell it, `code` that of the error. The buckets of the
-histograms end at {buckets} seconds.
+histograms end at {buckets} seconds. Of more than {partitions} partitions
+the oldest ones are told; the sum of all others has `(other)` for topic and partition.
 
 Made from `minibroker/broker/metrics.py`, by `python3 -m minibroker.cli.metrics_help > docs/metrics.md`.
 """
@@ -34,7 +35,8 @@ def rows() -> Iterator[list[str]]:
 def markdown() -> str:
     """The text of docs/metrics.md."""
     bounds = [f"{bound / 1000:g}" for bound in DURATION_BUCKETS_MS]
-    preamble = PREAMBLE.format(buckets=f"{', '.join(bounds[:-1])} and {bounds[-1]}")
+    buckets = f"{', '.join(bounds[:-1])} and {bounds[-1]}"
+    preamble = PREAMBLE.format(buckets=buckets, partitions=f"{PARTITIONS_TOLD:,}")
     lines = [HEAD, tuple("---" for _ in HEAD), *rows()]
     return preamble + "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, cut
+
 
 class ErrorCode(IntEnum):
     """Kafka's error codes (org.apache.kafka.common.protocol.Errors of Kafka 4.3), as int16 on the wire."""
@@ -158,9 +160,12 @@ class KafkaError(Exception):
     """A request, or a part of one, that Kafka answers with an error code.
 
     `code` goes into the answer's error_code, `message` (or None) into its error_message where the version has one.
+    A message that echoes long names is cut: whole, it may be longer than any string of the protocol.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None:
+            message = cut(message, MESSAGE_CHARACTERS)
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

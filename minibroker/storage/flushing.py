@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.files import File
 from minibroker.storage.log_settings import MAX_LONG
+from minibroker.storage.telling import tell_each
 
 if TYPE_CHECKING:
     from minibroker.storage.log import Log
@@ -125,10 +126,10 @@ class Flusher:
         try:
             flush = self._log.begin_flush()
         except KafkaError as error:
-            _tell(waiters, error)
+            tell_each(waiters, error)
             return
         if flush is None:
-            _tell(waiters, None)
+            tell_each(waiters, None)
             return
         self._on_its_way, self._waiters = flush, waiters
         self._run_aside(flush.sync, partial(self._finish, flush))
@@ -139,9 +140,4 @@ class Flusher:
         failure = self._log.finish_flush(flush, error)
         if self._again and not self._held:
             self._begin()  # before anybody is told, as the disk need not wait for that
-        _tell(waiters, failure)
-
-
-def _tell(waiters: Sequence[Waiter], failure: KafkaError | None) -> None:
-    for waiter in waiters:
-        waiter(failure)
+        tell_each(waiters, failure)

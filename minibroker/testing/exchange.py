@@ -17,11 +17,13 @@ from minibroker.protocol.headers import (
     request_header_version,
     response_header_version,
 )
+from minibroker.protocol.legible import legible
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.response_errors import error_codes
 from minibroker.testing.plain import plain
 
 SIZE_BYTES = 4
+LINE_CHARACTERS = 900
 _API_NAMES: Final = {api_name(key).lower(): key for key in ApiKey}
 
 
@@ -102,12 +104,12 @@ class Exchange:
         return {name: value for name, value in told.items() if value not in (None, [], "")}
 
     def __str__(self) -> str:
-        """One line for people."""
+        """One line for people, whatever the client's names are."""
         took = "" if self.duration_ms is None else f" {self.duration_ms:.1f} ms"
         said = "".join(f", {words}" for words in (*self.faults, *(self.refusals or self.errors)))
-        return (
-            f"#{self.number} {self.connection} {self.client_id}: {self.api} {self.version} {self.outcome}{took}{said}"
-        )
+        who = "None" if self.client_id is None else legible(self.client_id)
+        line = f"#{self.number} {self.connection} {who}: {self.api} {self.version} {self.outcome}{took}{said}"
+        return legible(line, LINE_CHARACTERS)
 
     __repr__ = __str__
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from minibroker.protocol.legible import legible
+from minibroker.testing.exchange import LINE_CHARACTERS
 from minibroker.testing.waits import member_ids
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def seen_by(broker: Broker, before: int = 0) -> str:
     shown = requests[-MAXIMUM_LINES:]
     older = len(broker.on_loop(broker.journal.found)) - len(shown) + broker.journal.dropped
     lines += [f"({older} older requests)"] if older else []
-    return "\n".join([*lines, *map(str, shown)])
+    return "\n".join([*(legible(line, LINE_CHARACTERS) for line in lines), *map(str, shown)])
 
 
 def _state(broker: Broker) -> Iterator[str]:
@@ -56,6 +58,6 @@ def _state(broker: Broker) -> Iterator[str]:
         yield f"({len(topics) - MAXIMUM_LINES} more topics)"
     for group in list(cluster.groups.groups.values())[:MAXIMUM_LINES]:
         members = len(member_ids(group))
-        yield f"group {group.group_id}: {group.state_name}, {members} members, committed {_committed(group)}"
+        yield f"group {legible(group.group_id)}: {group.state_name}, {members} members, committed {_committed(group)}"
     for fault in broker.faults.all():
         yield repr(fault)

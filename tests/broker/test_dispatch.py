@@ -9,6 +9,7 @@ import pytest
 
 from minibroker.broker.dispatch import SERVED, Context, handles
 from minibroker.broker.parked import Parked
+from minibroker.broker.request_statistics import RequestStatistics
 from minibroker.protocol.apis import ApiKey, request_class
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -108,3 +109,27 @@ def test_a_handler_may_park_what_it_has_answered_already(harness: Harness, monke
     client.send(MetadataRequest(), 12)
     client.send(MetadataRequest(), 12)
     assert [answer.cluster_id for _, answer in client.responses()] == ["at once", "at once"]
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_one_that_waits_and_fails_when_it_is_asked_again_loses_its_connection_only(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, watched: bool
+) -> None:
+    parked, asked = Parked(), []
+
+    def handler(context: Context, request: MetadataRequest) -> Parked:
+        asked.append(request)
+        if len(asked) > 1:
+            raise ZeroDivisionError("a mistake of mine")
+        return parked
+
+    monkeypatch.setattr(SERVED[ApiKey.METADATA], "handler", handler)
+    if watched:
+        harness.dispatcher.interceptors.append(RequestStatistics())
+    client = harness.client()
+    client.send(MetadataRequest(), 12)
+    client.connection.ask_again()
+    assert client.closed and not client.sent_bytes() and not client.connection.waiting
+    assert "closing test:1 (client id 'test'): a request failed" in caplog.text
+    parked.complete(MetadataResponse())
+    assert not client.sent_bytes()

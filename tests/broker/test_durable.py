@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.dispatch import Unanswerable
+from minibroker.broker.dispatch import SERVED, Context, Dispatcher, Unanswerable
 from minibroker.broker.image import TOPIC_RESOURCE
+from minibroker.broker.parked import Parked
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
@@ -20,10 +22,15 @@ from tests.broker.harness import Harness, Waiting
 from tests.storage.support import FailingDisk
 
 Alter = IncrementalAlterConfigsRequest.AlterConfigsResource
+
+
+def created(*names: str) -> CreateTopicsRequest:
+    topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    return CreateTopicsRequest(topics=topics)
+
+
 CHANGES: dict[str, Message] = {
-    "create": CreateTopicsRequest(
-        topics=[CreateTopicsRequest.CreatableTopic(name="new", num_partitions=1, replication_factor=1)]
-    ),
+    "create": created("new"),
     "delete": DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="old")]),
     "grow": CreatePartitionsRequest(
         topics=[CreatePartitionsRequest.CreatePartitionsTopic(name="old", count=2, assignments=None)]
@@ -91,6 +98,59 @@ def test_several_changes_share_a_sync(durability: Durability) -> None:
     harness.clock.do_aside()
     assert [each.done for each in waiting] == [True, True, True]
     assert harness.clock.do_aside() == 0
+
+
+@pytest.mark.parametrize("version", [4, 7])  # with plain strings, and with compact ones
+def test_a_name_of_32_kb_costs_nobody_the_answer_who_shares_the_sync(durability: Durability, version: int) -> None:
+    harness = durability.harness
+    harness.clock.holds_aside = True
+    names = [["a"], ["b"], ["c", 32_767 * "x"], ["d"], ["e"]]
+    waiting = [harness.request(created(*each), version) for each in names]
+    while harness.clock.do_aside():
+        pass
+    results = [result for each in waiting for result in each.response().topics]
+    assert [result.name for result in results] == [name for each in names for name in each]
+    assert [result.error_code for result in results] == [0, 0, 0, ErrorCode.INVALID_TOPIC_EXCEPTION, 0, 0]
+    assert "longer than the max allowed length 249" in results[3].error_message
+
+
+def test_an_answer_that_cannot_be_encoded_closes_its_own_connection_and_the_others_are_told(
+    durability: Durability, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness = durability.harness
+    harness.clock.holds_aside = True
+    clients = [harness.client() for _ in range(4)]
+    handler = SERVED[ApiKey.CREATE_TOPICS].handler
+    for client in clients:
+        if client is clients[2]:
+            monkeypatch.setattr(SERVED[ApiKey.CREATE_TOPICS], "handler", unanswerable(handler))
+            harness.dispatcher = Dispatcher(harness.cluster)
+        client.send(created(f"of-{clients.index(client)}"))
+        monkeypatch.undo()
+        harness.dispatcher = Dispatcher(harness.cluster)
+    while harness.clock.do_aside():
+        pass
+    assert [client.closed for client in clients] == [False, False, True, False]
+    assert [len(list(client.responses())) for client in clients] == [1, 1, 0, 1]
+    (line,) = [each for each in caplog.records if "a request failed" in each.message]
+    assert line.message == "closing test:1 (client id 'test'): a request failed"
+    assert (line.api, line.version) == ("CreateTopics", 7)  # type: ignore[attr-defined]
+
+
+def unanswerable(handler: Any) -> Any:
+    """The handler, with an answer of which one string is longer than the protocol's."""
+
+    def run(context: Context, request: Any) -> Parked:
+        parked = Parked()
+
+        def spoilt(response: Any) -> None:
+            response.topics[0].error_message = 32_768 * "x"
+            parked.complete(response)
+
+        handler(context, request).attach(spoilt)
+        return parked
+
+    return run
 
 
 def test_what_changes_nothing_is_answered_at_once(durability: Durability) -> None:

@@ -350,7 +350,7 @@ def test_a_failure_after_a_request_was_parked_closes_its_connection_only(
     client.send(waiting_fetch(harness, "t"), 13)
     harness.produce("t", "v")
     assert client.closed and client.sent_bytes() == b""
-    assert "closing test:1 (unnamed client): a request failed" in caplog.text
+    assert "closing test:1 (client id 'test'): a request failed" in caplog.text
     assert ("first", "lost") in watched.hooks()
 
 

@@ -123,6 +123,31 @@ def test_logs_are_told_by_topic_and_partition(stage: Stage) -> None:
     assert (stage.values("topics"), stage.values("partitions")) == ({(): 1}, {(): 2})
 
 
+def test_of_very_many_partitions_some_are_told_and_the_others_added_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "PARTITIONS_TOLD", 3)
+    harness = stage.harness
+    harness.create_topic("orders", partitions=2)
+    harness.create_topic("other", partitions=1)
+    assert len(stage.values("log_end_offset")) == 3
+    harness.create_topic("late", partitions=200)
+    for partition in (0, 7, 199):
+        harness.produce("late", "a", "b", partition=partition)
+    told = stage.values("log_end_offset")
+    assert told == {("orders", "0"): 0, ("orders", "1"): 0, ("other", "0"): 0, ("(other)", "(other)"): 6}
+    assert stage.values("log_segments")["(other)", "(other)"] == 200
+    assert stage.values("partitions") == {(): 203}
+
+
+def test_adding_up_very_many_partitions_leaves_turns_to_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "PARTITIONS_TOLD", 3)
+    stage.harness.create_topic("late", partitions=1000)
+    row = next(row for row in ROWS if row.name == "log_end_offset")
+    samples = list(row.samples(stage.observed))
+    assert len(samples) == 1001 and len([sample for sample in samples if sample is not None]) == 4
+
+
 def test_what_is_open_and_what_waits(stage: Stage) -> None:
     stage.harness.create_topic("orders")
     for _ in range(3):

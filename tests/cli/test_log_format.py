@@ -46,9 +46,8 @@ def test_no_field_takes_the_place_of_the_lines_own() -> None:
 
 
 def test_what_is_no_json_is_told_as_text() -> None:
-    line = written(record("line\nbreak \u2028 \udc80 é", extra={"error": ValueError("bad"), "where": {1: b"x"}}))
-    assert line["message"] == "line\nbreak \u2028 \udc80 é"
-    assert (line["error"], line["where"]) == ("bad", {"1": "b'x'"})
+    line = written(record(extra={"error": ValueError("bad\n"), "where": {1: b"x"}}))
+    assert (line["error"], line["where"]) == ("bad\\n", {"1": "b'x'"})
 
 
 def test_an_exception_is_told_with_its_traceback() -> None:
@@ -67,3 +66,47 @@ def test_a_stack_is_told() -> None:
 @pytest.mark.parametrize("name", ["text"])
 def test_text_is_for_people(name: str) -> None:
     assert formatter(name).format(record()).endswith(" WARNING minibroker.test: hello")
+
+
+# --- what comes from outside ------------------------------------------------------------------------
+
+HOSTILE = "x\n2026-01-01 CRITICAL minibroker: all is lost\r\x1b[2J\u2028\u202e\x85\udc80\0é"
+SHOWN = "x\\n2026-01-01 CRITICAL minibroker: all is lost\\r\\x1b[2J\\u2028\\u202e\\x85\\udc80\\x00é"
+
+
+def test_no_name_starts_a_line_or_moves_a_terminal() -> None:
+    text = formatter("text").format(record("closing %s: %s", HOSTILE, ValueError(HOSTILE)))
+    assert text.endswith(f": closing {SHOWN}: {SHOWN}") and text.isprintable()
+    line = written(record("closing %s", HOSTILE, extra={"client": HOSTILE}))
+    assert (line["message"], line["client"]) == (f"closing {SHOWN}", SHOWN)
+
+
+def test_a_long_name_is_cut_and_what_follows_it_is_told() -> None:
+    made = record(
+        "closing %s (%s): %s", 32_767 * "x", "librdkafka", "it sent a mistake", extra={"client": 32_767 * "y"}
+    )
+    text = formatter("text").format(made)
+    assert "(librdkafka): it sent a mistake" in text and "xx…xx" in text and len(text) < 500
+    line = written(made)
+    assert "(librdkafka): it sent a mistake" in line["message"] and len(line["message"]) < 500
+    assert len(line["client"]) == 300
+
+
+@pytest.mark.parametrize("name", ["text", "json"])
+def test_no_line_grows_without_bound(name: str) -> None:
+    made = record("%s" + 100_000 * "y", [32_767 * "\0"], extra={"error": ValueError(1_000_000 * "z")})
+    assert len(formatter(name).format(made)) < 20_000
+
+
+@pytest.mark.parametrize("name", ["text", "json"])
+def test_an_exception_that_names_what_came_is_cut_and_escaped_too(name: str) -> None:
+    try:
+        raise ValueError(HOSTILE + 1_000_000 * "z\n")
+    except ValueError:
+        text = formatter(name).format(record(exc_info=sys.exc_info()))
+    told = json.loads(text)["exception"] if name == "json" else text.partition("\n")[2]
+    lines = told.split("\n")
+    assert lines[0].strip() == "Traceback (most recent call last):"
+    assert all(line.isprintable() and len(line) < 1000 for line in lines) and len(told) < 50_000
+    if name == "text":
+        assert all(line.startswith("  ") for line in lines if line)

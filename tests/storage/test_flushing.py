@@ -118,6 +118,20 @@ def test_those_who_ask_during_a_flush_share_the_next_one(log: Log, aside: Aside,
     assert (log.recovery_point, len(aside.jobs)) == (8, 0)
 
 
+def test_a_waiter_that_fails_is_told_of_in_the_log_and_the_others_are_told_all_the_same(
+    log: Log, aside: Aside, waiters: Waiters, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(failure: KafkaError | None) -> None:
+        raise ZeroDivisionError("a mistake of mine")
+
+    append(log, batch(1))
+    for waiter in (waiters["first"], fail, waiters["last"]):
+        log.flush_soon(waiter)
+    aside.do()
+    assert waiters.told == [("first", None), ("last", None)]
+    assert "ZeroDivisionError: a mistake of mine" in caplog.text
+
+
 def test_the_next_flush_has_begun_before_the_waiters_of_the_last_one_are_told(
     log: Log, aside: Aside, waiters: Waiters
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import socket
 import time
 import weakref
 from collections.abc import Iterator
@@ -14,10 +15,14 @@ from confluent_kafka import Producer
 from kafka import KafkaConsumer
 
 from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.testing import Broker
 from minibroker.testing.inside import ask
 from minibroker.testing.journal import Journal
+from minibroker.testing.seen import seen_by
+from tests.broker.harness import frame_of
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
@@ -48,6 +53,26 @@ def test_a_request_is_kept_with_its_answer_names_bytes_and_times(broker: Broker)
     assert exchange.duration_ms is not None and exchange.duration_ms >= 0
     assert "rdkafka" in exchange.software and exchange.connection.startswith("127.0.0.1:")
     assert "Produce" in str(exchange) and "writer" in str(exchange)
+
+
+def test_a_name_that_would_start_a_line_of_its_own_or_is_long_is_told_in_one_short_line(broker: Broker) -> None:
+    client_id = "x\n#1 127.0.0.1:1 admin: Produce 9 answered\x1b[2J" + 30_000 * "y"
+    group = "g\nroup" + 30_000 * "z"
+    broker.create_topic("t")
+    partitions = [OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition(committed_offset=0)]
+    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=partitions)]
+    host, port = broker.bootstrap_servers.split(":")
+    with socket.create_connection((host, int(port)), 20) as connection:
+        connection.sendall(frame_of(FindCoordinatorRequest(coordinator_keys=[group]), 4, client_id=client_id))
+        connection.sendall(frame_of(OffsetCommitRequest(group_id=group, topics=topics), 8))
+        (exchange,) = broker.wait_for_requests("FindCoordinator")
+        broker.wait_for_requests("OffsetCommit")
+    assert exchange.client_id == client_id
+    line = str(exchange)
+    assert line.isprintable() and len(line) < 1_000 and "FindCoordinator 4 answered" in line
+    lines = seen_by(broker).split("\n")
+    assert all(line.isprintable() and len(line) <= 1_000 for line in lines)
+    assert any(line.startswith("group g\\nroup") for line in lines)
 
 
 def test_what_a_fetch_got_is_read_from_the_log(broker: Broker) -> None:

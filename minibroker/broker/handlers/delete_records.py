@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.refusals import refused, tell_refusals
 from minibroker.broker.topics import INTERNAL_TOPICS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -45,6 +46,7 @@ def delete_records(context: Context, request: DeleteRecordsRequest) -> Steps[Del
         for index, offset in offsets.items():
             answer.partitions.append(_deleted(context, name, index, offset))
             yield
+    tell_refusals(context, log, ApiKey.DELETE_RECORDS)
     return response
 
 
@@ -52,7 +54,7 @@ def _deleted(context: Context, name: str, index: int, offset: int) -> PartitionA
     try:
         low_watermark = _delete(context, name, index, offset)
     except KafkaError as error:
-        log.info("DeleteRecords from %s: %s-%d before %d: %s", context.client_id, name, index, offset, error)
+        refused(context, error, name, index)
         return PartitionAnswer(partition_index=index, low_watermark=NO_WATERMARK, error_code=error.code)
     return PartitionAnswer(partition_index=index, low_watermark=low_watermark)
 

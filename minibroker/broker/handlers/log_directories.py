@@ -21,6 +21,7 @@ import os
 from collections import defaultdict
 
 from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.refusals import refused, tell_refusals
 from minibroker.broker.topics import METADATA_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -117,9 +118,10 @@ def alter_replica_log_dirs(context: Context, request: AlterReplicaLogDirsRequest
             _move(context, name, index, path)
         except KafkaError as error:
             moved.error_code = error.code
-            log.info("%s-%d is not moved to %s: %s", name, index, path, error)
+            refused(context, error, name, index)
         topics.setdefault(name, MovedTopic(topic_name=name)).partitions.append(moved)
         yield
+    tell_refusals(context, log, ApiKey.ALTER_REPLICA_LOG_DIRS)
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 

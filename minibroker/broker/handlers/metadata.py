@@ -20,6 +20,7 @@ from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
 from minibroker.broker.leaders import available_leader, offline_replicas
 from minibroker.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from minibroker.broker.refusals import refused, tell_refusals
 from minibroker.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, NO_LEADER, Partition, Topic, check_name
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -43,6 +44,7 @@ NEVER_MADE = INTERNAL_TOPICS | {METADATA_TOPIC}
 @durably
 def metadata(context: Context, request: MetadataRequest) -> Steps[MetadataResponse]:
     topics = yield from _topics(context, request)
+    tell_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = NOT_ASKED if topic.name is None else TOPIC_OPERATIONS
@@ -116,7 +118,7 @@ def _existing(context: Context, name: str, create: bool) -> Steps[Topic]:
     except KafkaError as error:
         if error.code == ErrorCode.TOPIC_ALREADY_EXISTS and name in topics:
             return topics[name]
-        log.warning("%s asks for topic %s, which cannot be created: %s", context.client_id, name, error)
+        refused(context, error, name)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
     return topics[name]
 

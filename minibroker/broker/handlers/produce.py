@@ -27,6 +27,7 @@ from functools import partial
 from minibroker.broker.dispatch import Context, Unanswerable, handles
 from minibroker.broker.leaders import current_leader, leader_endpoints
 from minibroker.broker.parked import Parked
+from minibroker.broker.refusals import refused, tell_refusals
 from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
@@ -85,10 +86,12 @@ def produce(
                     raise refusal
                 appended = _append(context, request, _writable(context, request, topic, partition.index), partition)
             except KafkaError as error:
-                appended = _refused(context, topic, partition.index, error)
+                appended = _refused(context, topic, data.name, partition.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
         answers.append(answer)
+    if failed:
+        tell_refusals(context, log, ApiKey.PRODUCE)
     unflushed = context.cluster.take_unflushed() if context.cluster.unflushed else ()
     return _answered(context, request, answers, failed, unflushed)
 
@@ -125,12 +128,14 @@ def _produce_many(context: Context, request: ProduceRequest) -> Steps[ProduceRes
                     raise refusal
                 appended = _append(context, request, _writable(context, request, topic, partition.index), partition)
             except KafkaError as error:
-                appended = _refused(context, topic, partition.index, error)
+                appended = _refused(context, topic, data.name, partition.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
             unflushed += context.cluster.take_unflushed()
             yield
         answers.append(answer)
+    if failed:
+        tell_refusals(context, log, ApiKey.PRODUCE)
     return _answered(context, request, answers, failed, unflushed)
 
 
@@ -248,10 +253,8 @@ def _check_transaction(
     return check_produce(context.cluster, partition, header, request.transactional_id, context.version)
 
 
-def _refused(context: Context, topic: Topic | None, index: int, error: KafkaError) -> PartitionAnswer:
-    name = "?" if topic is None else topic.name
-    fields = {"api": "Produce", "client": context.client_id, "topic": name, "partition": index, "code": error.code.name}
-    log.info("Produce from %s to %s-%d refused: %s", context.client_id, name, index, error, extra=fields)
+def _refused(context: Context, topic: Topic | None, name: str, index: int, error: KafkaError) -> PartitionAnswer:
+    refused(context, error, topic.name if topic is not None else name or "?", index)
     answer = PartitionAnswer(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
     if isinstance(error, InvalidRecords):
         answer.record_errors = [

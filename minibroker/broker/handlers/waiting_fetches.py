@@ -32,7 +32,7 @@ class WaitingFetch:
         for partition in self._partitions:
             partition.waiters.add(self)
         clock = reading.context.cluster.clock
-        self._timer: Timer = clock.call_later(reading.request.max_wait_ms, self._finish)
+        self._timer: Timer = clock.call_later(reading.request.max_wait_ms, self._time_is_up)
 
     def _waited_for(self) -> Iterable[Partition]:
         image = self._reading.context.cluster.image
@@ -52,18 +52,23 @@ class WaitingFetch:
         self.changed()
 
     def changed(self) -> None:
-        if self.parked.done:
-            return
+        if not self.parked.done:
+            self.parked.attempt(self._look)
+
+    def _look(self) -> None:
         self._reading.read()
         if self._reading.enough() or self._reading.unknown > self._unknown:
             self._answer()
         else:
             self._missing_bytes = self._reading.min_bytes - self._reading.size_bytes
 
-    def _finish(self) -> None:
+    def _time_is_up(self) -> None:
         if not self.parked.done:
-            self._reading.read()
-            self._answer()
+            self.parked.attempt(self._look_for_the_last_time)
+
+    def _look_for_the_last_time(self) -> None:
+        self._reading.read()
+        self._answer()
 
     def _answer(self) -> None:
         self._forget()
@@ -115,6 +120,9 @@ class WaitingForMany:
     def look(self) -> None:
         if self.parked.done or self._work is not None:
             return
+        self.parked.attempt(self._look_at_grown)
+
+    def _look_at_grown(self) -> None:
         grown, self._grown = self._grown, set()
         for partition in grown:
             for number in self._numbers.get(partition, ()):

@@ -53,6 +53,40 @@ def test_an_append_wakes_it(topics: Harness, version: int) -> None:
     assert (values_in(answer), answer.high_watermark) == (["a"], 1)
 
 
+@pytest.mark.parametrize("woken_by", ["append", "deletion", "time"])
+def test_one_that_fails_when_it_looks_again_loses_its_connection_and_nobody_else_anything(
+    topics: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, woken_by: str
+) -> None:
+    clients = [topics.client() for _ in range(3)]
+    for client in clients:
+        client.send(fetch_of(topics, {("t", 0): 0}, max_wait_ms=WAIT_MS))
+    spoilt = next(
+        waiter
+        for waiter in topics.partition("t").waiters
+        if waiter._reading.context.connection is clients[1].connection
+    )
+    monkeypatch.setattr(type(spoilt._reading), "read", failing_for(spoilt._reading, type(spoilt._reading).read))
+    if woken_by == "append":
+        assert topics.produce("t", "a") == 0
+    elif woken_by == "deletion":
+        topics.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]))
+    else:
+        topics.clock.advance(WAIT_MS)
+    assert [client.closed for client in clients] == [False, True, False]
+    assert [len(list(client.responses())) for client in clients] == [1, 0, 1]
+    assert "closing test:1 (client id 'test'): a request failed" in caplog.text
+    assert not spoilt._partitions[0].waiters
+
+
+def failing_for(reading: Any, read: Any) -> Any:
+    def run(self: Any) -> Any:
+        if self is reading:
+            raise ZeroDivisionError
+        return read(self)
+
+    return run
+
+
 def test_an_append_to_any_of_its_partitions_wakes_it(topics: Harness) -> None:
     waiting = parked(topics, {("t", 0): 0, ("t", 1): 0, ("u", 0): 0})
     topics.produce("u", "a")

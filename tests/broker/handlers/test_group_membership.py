@@ -14,7 +14,7 @@ from minibroker.protocol.messages.groups import (
     SyncGroupRequest,
 )
 from tests.broker.groups.classic.driving import RANGE, Driver, answered
-from tests.broker.harness import Harness, served_versions
+from tests.broker.harness import Harness, Waiting, served_versions
 
 JOIN_VERSIONS = served_versions(JoinGroupRequest)
 SYNC_VERSIONS = served_versions(SyncGroupRequest)
@@ -75,6 +75,36 @@ def test_an_error_of_join_tells_the_member_id_that_was_sent(driver: Driver, vers
     answer = driver.ask_join("nobody", version=version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
     assert answer.protocol_name == protocol
+
+
+@pytest.mark.parametrize("version", [0, 3, 4, 9])
+def test_a_client_id_of_which_no_member_id_can_be_made_is_refused_and_the_group_stays_as_it_is(
+    driver: Driver, version: int
+) -> None:
+    driver.stable(2)
+    before = driver.group.generation, list(driver.group.members)
+    answer = driver.harness.request(join(), version, client_id=32_760 * "x")
+    assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
+    assert (driver.group.generation, list(driver.group.members)) == before
+    assert [driver.heartbeat(member_id) for member_id in before[1]] == [ErrorCode.NONE, ErrorCode.NONE]
+
+
+def test_the_longest_client_id_and_instance_id_that_leave_room_for_a_uuid_are_taken(driver: Driver) -> None:
+    longest = 16_365 * "é"  # 32,730 bytes
+    for client_id, instance in ((longest, None), ("c", longest)):
+        taken, refused = (
+            driver.harness.request(
+                join(group_instance_id=instance and f"{more}{instance}"),
+                3 if instance is None else 5,
+                client_id=f"{more}{client_id}" if instance is None else client_id,
+            )
+            for more in ("", "x")
+        )
+        assert not isinstance(refused, Waiting) and refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        driver.turn()
+        joined = answered(taken)
+        assert joined.error_code == ErrorCode.NONE and len(joined.member_id.encode()) == 32_767
+        driver.leave((joined.member_id, instance))
 
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)

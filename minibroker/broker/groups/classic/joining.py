@@ -13,6 +13,7 @@ from minibroker.broker.groups.classic.members import Member, Protocol, Respond, 
 from minibroker.broker.groups.classic.states import State
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import JoinGroupRequest
+from minibroker.protocol.primitives import MAX_STRING_BYTES
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.callers import Caller
@@ -72,9 +73,16 @@ def _require_member_id(group: ClassicGroup, caller: Caller, request: JoinGroupRe
 
 
 def new_member_id(group: ClassicGroup, caller: Caller, request: JoinGroupRequest) -> str:
-    """An id that nobody has: as with Kafka, the instance's or the client's with a UUID."""
+    """An id that nobody has: as with Kafka, the instance's or the client's with a UUID.
+
+    Raises KafkaError(UNKNOWN_SERVER_ERROR), as Kafka answers, for one that no answer could hold, the leader's included.
+    """
     name = caller.client_id if request.group_instance_id is None else request.group_instance_id
-    return f"{name}-{group.coordinator.new_uuid()}"
+    member_id = f"{name}-{group.coordinator.new_uuid()}"
+    if len(member_id.encode()) > MAX_STRING_BYTES:
+        message = f"A member id begins with the name {name}, which leaves no room for a UUID."
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+    return member_id
 
 
 def add(group: ClassicGroup, caller: Caller, request: JoinGroupRequest, member_id: str, respond: Respond) -> None:

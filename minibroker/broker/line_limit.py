@@ -1,0 +1,102 @@
+"""A limit for the log lines that clients cause: so many a second of each kind, and then one that counts the others.
+
+What is wrong with a client's requests is worth a line. A client that sends nothing else must not fill the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minibroker.broker.clock import Clock, Timer
+
+LINES = 20
+WINDOW_MS = 1000
+# Those whose lines follow on requests and connections. What is told of files and damage is always told whole.
+LIMITED = tuple(
+    f"minibroker.{name}"
+    for name in (
+        "configs",
+        "connections",
+        "controller",
+        "coordinators",
+        "groups",
+        "metadata",
+        "moves",
+        "produce",
+        "quotas",
+        "requests",
+        "transactions",
+    )
+)
+
+
+class Kind(NamedTuple):
+    """Lines that tell the same of different clients: `code` is the error's name, where the line has one."""
+
+    logger: str
+    level: int
+    message: str
+    code: str | None
+
+
+class LineLimit(logging.Filter):
+    """Lets `LINES` lines of a kind pass in a second, in the thread that made it, and all that are critical."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._thread = threading.get_ident()
+        self._seen: Counter[Kind] = Counter()  # in the present second only, and so it stays small
+        self._until_ms = 0.0
+        self._timer: Timer | None = None
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.CRITICAL or record.thread != self._thread or hasattr(record, "left_out"):
+            return True
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._until_ms:
+            self.tell()
+            self._until_ms = now_ms + WINDOW_MS
+        kind = Kind(record.name, record.levelno, str(record.msg), getattr(record, "code", None))
+        self._seen[kind] += 1
+        if self._seen[kind] <= LINES:
+            return True
+        if self._timer is None:
+            self._timer = self._clock.call_later(self._until_ms - now_ms, self.tell)
+        return False
+
+    def tell(self) -> None:
+        """Log of each kind how many lines were left out, and begin to count anew."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        seen, self._seen = self._seen, Counter()
+        for kind, count in seen.items():
+            if count > LINES:
+                _tell(kind, count - LINES)
+
+
+def _tell(kind: Kind, left_out: int) -> None:
+    message = "lines left out within a second: %d of the kind %r" + ("" if kind.code is None else " for %s")
+    arguments = (left_out, kind.message.replace("%s", "..."), *(() if kind.code is None else (kind.code,)))
+    logging.getLogger(kind.logger).log(kind.level, message, *arguments, extra={"left_out": left_out, "code": kind.code})
+
+
+@contextlib.contextmanager
+def limited_lines(clock: Clock) -> Iterator[None]:
+    """Limit the lines of the process inside the block."""
+    limit = LineLimit(clock)
+    loggers = [logging.getLogger(name) for name in LIMITED]
+    for logger in loggers:
+        logger.addFilter(limit)
+    try:
+        yield
+    finally:
+        limit.tell()
+        for logger in loggers:
+            logger.removeFilter(limit)

@@ -1,0 +1,18 @@
+"""Telling several who wait: each is told, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+logger = logging.getLogger("minibroker.storage")
+
+
+def tell_each(waiters: Iterable[Callable[..., None]], *told: Any) -> None:
+    """Call each waiter with what it is told. One that raises is a mistake in it alone, and goes to the log."""
+    for waiter in waiters:
+        try:
+            waiter(*told)
+        except Exception:
+            logger.exception("somebody who waited could not be told; the others are")

@@ -1,0 +1,37 @@
+"""Text from outside: short, in one line, and harmless to a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.protocol.legible import cut, escaped, legible
+
+
+def test_a_short_text_stays_as_it_is() -> None:
+    assert cut("orders", 6) == "orders"
+
+
+def test_a_long_text_keeps_its_begin_and_its_end() -> None:
+    assert cut("begin" + 1000 * "x" + "end", 12) == "beginxx…xend"
+    assert len(cut(1000 * "x", 200)) == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("line\nbreak\r", "line\\nbreak\\r"),
+        ("\x1b[2J\x9b", "\\x1b[2J\\x9b"),
+        ("a\u2028b\u2029c\x85d", "a\\u2028b\\u2029c\\x85d"),
+        ("\u202eright to left", "\\u202eright to left"),
+        ("\x00\t", "\\x00\\t"),
+        ("\udc80", "\\udc80"),
+        ("Größe 大 \U0001f600", "Größe 大 \U0001f600"),
+    ],
+)
+def test_what_a_terminal_would_act_on_is_written_out(text: str, shown: str) -> None:
+    assert escaped(text) == shown
+    assert shown.isprintable()
+
+
+def test_a_text_is_cut_before_it_is_escaped_so_that_no_escape_is_torn() -> None:
+    assert legible(100 * "\n", 4) == "\\n\\n…\\n"
