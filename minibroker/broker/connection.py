@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from minibroker.broker.framing import PREFIX, FrameBudget, FrameError, PartialFrame, frame_size
+from minibroker.broker.framing import OWN_BYTES, PREFIX, FrameBudget, FrameError, PartialFrame, frame_size
 from minibroker.broker.parked import Parked
 
 if TYPE_CHECKING:
@@ -103,7 +103,9 @@ class Connection:
 
     def room(self, scratch: memoryview) -> memoryview:
         """Where the socket may put the next bytes: a partial frame's own buffer, else `scratch`."""
-        return scratch if self._partial is None else self._partial.room()
+        if self._partial is not None:
+            return self._partial.room()
+        return scratch[:OWN_BYTES] if self._budget.full else scratch
 
     def received(self, scratch: memoryview, count: int) -> None:
         """`count` bytes stand at the start of what `room` gave. Keeps no view of `scratch`."""
@@ -121,7 +123,8 @@ class Connection:
             self._run(data)
             return
         self._backlog += data
-        if len(self._backlog) >= BACKLOG_LIMIT_BYTES:
+        self._budget.backlog(len(data))
+        if len(self._backlog) >= BACKLOG_LIMIT_BYTES or self._budget.full:
             self._outlet.pause_reading()
 
     def _extend(self, partial: PartialFrame) -> None:
@@ -166,6 +169,8 @@ class Connection:
             self._outlet.close()
         elif self._parked is not None or self._outlet.congested or position < 0:
             self._backlog = bytearray(data[abs(position) :])
+            if self._backlog:
+                self._budget.backlog(len(self._backlog))
             if position < 0:
                 self._outlet.call_soon(self.resume)
         elif position < len(data):
@@ -242,6 +247,7 @@ class Connection:
         backlog, self._backlog = self._backlog, None
         self._outlet.resume_reading()
         if backlog:
+            self._budget.backlog(-len(backlog))
             self._run(memoryview(backlog))
 
     @property
@@ -254,6 +260,16 @@ class Connection:
         """Whether a request of this client waits for its answer."""
         return self._parked is not None
 
+    @property
+    def owes_bytes(self) -> bool:
+        """Whether the client has begun a request whose rest we are ready to read."""
+        return self._partial is not None and not self._partial.waits
+
+    @property
+    def crawls(self) -> bool:
+        """Whether the client has begun a request and hardly goes on, while others wait for the memory."""
+        return self._partial is not None and self._partial.crawls()
+
     def end(self) -> None:
         """Called while frames run: the answers so far still go out, and then the connection is closed."""
         self.closed = True
@@ -261,7 +277,9 @@ class Connection:
     def lost(self) -> None:
         """The socket is gone: drop everything, and cancel the request that waits."""
         self.closed = True
-        self._backlog = None
+        if self._backlog is not None:
+            self._budget.backlog(-len(self._backlog))
+            self._backlog = None
         if self._partial is not None:
             self._partial.close()
             self._partial = None

@@ -1,20 +1,23 @@
 """Frames: where a request that did not arrive in one piece waits for the rest of its bytes.
 
-A frame is an int32 size and as many bytes. Memory for it is taken as the bytes arrive, never on the word of the size,
-and all partial frames of a loop share one budget. What is in a frame is not known here.
+A frame is an int32 size and as many bytes. Memory for it is taken as the bytes arrive, never on the word of the size: a
+buffer is at most twice as large as what is in it. All partial frames of a loop share a budget, small and large ones a
+part each, so that large ones never keep small ones waiting. What is in a frame is not known here.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from struct import Struct
 
 PREFIX = Struct(">i")
 MINIMUM_FRAME_BYTES = 8  # an API key, a version and a correlation id
-FIRST_ALLOCATION_BYTES = 1 << 20
-PARTIAL_FRAMES_BUDGET_BYTES = 256 << 20
+OWN_BYTES = 4 << 10  # every connection may hold as much, whatever others hold
+SMALL_FRAME_BYTES = 64 << 10
+SMALL_FRAMES_BYTES = 128 << 20  # 2,000 of them, each with all its bytes but one
+LARGE_FRAMES_BYTES = 256 << 20
 SPARE_BYTES = 2 << 20  # one buffer of this size serves the large frames in turn
+LEAST_PROGRESS_BYTES = 16 << 10  # what has to come from one sweep to the next while others wait for memory
 
 
 class FrameError(Exception):
@@ -29,66 +32,119 @@ def frame_size(data: memoryview, position: int, limit_bytes: int) -> int:
     return size
 
 
-class FrameBudget:
-    """The bytes that all partial frames of one loop may hold together.
+class Pool:
+    """The bytes that partial frames of one kind hold together.
 
-    Whoever would exceed it waits, but for the oldest holder: so one frame always gets on.
+    Who would exceed the limit waits, but for the oldest frame that is not complete: so one always gets on.
     """
 
-    def __init__(self, limit_bytes: int = PARTIAL_FRAMES_BUDGET_BYTES) -> None:
+    def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
+        self.waiting: dict[PartialFrame, Callable[[], None]] = {}
+        self._holders: dict[PartialFrame, int] = {}  # in the order in which the frames began
+
+    def book(self, frame: PartialFrame, size_bytes: int) -> None:
+        """Note that `frame` holds `size_bytes` in all."""
+        self.held_bytes += size_bytes - self._holders.get(frame, 0)
+        self._holders[frame] = size_bytes
+
+    def has_room(self, frame: PartialFrame, size_bytes: int) -> bool:
+        """Whether `frame` may hold `size_bytes` in all."""
+        more_bytes = size_bytes - self._holders.get(frame, 0)
+        return size_bytes <= OWN_BYTES or self.held_bytes + more_bytes <= self.limit_bytes or frame is self._oldest()
+
+    def _oldest(self) -> PartialFrame | None:
+        return next((frame for frame in self._holders if not frame.complete), None)
+
+    def give_back(self, frame: PartialFrame) -> None:
+        """Forget `frame`, and wake those whose next bytes have room now."""
+        self.waiting.pop(frame, None)
+        self.held_bytes -= self._holders.pop(frame, 0)
+        oldest = self._oldest()
+        free_bytes = self.limit_bytes - self.held_bytes
+        if oldest is not None and oldest in self.waiting:
+            free_bytes -= self._growth_bytes(oldest)
+            self.waiting.pop(oldest)()
+        for waiting in list(self.waiting):
+            free_bytes -= self._growth_bytes(waiting)
+            if free_bytes < 0:
+                break
+            self.waiting.pop(waiting)()
+
+    def _growth_bytes(self, frame: PartialFrame) -> int:
+        return frame.next_bytes() - self._holders.get(frame, 0)
+
+
+class FrameBudget:
+    """What all partial frames, and all bytes that wait behind unfinished requests, may hold on one loop.
+
+    `full` says that sockets should be read in small pieces: what was read has to be kept.
+    """
+
+    def __init__(self, limit_bytes: int = LARGE_FRAMES_BYTES) -> None:
+        self.small = Pool(SMALL_FRAMES_BYTES)
+        self.large = Pool(limit_bytes)
+        self.backlog_bytes = 0
+        self.full = False
         self._memory: bytearray | None = None
         self._lent = False
-        self._holders: OrderedDict[PartialFrame, int] = OrderedDict()
-        self._waiting: OrderedDict[PartialFrame, Callable[[], None]] = OrderedDict()
+
+    @property
+    def held_bytes(self) -> int:
+        return self.small.held_bytes + self.large.held_bytes + self.backlog_bytes
+
+    def book(self, frame: PartialFrame, size_bytes: int) -> None:
+        """Note that `frame` holds `size_bytes` in all, which are there already."""
+        frame.pool.book(frame, size_bytes)
+        self._count()
 
     def take(self, frame: PartialFrame, size_bytes: int) -> bool:
         """Book `size_bytes` in all for `frame`; False, and nothing booked, when it has to wait."""
-        more_bytes = size_bytes - self._holders.get(frame, 0)
-        oldest = next(iter(self._holders), frame)
-        if self.held_bytes + more_bytes > self.limit_bytes and oldest is not frame:
+        if not frame.pool.has_room(frame, size_bytes):
             return False
-        self._holders[frame] = size_bytes
-        self.held_bytes += more_bytes
+        self.book(frame, size_bytes)
         return True
 
-    def buffer(self, size_bytes: int) -> memoryview:
-        """A buffer of exactly `size_bytes`; what is in it is anybody's."""
-        if self._lent or size_bytes > SPARE_BYTES:
+    def give_back(self, frame: PartialFrame) -> None:
+        """Forget `frame`, and let those that wait try again."""
+        frame.pool.give_back(frame)
+        self._count()
+
+    def backlog(self, more_bytes: int) -> None:
+        """Note that so many bytes more, or less, wait behind unfinished requests."""
+        self.backlog_bytes += more_bytes
+        self._count()
+
+    def _count(self) -> None:
+        self.full = self.held_bytes >= self.large.limit_bytes
+
+    def buffer(self, size_bytes: int, total_bytes: int) -> memoryview:
+        """A buffer of `size_bytes`, or of the whole frame's if that costs nothing; what is in it is anybody's."""
+        if self._lent or not SMALL_FRAME_BYTES < total_bytes <= SPARE_BYTES:
             return memoryview(bytearray(size_bytes))
         if self._memory is None:
             self._memory = bytearray(SPARE_BYTES)
         self._lent = True
-        return memoryview(self._memory)[:size_bytes]
+        return memoryview(self._memory)[:total_bytes]
 
     def take_back(self, buffer: memoryview) -> None:
         """Nobody needs `buffer` any more: the next frame may have its memory, which is warm and need not be zeroed."""
         if buffer.obj is self._memory:
             self._lent = False
 
-    def wait(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
-        """Have `wake` called once bytes are given back."""
-        self._waiting[frame] = wake
-
-    def give_back(self, frame: PartialFrame) -> None:
-        """Forget `frame`, and let those that wait try again."""
-        self._waiting.pop(frame, None)
-        self.held_bytes -= self._holders.pop(frame, 0)
-        waiting, self._waiting = self._waiting, OrderedDict()
-        for wake in waiting.values():
-            wake()
-
 
 class PartialFrame:
     """The bytes of one frame that came so far, and room for the next ones. Starts with one byte or more."""
 
-    __slots__ = ("_budget", "_buffer", "_filled", "_limit_bytes", "_total", "__weakref__")
+    __slots__ = ("_budget", "_buffer", "_filled", "_limit_bytes", "_seen_bytes", "_total", "pool")
 
     def __init__(self, start: memoryview, limit_bytes: int, budget: FrameBudget) -> None:
+        self.pool = budget.small
         self._budget = budget
         self._limit_bytes = limit_bytes
         self._filled = len(start)
+        self._seen_bytes = -1
         self._total = 0  # unknown before the four bytes of the size are there
         size = max(PREFIX.size, self._filled)
         self._buffer = memoryview(bytearray(size))
@@ -103,6 +159,11 @@ class PartialFrame:
         """The whole frame with its size, once it is complete."""
         return self._buffer
 
+    @property
+    def waits(self) -> bool:
+        """Whether it is not read on for want of memory."""
+        return self in self.pool.waiting
+
     def room(self) -> memoryview:
         """Where the next bytes go; never empty, after `grow`."""
         return self._buffer[self._filled :]
@@ -111,24 +172,41 @@ class PartialFrame:
         """`count` bytes were written to the start of `room()`."""
         self._filled += count
 
+    def next_bytes(self) -> int:
+        """How large the buffer is to be next."""
+        return min(self._total, max(OWN_BYTES, 2 * self._filled))
+
     def grow(self) -> bool:
         """Make room if there is none; False if the budget says wait. Raises FrameError for an impossible size."""
         if self._total == 0 and self._filled >= PREFIX.size:
-            self._total = PREFIX.size + frame_size(self._buffer, 0, self._limit_bytes)
+            self._begin()
         if self._filled < len(self._buffer) or self.complete:
             return True
-        size = min(self._total, max(FIRST_ALLOCATION_BYTES, 2 * self._filled))
+        size = self.next_bytes()
         if not self._budget.take(self, size):
             return False
-        larger = self._budget.buffer(size)
+        larger = self._budget.buffer(size, self._total)
         larger[: self._filled] = self._buffer[: self._filled]
         self._budget.take_back(self._buffer)
         self._buffer = larger
         return True
 
+    def _begin(self) -> None:
+        self._total = PREFIX.size + frame_size(self._buffer, 0, self._limit_bytes)
+        if self._total > SMALL_FRAME_BYTES:
+            self.pool = self._budget.large
+        self._budget.book(self, len(self._buffer))
+
     def wait(self, wake: Callable[[], None]) -> None:
         """Have `wake` called when `grow` is worth another try."""
-        self._budget.wait(self, wake)
+        self.pool.waiting[self] = wake
+
+    def crawls(self) -> bool:
+        """Whether it holds memory for which others wait, and hardly grew since this was asked last."""
+        seen_bytes, self._seen_bytes = self._seen_bytes, self._filled
+        if seen_bytes < 0 or self._filled - seen_bytes >= LEAST_PROGRESS_BYTES or len(self._buffer) <= OWN_BYTES:
+            return False
+        return bool(self.pool.waiting) and not self.complete and not self.waits
 
     def close(self) -> None:
         """The frame is over: give its memory back, which others may then write to."""

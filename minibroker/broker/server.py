@@ -92,7 +92,7 @@ class Server:
         self._dispatcher = Dispatcher(cluster, interceptors, self._slicer)
         self._shared = Shared(clock)
         if cluster.settings["queued.max.request.bytes"] > 0:
-            self._shared.budget.limit_bytes = cluster.settings["queued.max.request.bytes"]
+            self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id
         self.accepted: Counter[tuple[int, str]] = Counter()
 

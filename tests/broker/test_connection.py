@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from minibroker.broker import connection as module
 from minibroker.broker.connection import BACKLOG_LIMIT_BYTES, Connection
-from minibroker.broker.framing import FrameBudget
+from minibroker.broker.framing import OWN_BYTES, FrameBudget
 from minibroker.broker.parked import Parked
 
 SCRATCH_BYTES = 4096
@@ -283,3 +283,44 @@ def test_answers_keep_the_order_of_the_requests(kinds: list[str], cut: int, sour
         talk.complete()
         talk.outlet.run()
     assert numbers(talk.outlet.sent) == [number for number, kind in enumerate(kinds) if kind != "0"]
+
+
+def test_when_memory_is_used_up_little_is_read_at_a_time_and_nothing_behind_a_request_that_waits() -> None:
+    talk = Conversation()
+    talk.budget.large.limit_bytes = 1
+    talk.feed(frame("p", 1))
+    assert len(talk.connection.room(talk.scratch)) == SCRATCH_BYTES, "nothing is held"
+    talk.feed(frame("a", 2))
+    assert talk.budget.held_bytes == len(frame("a", 2))
+    assert not talk.outlet.reading
+    another = memoryview(bytearray(10 * OWN_BYTES))
+    assert len(talk.connection.room(another)) == OWN_BYTES
+    talk.complete()
+    talk.outlet.run()
+    assert talk.outlet.reading and numbers(talk.outlet.sent) == [1, 2]
+    assert talk.budget.held_bytes == 0 and len(talk.connection.room(another)) == 10 * OWN_BYTES
+
+
+def test_the_bytes_behind_a_request_that_waits_are_given_back_when_the_client_goes_away() -> None:
+    talk = Conversation()
+    talk.feed(frame("p", 1) + frame("a", 2))
+    talk.feed(frame("a", 3))
+    assert talk.budget.held_bytes == 2 * len(frame("a", 2))
+    talk.connection.lost()
+    assert talk.budget.held_bytes == 0
+
+
+def test_a_frame_that_waits_for_memory_goes_on_once_there_is_some() -> None:
+    talk, other = Conversation(), Conversation()
+    other.connection._budget = talk.budget
+    talk.budget.large.limit_bytes = 1
+    first, second = frame("a", 1, padding=100_000), frame("a", 2, padding=100_000)
+    talk.feed(first[:50_000])
+    other.feed(second[:4000])
+    assert not other.outlet.reading
+    assert talk.connection.owes_bytes and not other.connection.owes_bytes, "it is we who do not read on"
+    talk.feed(first[50_000:])
+    other.outlet.run()
+    assert other.outlet.reading and other.connection.owes_bytes
+    other.feed(second[4000:])
+    assert numbers(other.outlet.sent) == [2] and not other.connection.owes_bytes
