@@ -11,9 +11,10 @@ Versions: 0 and 1 bring format 0, 2 format 1 (but any of the two is taken in all
 topic's `message.format.version` has otherwise is converted. 1 brought the throttle time, 2 the time of the append, 3
 transactional ids, 7 zstd, 8 record errors (KIP-467), 10 the current leader in the answer (KIP-951), 13 topic ids.
 
-A transactional batch must belong to the producer's open transaction. From version 12 on its partition is added to the
-transaction here (KIP-890); before, a client adds it itself, and 11 brought TRANSACTION_ABORTABLE for who has not.
-Without a transactional id, or with batches of several producers, nothing of the request is appended.
+A transactional batch must belong to the producer's open transaction, which is looked at before its records. From
+version 12 on its partition is added to the transaction here (KIP-890); before, a client adds it itself, and 11 brought
+TRANSACTION_ABORTABLE for who has not. Without a transactional id, or with batches of several producers, nothing of the
+request is appended. A transactional batch without a producer id is in no transaction, and taken like any other.
 
 Not implemented: nothing.
 """
@@ -31,13 +32,8 @@ from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from minibroker.protocol.records.batch import (
-    LOG_APPEND_TIME,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-    is_transactional,
-    read_header,
-)
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, is_transactional, read_header
+from minibroker.protocol.records.varints import Bytes
 from minibroker.storage.admission import admit
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG
@@ -77,7 +73,7 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Park
             try:
                 if refusal is not None:
                     raise refusal
-                appended = _append(context, request, _writable(context, request, topic, partition.index), partition)
+                appended = _append(context, request, topic, partition)
             except KafkaError as error:
                 appended = _refused(context, topic, partition.index, error)
                 failed.append(appended)
@@ -98,24 +94,19 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Park
 
 
 def _refusal_of_all(request: ProduceRequest) -> KafkaError | None:
-    """What is wrong with the request as a whole, so that nothing of it is appended.
-
-    One partition's batch is looked at when its turn comes; here it is about what several have in common.
-    """
+    """What is wrong with the request as a whole, so that nothing of it is appended or looked at."""
     if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        records = request.topic_data[0].partition_data[0].records
+        if request.transactional_id is None and records is not None and is_transactional(records):
+            return _without_transactional_id()
         return None
     batches = (partition.records for data in request.topic_data for partition in data.partition_data)
-    producers = {_producer(memoryview(records)) for records in batches if records and is_transactional(records)}
-    if producers and request.transactional_id is None:
+    headers = [read_header(memoryview(records)) for records in batches if records and is_transactional(records)]
+    if headers and request.transactional_id is None:
         return _without_transactional_id()
-    if len(producers) > 1:
+    if len({(header.producer_id, header.producer_epoch) for header in headers if header.producer_id >= 0}) > 1:
         return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "The request has batches of more than one producer.")
     return None
-
-
-def _producer(records: memoryview) -> tuple[int, int]:
-    header = read_header(records)
-    return header.producer_id, header.producer_epoch
 
 
 def _without_transactional_id() -> KafkaError:
@@ -129,31 +120,31 @@ def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | N
     return image.topics.get(data.name)
 
 
-def _writable(context: Context, request: ProduceRequest, topic: Topic | None, index: int) -> Partition:
-    """The partition, if this request may write to it."""
-    if topic is None and context.version >= FIRST_WITH_TOPIC_IDS:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if request.acks not in ACKS and topic is not None and topic.partition(index) is not None:
+def _check_writable(context: Context, request: ProduceRequest, partition: Partition) -> None:
+    """Raises KafkaError unless this request may write to the partition."""
+    if request.acks not in ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    partition = context.cluster.led_partition(context.node, topic, index)
     if partition.topic.internal and context.client_id != ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic.name}")
     if request.acks == -1:
         partition.check_in_sync()
-    return partition
 
 
-def _append(context: Context, request: ProduceRequest, partition: Partition, data: PartitionData) -> PartitionAnswer:
+def _append(context: Context, request: ProduceRequest, topic: Topic | None, data: PartitionData) -> PartitionAnswer:
+    if topic is None and context.version >= FIRST_WITH_TOPIC_IDS:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     cluster = context.cluster
+    partition = cluster.led_partition(context.node, topic, data.index)
     log = partition.log
+    joined = None
+    if request.transactional_id is not None and data.records is not None and is_transactional(data.records):
+        joined = _join_transaction(context, partition, data.records, request.transactional_id)
+    _check_writable(context, request, partition)
     if data.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records.")
     now_ms = cluster.clock.wall_ms()
     records, headers = admit(log, memoryview(data.records), api_version=context.version, now_ms=now_ms)
     header = headers[0]
-    joined = None
-    if header.attributes & TRANSACTIONAL_BIT:
-        joined = _check_transaction(context, request, partition, header)
     original = log.producers.check(header) if header.producer_id >= 0 else None
     if original is not None:
         # As in Kafka, a repetition is told the time of its original even if the topic does not stamp its records.
@@ -179,14 +170,13 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
     return answer
 
 
-def _check_transaction(
-    context: Context, request: ProduceRequest, partition: Partition, header: BatchHeader
-) -> Log | None:
+def _join_transaction(context: Context, partition: Partition, records: Bytes, transactional_id: str) -> Log | None:
     from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
 
-    if request.transactional_id is None:
-        raise _without_transactional_id()
-    return check_produce(context.cluster, partition, header, request.transactional_id, context.version)
+    header = read_header(records)
+    if header.producer_id < 0:
+        return None
+    return check_produce(context.cluster, partition, header, transactional_id, context.version)
 
 
 def _refused(context: Context, topic: Topic | None, index: int, error: KafkaError) -> PartitionAnswer:
