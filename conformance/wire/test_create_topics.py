@@ -111,7 +111,12 @@ COUNTS = {
     "negative partitions": ((-2, 1), ErrorCode.INVALID_PARTITIONS, "invalid non-positive value"),
     "no replicas": ((1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "must be larger than 0"),
     "negative replicas": ((1, -2), ErrorCode.INVALID_REPLICATION_FACTOR, "must be larger than 0"),
-    "more replicas than brokers": ((1, 2), ErrorCode.INVALID_REPLICATION_FACTOR, "only 1 broker(s) are registered"),
+    "more replicas than brokers": (
+        (1, 2),
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because "
+        "only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
+    ),
     "partitions before replicas": ((0, 9), ErrorCode.INVALID_PARTITIONS, "invalid non-positive value"),
     "too many partitions": ((10_001, 1), ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions"),
 }

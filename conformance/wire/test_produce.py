@@ -210,27 +210,56 @@ def test_a_batch_whose_parts_do_not_fit_together(connection: Connection, new_top
     assert end_offset(connection, name) == 0
 
 
-WRONG_DELTAS = {"gap": (0, 2), "falling": (1, 0), "repeated": (0, 0), "not from 0": (5, 6)}
+WRONG_DELTAS = {"gap": (0, 2), "falling": (1, 0), "repeated": (0, 0), "not from 0": (5, 6), "negative": (-1, -7)}
+
+
+def misnumbered(deltas: tuple[int, int]) -> list[Record]:
+    return [Record(b"a", b"k", offset_delta=deltas[0]), Record(b"b", b"k", 5, offset_delta=deltas[1])]
 
 
 @pytest.mark.parametrize("deltas", WRONG_DELTAS.values(), ids=WRONG_DELTAS)
-def test_offset_deltas_that_do_not_count_up(
+@pytest.mark.parametrize("compression_type", ["producer", "uncompressed"])
+def test_uncompressed_records_keep_any_offset_deltas(
+    connection: Connection, new_topic: NewTopic, deltas: tuple[int, int], compression_type: str
+) -> None:
+    """Only the batch gets its offset; the records stay as they came."""
+    name = new_topic(compression_type=compression_type)
+    sent = batch(misnumbered(deltas), timestamp=NOW_MS, max_timestamp=NOW_MS)
+    assert produce(connection, name, sent) == Outcome(0, 0, log_start_offset=0)
+    assert produce(connection, name, sent) == Outcome(0, 2, log_start_offset=0)
+    assert end_offset(connection, name) == 4
+    payload = b"".join(encode_record(0, record) for record in misnumbered(deltas))
+    for kept, offset in zip(stored(connection, name), (0, 2), strict=True):
+        assert (kept.base_offset, kept.last_offset_delta, kept.payload) == (offset, 1, payload)
+        assert kept.max_timestamp == NOW_MS + 5
+
+
+@pytest.mark.parametrize("deltas", WRONG_DELTAS.values(), ids=WRONG_DELTAS)
+def test_records_that_are_compressed_anew_are_numbered_anew(
+    connection: Connection, new_topic: NewTopic, deltas: tuple[int, int]
+) -> None:
+    numbered = b"".join(encode_record(place, record) for place, record in enumerate(misnumbered((0, 1))))
+    squeezed, plain = new_topic(compression_type="gzip"), new_topic(compression_type="uncompressed")
+    assert produce(connection, squeezed, batch(misnumbered(deltas), timestamp=NOW_MS)).error_code == 0
+    assert produce(connection, plain, gzipped(misnumbered(deltas), timestamp=NOW_MS)).error_code == 0
+    (kept,) = stored(connection, squeezed)
+    assert (kept.attributes, gzip.decompress(kept.payload), kept.last_offset_delta) == (GZIP, numbered, 1)
+    (kept,) = stored(connection, plain)
+    assert (kept.attributes, kept.payload, kept.last_offset_delta) == (0, numbered, 1)
+
+
+@pytest.mark.parametrize("deltas", WRONG_DELTAS.values(), ids=WRONG_DELTAS)
+def test_compressed_records_must_count_up(
     connection: Connection, new_topic: NewTopic, deltas: tuple[int, int], differing: Differing
 ) -> None:
     name = new_topic()
-    records = [Record(b"a", offset_delta=deltas[0]), Record(b"b", offset_delta=deltas[1])]
-    expected = differing(
-        kafka=0,
-        minibroker=ErrorCode.INVALID_RECORD,
-        because="Kafka does not look at them in uncompressed batches, and consumers then see wrong offsets",
-    )
-    assert produce(connection, name, batch(records, timestamp=NOW_MS)).error_code == expected
     expected = differing(
         kafka=ErrorCode.UNKNOWN_SERVER_ERROR,
         minibroker=ErrorCode.INVALID_RECORD,
-        because="Kafka means INVALID_RECORD, but its validator fails while it makes the message",
+        because="Kafka wants to number them anew, but its validator has left out keys and values and fails",
     )
-    assert produce(connection, name, gzipped(records, timestamp=NOW_MS)).error_code == expected
+    assert produce(connection, name, gzipped(misnumbered(deltas), timestamp=NOW_MS)).error_code == expected
+    assert end_offset(connection, name) == 0
 
 
 UNREADABLE = {

@@ -267,6 +267,26 @@ def test_a_user_is_changed_once_in_a_request(connection: Connection, new_name: C
     refused = {name: (ErrorCode.DUPLICATE_RESOURCE, message)}
     assert alter_credentials(connection, [upsertion(name), upsertion(name, SHA_512)]) == refused
     assert alter_credentials(connection, []) == {}
+    assert alter_credentials(connection, [upsertion(name)]) == {name: (0, None)}
+    known = {name: [(SHA_256, 4096)]}
+    assert repeated(lambda: credentials(connection, name), lambda seen: seen == known) == known
+    assert alter_credentials(connection, [upsertion(name, SHA_512)], [(name, SHA_256)]) == refused
+    assert alter_credentials(connection, [upsertion(name), upsertion(name, 3)]) == refused
+    assert credentials(connection, name) == known
+
+
+def test_of_a_user_who_is_changed_twice_the_first_fault_counts(
+    connection: Connection, new_name: Callable[[], str]
+) -> None:
+    """That of the deletions comes before that of the upsertions."""
+    name = new_name()
+    message = "Attempt to delete a user credential that does not exist"
+    unknown = {name: (ErrorCode.RESOURCE_NOT_FOUND, message)}
+    assert alter_credentials(connection, [upsertion(name)], [(name, SHA_256)]) == unknown
+    assert alter_credentials(connection, [upsertion(name, 3)], [(name, SHA_256)] * 2) == unknown
+    iterations = {name: (ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")}
+    assert alter_credentials(connection, [upsertion(name, iterations=1), upsertion(name)]) == iterations
+    assert credentials(connection, name)[name][0] == ErrorCode.RESOURCE_NOT_FOUND
 
 
 # --- ACLs and tokens ----------------------------------------------------------------------------

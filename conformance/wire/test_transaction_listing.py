@@ -40,6 +40,8 @@ def listed(producer: TransactionalProducer, version: int = 2, **fields: Any) -> 
 
 def test_transactions_are_listed_by_filters(producer: TransactionalProducer, name: str) -> None:
     assert listed(producer) == (0, [], ["Empty"])
+    for duration_ms in (0, 3_600_000):  # it has not begun, which is longer ago than anything
+        assert listed(producer, duration_filter=duration_ms) == (0, [], ["Empty"])
     producer.add((name, 0))
     assert listed(producer, state_filters=["Ongoing"]) == (0, [], ["Ongoing"])
     assert listed(producer, state_filters=["Empty"]) == (0, [], [])

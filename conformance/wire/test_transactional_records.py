@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance.wire.batches import batch
+from conformance.wire.batches import batch, read_batches
 from conformance.wire.conftest import NewTopic
 from conformance.wire.connection import Connection
 from conformance.wire.requests import LATEST, end_offset, produce_request
@@ -22,9 +22,11 @@ from conformance.wire.transactional import (
     TransactionalProducer,
     committed_read,
     settle,
+    settled,
 )
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
+from minibroker.protocol.messages.transactions import DescribeTransactionsRequest
 
 # --- Produce ------------------------------------------------------------------------------------
 
@@ -117,6 +119,100 @@ def test_without_a_transactional_id_nothing_of_a_request_with_a_transaction_is_a
     request = produce_request(name, (0, plain), (1, records_of(producer)))
     assert codes_of(producer, request, version) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
     assert end_offset(producer.connection, name) == 0
+
+
+UNAUTHORIZED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+TRANSACTIONAL_MARKER = TRANSACTIONAL_BIT | 1 << 5
+
+
+def one_batch_to(
+    producer: TransactionalProducer, name: str, records: bytes, *, partition: int = 0, acks: int = -1, version: int = 9
+) -> int:
+    """The code, with the producer's transactional id."""
+    request = produce_request(name, (partition, records), acks=acks)
+    request.transactional_id = producer.transactional_id
+    return int(settled(lambda: codes_of(producer, request, version)[0]))
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_without_a_transactional_id_a_transactional_batch_is_not_looked_at(
+    producer: TransactionalProducer, name: str, version: int
+) -> None:
+    """Its partition may not even be there."""
+    sound = records_of(producer)
+    refused = {
+        "sound": produce_request(name, (0, sound)),
+        "unknown topic": produce_request("no-such-topic", (0, sound)),
+        "unknown partition": produce_request(name, (9, sound)),
+        "acks": produce_request(name, (0, sound), acks=7),
+        "no producer": produce_request(name, (0, records_of(producer, producer_id=-1, producer_epoch=-1))),
+        "unknown producer": produce_request(name, (0, records_of(producer, producer_id=1 << 40))),
+        "two batches": produce_request(name, (0, sound * 2)),
+        "checksum": produce_request(name, (0, records_of(producer, crc=1))),
+        "control batch": produce_request(name, (0, records_of(producer, attributes=TRANSACTIONAL_MARKER))),
+    }
+    codes = {case: codes_of(producer, request, version) for case, request in refused.items()}
+    assert codes == dict.fromkeys(refused, [UNAUTHORIZED])
+    assert end_offset(producer.connection, name) == 0
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_the_producer_is_looked_at_before_the_records(producer: TransactionalProducer, name: str, version: int) -> None:
+    stranger = {"producer_id": producer.producer_id + 1_000_000}
+    wrong = {
+        "control batch": {"attributes": TRANSACTIONAL_MARKER},
+        "checksum": {"crc": 1},
+        "count": {"count": 7},
+        "sequence": {"base_sequence": -1},
+        "base offset": {"base_offset": 3},
+    }
+    codes = {
+        case: one_batch_to(producer, name, records_of(producer, **stranger, **fields), version=version)
+        for case, fields in wrong.items()
+    }
+    assert codes == dict.fromkeys(wrong, MAPPING)
+    assert one_batch_to(producer, name, records_of(producer, **stranger), acks=7, version=version) == MAPPING
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert one_batch_to(producer, name, records_of(producer, **stranger), partition=9, version=version) == unknown
+    assert end_offset(producer.connection, name) == 0
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_of_the_right_producer_the_records_are_looked_at(
+    producer: TransactionalProducer, name: str, version: int
+) -> None:
+    """And newer clients' partition is part of the transaction, whatever comes of them."""
+    if version < 12:
+        producer.add((name, 0))
+    control = records_of(producer, attributes=TRANSACTIONAL_MARKER)
+    assert one_batch_to(producer, name, control, version=version) == ErrorCode.INVALID_RECORD
+    broken = records_of(producer, crc=1)
+    assert one_batch_to(producer, name, broken, version=version) == ErrorCode.CORRUPT_MESSAGE
+    request = DescribeTransactionsRequest(transactional_ids=[producer.transactional_id])
+    (state,) = producer.connection.ask(request, 0).transaction_states
+    assert [(topic.topic, topic.partitions) for topic in state.topics] == [(name, [0])]
+    assert (
+        one_batch_to(producer, name, records_of(producer), acks=7, version=version) == ErrorCode.INVALID_REQUIRED_ACKS
+    )
+    assert end_offset(producer.connection, name) == 0
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_transactional_batch_of_no_producer_is_in_no_transaction(
+    producer: TransactionalProducer, new_topic: NewTopic, version: int
+) -> None:
+    name = new_topic(partitions=2)
+    nobody = records_of(producer, producer_id=-1, producer_epoch=-1, base_sequence=-1)
+    assert one_batch_to(producer, name, nobody, version=version) == 0
+    request = produce_request(name, (0, nobody), (1, nobody))
+    request.transactional_id = "nobody-has-begun-this"
+    assert codes_of(producer, request, version) == [0, 0]
+    answer = committed_read(producer.connection, name)
+    assert (answer.last_stable_offset, answer.high_watermark) == (2, 2)
+    assert not answer.aborted_transactions
+    assert [one.attributes for one in read_batches(answer.records)] == [TRANSACTIONAL_BIT] * 2
+    asked = DescribeTransactionsRequest(transactional_ids=[producer.transactional_id])
+    assert producer.connection.ask(asked, 0).transaction_states[0].topics == []
 
 
 @pytest.mark.parametrize("version", [9, 12])

@@ -170,7 +170,7 @@ class Controller:
         """Bring a topic to `count` partitions. Raises KafkaError with CreatePartitions' codes."""
         topic = self._cluster.image.topics.get(name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         new = self._check_count(topic, count)
         replication_factor = len(topic.partitions[0].replicas)
         if assignment is None:

@@ -57,7 +57,8 @@ def place(cluster: Cluster, partition_count: int, replication_factor: int) -> As
     if replication_factor > len(live) + len(away):
         message = (
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
-            f"{replication_factor} cannot be reached because only {len(live) + len(away)} broker(s) are registered."
+            f"{replication_factor} cannot be reached because only {len(live) + len(away)} broker(s) are registered "
+            "or some brokers have all their log directories cordoned."
         )
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     first = cluster.random.randrange(len(live))

@@ -22,10 +22,11 @@ from minibroker.protocol.records.batch import (
     set_log_append_time,
     set_max_timestamp,
 )
-from minibroker.protocol.records.building import assemble, recompress
+from minibroker.protocol.records.building import assemble, build_batch, recompress
 from minibroker.protocol.records.elision import with_attributes, without_attributes
 from minibroker.protocol.records.formats import is_old
-from minibroker.protocol.records.validation import check_records, stamped_by_producer
+from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.validation import MisnumberedRecords, check_records, stamped_by_producer
 from minibroker.storage.format_admission import FIRST_VERSION_WITH_ZSTD, ZSTD, admit_formats, zstd_too_early
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
@@ -63,19 +64,15 @@ def admit(
     codec = header.attributes & COMPRESSION_MASK
     if codec == ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
         raise zstd_too_early(api_version)
-    keys_required = "compact" in settings.cleanup_policy
-    if settings.message_timestamp_type == LOG_APPEND_TIME:
-        check_records(records, 0, header, keys_required=keys_required)
-        header = _stamped(records, header, now_ms)
-    else:
-        earliest_ms = now_ms - settings.message_timestamp_before_max_ms
-        latest_ms = now_ms + settings.message_timestamp_after_max_ms
-        largest = check_records(
-            records, 0, header, keys_required=keys_required, earliest_ms=earliest_ms, latest_ms=latest_ms
-        )
-        if largest != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
-            header = _timed(records, header, largest)
-    if settings.compression_type != _PRODUCER and codec != CODECS[settings.compression_type]:
+    new_codec = codec if settings.compression_type == _PRODUCER else CODECS[settings.compression_type]
+    try:
+        header = _checked(records, header, settings, now_ms, any_offsets=codec == new_codec == 0)
+    except MisnumberedRecords:
+        if codec == new_codec:
+            raise
+        records, header = _renumbered(records, header, settings)
+        header = _checked(records, header, settings, now_ms)
+    if header.attributes & COMPRESSION_MASK != new_codec:
         records, header = _recompressed(records, header, settings)
     if settings.record_attributes_elide:
         records, header = _without_attributes(records, header, settings)
@@ -129,6 +126,28 @@ def _too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
     )
 
 
+def _checked(
+    records: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int, *, any_offsets: bool = False
+) -> BatchHeader:
+    """Check the records, and return the header with the times that the topic wants in it."""
+    keys_required = "compact" in settings.cleanup_policy
+    if settings.message_timestamp_type == LOG_APPEND_TIME:
+        check_records(records, 0, header, keys_required=keys_required, any_offsets=any_offsets)
+        return _stamped(records, header, now_ms)
+    largest = check_records(
+        records,
+        0,
+        header,
+        keys_required=keys_required,
+        any_offsets=any_offsets,
+        earliest_ms=now_ms - settings.message_timestamp_before_max_ms,
+        latest_ms=now_ms + settings.message_timestamp_after_max_ms,
+    )
+    if largest != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
+        return _timed(records, header, largest)
+    return header
+
+
 def _stamped(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
     """The header after the topic's LogAppendTime was put in, which a producer must not do itself."""
     if header.timestamp_type == LOG_APPEND_TIME:
@@ -143,6 +162,26 @@ def _timed(records: memoryview, header: BatchHeader, largest: int) -> BatchHeade
         raise stamped_by_producer(range(header.record_count))
     set_max_timestamp(records, 0, CREATE_TIME, largest)
     return read_header(records)
+
+
+def _renumbered(records: memoryview, header: BatchHeader, settings: LogSettings) -> tuple[memoryview, BatchHeader]:
+    """The batch under the topic's own codec, with offset deltas from 0 on: Kafka writes its records anew."""
+    codec = CODECS[settings.compression_type]
+    batch = memoryview(
+        build_batch(
+            records_of(records),
+            compression=codec,
+            level=settings.compression_level(codec),
+            timestamp_type=header.timestamp_type,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            transactional=header.is_transactional,
+        )
+    )
+    if len(batch) > settings.max_message_bytes or len(batch) > settings.segment_bytes:
+        raise _too_large(len(batch), settings)
+    return batch, read_header(batch)
 
 
 def _recompressed(records: memoryview, header: BatchHeader, settings: LogSettings) -> tuple[memoryview, BatchHeader]:

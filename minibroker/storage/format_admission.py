@@ -129,9 +129,8 @@ def _batch(records: memoryview, settings: LogSettings, api_version: int, now_ms:
     keys_required, (earliest_ms, latest_ms) = _rules(settings, now_ms)
     if settings.message_timestamp_type == LOG_APPEND_TIME and header.timestamp_type == LOG_APPEND_TIME:
         raise stamped_by_producer(range(header.record_count))
-    largest = check_records(
-        records, 0, header, keys_required=keys_required, earliest_ms=earliest_ms, latest_ms=latest_ms
-    )
+    rules = {"earliest_ms": earliest_ms, "latest_ms": latest_ms}
+    largest = check_records(records, 0, header, keys_required=keys_required, any_offsets=True, **rules)
     return Source(MAGIC, header.compression, header.record_count, _Replayed(records), False, largest)
 
 

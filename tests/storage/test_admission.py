@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import BatchHeader, check_batch, seal
-from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.building import assemble, build_batch, encode_record
+from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.record import Record, records_of
 from minibroker.storage.admission import admit
 from minibroker.storage.log import Log
@@ -205,6 +205,54 @@ def test_log_append_time_where_the_topic_has_create_time_is_taken_back(log: Log)
     assert (header.timestamp_type, header.max_timestamp) == (0, NOW_MS)
     without = build_batch(records(2, timestamp=-1), timestamp_type=1)
     assert refused(log, without).code == ErrorCode.INVALID_TIMESTAMP
+
+
+# --- offset deltas ----------------------------------------------------------------------------------------------------
+
+
+def misnumbered(deltas: list[int], compression: Compression = Compression.NONE, **options: int) -> bytearray:
+    """A batch of as many records, which are as of `records`."""
+    sent = records(len(deltas))
+    header = check_batch(build_batch(sent, compression=compression, **options))
+    data = b"".join(encode_record(record, delta, 0) for record, delta in zip(sent, deltas, strict=True))
+    return assemble(header, compress(compression, data))
+
+
+DELTAS = [[0, 0, 0], [2, 1, 0], [0, 1, 5], [-3, 7, 2**31 - 1]]
+
+
+@pytest.mark.parametrize("kind", ["producer", "uncompressed"])
+@pytest.mark.parametrize("deltas", DELTAS)
+def test_uncompressed_records_keep_their_offset_deltas(log: Log, deltas: list[int], kind: str) -> None:
+    data = misnumbered(deltas)
+    taken, header = admitted(log, data, compression_type=kind)
+    assert taken == data
+    assert log.append(taken, (header,), 0) == 0
+    assert (header.last_offset_delta, log.log_end_offset) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("compression", "kind"),
+    [(Compression.NONE, "gzip"), (Compression.GZIP, "zstd"), (Compression.LZ4, "uncompressed")],
+)
+@pytest.mark.parametrize("deltas", DELTAS)
+def test_what_is_compressed_anew_is_numbered_anew(
+    log: Log, deltas: list[int], compression: Compression, kind: str
+) -> None:
+    producer = {"producer_id": 7, "producer_epoch": 2, "base_sequence": 3, "transactional": True}
+    taken, header = admitted(log, misnumbered(deltas, compression, **producer), compression_type=kind)
+    assert [record.offset for record in records_of(taken)] == [0, 1, 2]
+    assert [record.value for record in records_of(taken)] == [record.value for record in records(3)]
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional) == (7, 2, 3, True)
+    assert header.compression == (Compression.NONE if kind == "uncompressed" else Compression[kind.upper()])
+
+
+@pytest.mark.parametrize("kind", ["producer", "lz4"])
+@pytest.mark.parametrize("deltas", DELTAS)
+def test_records_that_stay_compressed_must_count_up(log: Log, deltas: list[int], kind: str) -> None:
+    error = refused(log, misnumbered(deltas, Compression.LZ4), compression_type=kind)
+    assert isinstance(error, InvalidRecords)
+    assert error.record_errors[0][1].startswith("Record ")
 
 
 # --- compression ------------------------------------------------------------------------------------------------------

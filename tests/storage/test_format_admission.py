@@ -97,6 +97,15 @@ def test_headers_are_lost_in_older_formats(log: Log) -> None:
     assert records_of_data(bytes(append(log, data, message_format_version=1))) == [RECORDS[0]._replace(offset=7)]
 
 
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("target", [0, 1])
+def test_offset_deltas_that_do_not_count_up_are_assigned_anew(log: Log, target: int, codec: int) -> None:
+    sent = [record._replace(offset=offset) for record, offset in zip(RECORDS, (5, 5, 2), strict=False)]
+    data = build_batch(sent, keep_offsets=True, compression=codec)
+    stored = append(log, data, message_format_version=target)
+    assert records_of_data(bytes(stored)) == moved(bare(sent, target), 7)
+
+
 def test_a_wrapper_whose_offsets_count_from_0_is_not_compressed_again(log: Log) -> None:
     inner = b"".join(encode_message(1, r.offset, r.timestamp, 0, r.key, r.value) for r in RECORDS)
     value = gzip.compress(inner, 1, mtime=77)  # which nobody else would write like that

@@ -11,9 +11,10 @@ Versions: 0 and 1 bring format 0, 2 format 1 (but any of the two is taken in all
 topic's `message.format.version` has otherwise is converted. 1 brought the throttle time, 2 the time of the append, 3
 transactional ids, 7 zstd, 8 record errors (KIP-467), 10 the current leader in the answer (KIP-951), 13 topic ids.
 
-A transactional batch must belong to the producer's open transaction. From version 12 on its partition is added to the
-transaction here (KIP-890); before, a client adds it itself, and 11 brought TRANSACTION_ABORTABLE for who has not.
-Without a transactional id, or with batches of several producers, nothing of the request is appended.
+A transactional batch must belong to the producer's open transaction, which is looked at before its records. From
+version 12 on its partition is added to the transaction here (KIP-890); before, a client adds it itself, and 11 brought
+TRANSACTION_ABORTABLE for who has not. Without a transactional id, or with batches of several producers, nothing of the
+request is appended. A transactional batch without a producer id is in no transaction, and taken like any other.
 
 Not implemented: nothing.
 """
@@ -32,13 +33,8 @@ from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from minibroker.protocol.records.batch import (
-    LOG_APPEND_TIME,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-    is_transactional,
-    read_header,
-)
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, is_transactional, read_header
+from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps, at_once
 from minibroker.storage.admission import admit
 from minibroker.storage.log import Log
@@ -55,7 +51,6 @@ FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 10
 ADMIN_CLIENT = "__admin_client"
 ACKS = (-1, 0, 1)
-FEW = 16  # partitions, whose batches are appended in one step
 
 # As in Kafka, a refusal tells where the log starts if the log itself has looked at the batch, not only the request.
 TELL_LOG_START = frozenset(
@@ -72,63 +67,50 @@ TELL_LOG_START = frozenset(
 def produce(
     context: Context, request: ProduceRequest
 ) -> ProduceResponse | Parked | Steps[ProduceResponse | Parked | None] | None:
-    if _brings_much(request):
-        return _produce_many(context, request)
-    answers = []
+    if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
+        return _produce_in_steps(context, request)
+    (data,) = request.topic_data
+    (asked,) = data.partition_data
     failed: list[PartitionAnswer] = []
-    refusal = at_once(_refusal_of_all(request)) if _has_several(request) else None
-    for data in request.topic_data:
-        topic = _topic(context, data)
-        answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
-        for partition in data.partition_data:
-            try:
-                if refusal is not None:
-                    raise refusal
-                appended = _append(context, request, _writable(context, request, topic, partition.index), partition)
-            except KafkaError as error:
-                appended = _refused(context, topic, data.name, partition.index, error)
-                failed.append(appended)
-            answer.partition_responses.append(appended)
-        answers.append(answer)
-    if failed:
+    topic = _topic(context, data)
+    try:
+        if request.transactional_id is None and asked.records and is_transactional(asked.records):
+            raise _without_transactional_id()
+        partition, records, joined = _ready(context, request, topic, asked)
+        if not is_small(partition.log, records):
+            return _produce_in_steps(context, request)
+        now_ms = context.cluster.clock.wall_ms()
+        admitted = admit(partition.log, records, api_version=context.version, now_ms=now_ms)
+        appended = _append(context, partition, asked.index, *admitted, joined, now_ms)
+    except KafkaError as error:
+        appended = _refused(context, topic, data.name, asked.index, error)
+        failed.append(appended)
         tell_refusals(context, log, ApiKey.PRODUCE)
+    answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     unflushed = context.cluster.take_unflushed() if context.cluster.unflushed else ()
-    return _answered(context, request, answers, failed, unflushed)
+    return _answered(context, request, [answer], failed, unflushed)
 
 
-def _brings_much(request: ProduceRequest) -> bool:
-    """Whether it takes so long to check what it brings that others should not wait for all of it."""
-    partitions = len(request.topic_data)
-    for data in request.topic_data:
-        partitions += len(data.partition_data)
-    return partitions > FEW
-
-
-def _has_several(request: ProduceRequest) -> bool:
-    return len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1
-
-
-def _produce_many(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | Parked | None]:
-    """As `produce`, a partition at a time: others may append to the same partitions in between."""
+def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | Parked | None]:
+    """As `produce`, for more: a partition at a time, while others may append to the same ones."""
     if not context.frame_is_kept:
         for data in request.topic_data:
-            for partition in data.partition_data:
-                if partition.records is not None:
-                    partition.records = memoryview(bytearray(partition.records))
+            for asked in data.partition_data:
+                if asked.records is not None:
+                    asked.records = memoryview(bytearray(asked.records))
     answers = []
     failed: list[PartitionAnswer] = []
     unflushed: list[tuple[Log, PartitionAnswer]] = []
     refusal = yield from _refusal_of_all(request)
     for data in request.topic_data:
         answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
-        for partition in data.partition_data:
-            topic = _topic(context, data)
+        for asked in data.partition_data:
             try:
                 if refusal is not None:
                     raise refusal
-                appended = _append(context, request, _writable(context, request, topic, partition.index), partition)
+                appended = yield from _admit_and_append(context, request, data, asked)
             except KafkaError as error:
-                appended = _refused(context, topic, data.name, partition.index, error)
+                appended = _refused(context, _topic(context, data), data.name, asked.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
             unflushed += context.cluster.take_unflushed()
@@ -137,6 +119,20 @@ def _produce_many(context: Context, request: ProduceRequest) -> Steps[ProduceRes
     if failed:
         tell_refusals(context, log, ApiKey.PRODUCE)
     return _answered(context, request, answers, failed, unflushed)
+
+
+def _admit_and_append(
+    context: Context, request: ProduceRequest, data: ProduceRequest.TopicProduceData, asked: PartitionData
+) -> Steps[PartitionAnswer]:
+    partition, records, joined = _ready(context, request, _topic(context, data), asked)
+    now_ms = context.cluster.clock.wall_ms()
+    if is_small(partition.log, records):
+        admitted = admit(partition.log, records, api_version=context.version, now_ms=now_ms)
+    else:
+        admitted = yield from admit_in_steps(partition.log, records, api_version=context.version, now_ms=now_ms)
+        # Others have had their turn: the partition may have gone, or have another leader, and the transaction an end.
+        partition, _, joined = _ready(context, request, _topic(context, data), asked)
+    return _append(context, partition, asked.index, *admitted, joined, now_ms)
 
 
 def _answered(
@@ -160,26 +156,20 @@ def _answered(
 
 
 def _refusal_of_all(request: ProduceRequest) -> Steps[KafkaError | None]:
-    """What is wrong with the request as a whole, so that nothing of it is appended.
-
-    One partition's batch is looked at when its turn comes; here it is about what several have in common.
-    """
-    producers = set()
+    """What is wrong with the request as a whole, so that nothing of it is appended or looked at."""
+    producers: set[tuple[int, int]] = set()
     for data in request.topic_data:
         for partition in data.partition_data:
             if partition.records and is_transactional(partition.records):
-                producers.add(_producer(memoryview(partition.records)))
+                if request.transactional_id is None:
+                    return _without_transactional_id()
+                header = read_header(memoryview(partition.records))
+                if header.producer_id >= 0:
+                    producers.add((header.producer_id, header.producer_epoch))
         yield
-    if producers and request.transactional_id is None:
-        return _without_transactional_id()
     if len(producers) > 1:
         return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "The request has batches of more than one producer.")
     return None
-
-
-def _producer(records: memoryview) -> tuple[int, int]:
-    header = read_header(records)
-    return header.producer_id, header.producer_epoch
 
 
 def _without_transactional_id() -> KafkaError:
@@ -193,31 +183,45 @@ def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | N
     return image.topics.get(data.name)
 
 
-def _writable(context: Context, request: ProduceRequest, topic: Topic | None, index: int) -> Partition:
-    """The partition, if this request may write to it."""
-    if topic is None and context.version >= FIRST_WITH_TOPIC_IDS:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    if request.acks not in ACKS and topic is not None and topic.partition(index) is not None:
+def _check_writable(context: Context, request: ProduceRequest, partition: Partition) -> None:
+    """Raises KafkaError unless this request may write to the partition."""
+    if request.acks not in ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-    partition = context.cluster.led_partition(context.node, topic, index)
     if partition.topic.internal and context.client_id != ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic.name}")
     if request.acks == -1:
         partition.check_in_sync()
-    return partition
 
 
-def _append(context: Context, request: ProduceRequest, partition: Partition, data: PartitionData) -> PartitionAnswer:
+def _ready(
+    context: Context, request: ProduceRequest, topic: Topic | None, asked: PartitionData
+) -> tuple[Partition, memoryview, Log | None]:
+    """The partition and the records that this request may write to it; the log of the transaction it was added to."""
+    if topic is None and context.version >= FIRST_WITH_TOPIC_IDS:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = context.cluster.led_partition(context.node, topic, asked.index)
+    joined = None
+    if request.transactional_id is not None and asked.records is not None and is_transactional(asked.records):
+        joined = _join_transaction(context, partition, asked.records, request.transactional_id)
+    _check_writable(context, request, partition)
+    if asked.records is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records.")
+    return partition, memoryview(asked.records), joined
+
+
+def _append(
+    context: Context,
+    partition: Partition,
+    index: int,
+    records: memoryview,
+    headers: Sequence[BatchHeader],
+    joined: Log | None,
+    now_ms: int,
+) -> PartitionAnswer:
+    """Append what was admitted, unless it is a repetition."""
     cluster = context.cluster
     log = partition.log
-    if data.records is None:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records.")
-    now_ms = cluster.clock.wall_ms()
-    records, headers = admit(log, memoryview(data.records), api_version=context.version, now_ms=now_ms)
     header = headers[0]
-    joined = None
-    if header.attributes & TRANSACTIONAL_BIT:
-        joined = _check_transaction(context, request, partition, header)
     original = log.producers.check(header) if header.producer_id >= 0 else None
     if original is not None:
         # As in Kafka, a repetition is told the time of its original even if the topic does not stamp its records.
@@ -231,7 +235,7 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
             cluster.appended(partition, len(records))
         must_flush = log.log_end_offset >= log.flush_at
     answer = PartitionAnswer(
-        index=data.index,
+        index=index,
         base_offset=first_offset,
         log_append_time_ms=append_time_ms,
         log_start_offset=log.log_start_offset,
@@ -243,14 +247,13 @@ def _append(context: Context, request: ProduceRequest, partition: Partition, dat
     return answer
 
 
-def _check_transaction(
-    context: Context, request: ProduceRequest, partition: Partition, header: BatchHeader
-) -> Log | None:
+def _join_transaction(context: Context, partition: Partition, records: Bytes, transactional_id: str) -> Log | None:
     from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
 
-    if request.transactional_id is None:
-        raise _without_transactional_id()
-    return check_produce(context.cluster, partition, header, request.transactional_id, context.version)
+    header = read_header(records)
+    if header.producer_id < 0:
+        return None
+    return check_produce(context.cluster, partition, header, transactional_id, context.version)
 
 
 def _refused(context: Context, topic: Topic | None, name: str, index: int, error: KafkaError) -> PartitionAnswer:

@@ -83,33 +83,49 @@ def _described(context: Context, name: str, count: int) -> Described:
 def alter_user_scram_credentials(
     context: Context, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
+    by_user: dict[str, list[Upsertion | Deletion]] = {}
     changes: list[Upsertion | Deletion] = [*request.deletions, *request.upsertions]
-    counts = Counter(change.name for change in changes)
-    results: dict[str, Altered] = {}
     for change in changes:
-        result = results[change.name] = Altered(user=change.name, error_message=None)
-        try:
-            record = _decided(context, change)
-            if counts[change.name] > 1:
-                message = "A user credential cannot be altered twice in the same request"
-                raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)
-            context.cluster.commit([record])
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, error.message
-    return AlterUserScramCredentialsResponse(results=list(results.values()))
+        by_user.setdefault(change.name, []).append(change)
+    return AlterUserScramCredentialsResponse(
+        results=[_altered(context, name, changes) for name, changes in by_user.items()]
+    )
 
 
-def _decided(context: Context, change: Upsertion | Deletion) -> Message:
-    """What is to be recorded. Raises KafkaError."""
+def _altered(context: Context, name: str, changes: list[Upsertion | Deletion]) -> Altered:
+    """Make the one change of a user. If there are more, the fault of the first comes before that."""
+    result = Altered(user=name, error_message=None)
+    change = changes[0]
+    try:
+        _check(context, change)
+        if len(changes) > 1:
+            message = "A user credential cannot be altered twice in the same request"
+            raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)
+        context.cluster.commit([_record(change)])
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+    return result
+
+
+def _check(context: Context, change: Upsertion | Deletion) -> None:
+    """Raises KafkaError for a change that cannot be made."""
     if not change.name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in HASHES:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if isinstance(change, Upsertion):
-        return _credential(change)
-    if (change.name, change.mechanism) not in context.cluster.image.scram_credentials:
+        if change.iterations < MIN_ITERATIONS:
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+        if change.iterations > MAX_ITERATIONS:
+            raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    elif (change.name, change.mechanism) not in context.cluster.image.scram_credentials:
         message = "Attempt to delete a user credential that does not exist"
         raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
+
+
+def _record(change: Upsertion | Deletion) -> Message:
+    if isinstance(change, Upsertion):
+        return _credential(change)
     return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
 
 
@@ -117,10 +133,6 @@ def _credential(upsertion: Upsertion) -> UserScramCredentialRecord:
     import hashlib  # with OpenSSL behind it: a start takes a millisecond longer for it
     import hmac
 
-    if upsertion.iterations < MIN_ITERATIONS:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
-    if upsertion.iterations > MAX_ITERATIONS:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not upsertion.salted_password:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # what Kafka makes of a key without bytes
     hash_name = HASHES[Mechanism(upsertion.mechanism)]

@@ -3,6 +3,7 @@
 Behaviour: a transaction is described by the node that coordinates its id, and listed by each node for the ids that it
 coordinates. The producers of a partition are described by its leader: those that it remembers, with the first offset
 of the transaction that each has open. Filters that are empty let everything pass; states of no meaning are told back.
+For the filter by duration, what has not begun (time -1) has lasted since then, as in Kafka.
 
 Versions: ListTransactions 1 brought the filter by duration, 2 that by a pattern of the transactional id (KIP-1152),
 which must match the whole id.
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.namings import Namings
-from minibroker.broker.transactions.transaction import LABELS, NO_TIME, State, Transaction
+from minibroker.broker.transactions.transaction import LABELS, State, Transaction
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import (
@@ -110,12 +111,11 @@ def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -
     producer_ids = set(request.producer_id_filters)
 
     def passes(transaction: Transaction) -> bool:
-        lasts_ms = now_ms - transaction.start_ms if transaction.start_ms != NO_TIME else -1
         return (
             transaction.state is not State.DEAD
             and (not states or transaction.state in states)
             and (not producer_ids or transaction.producer_id in producer_ids)
-            and (request.duration_filter < 0 or lasts_ms > request.duration_filter)
+            and (request.duration_filter < 0 or now_ms - transaction.start_ms > request.duration_filter)
             and (pattern is None or pattern.matches(transaction.transactional_id))
         )
 

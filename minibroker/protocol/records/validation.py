@@ -13,7 +13,7 @@ from minibroker.protocol.errors import ErrorCode, InvalidRecords
 from minibroker.protocol.records.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, BatchHeader
 from minibroker.protocol.records.record import Record, parse_records, payload_of
 from minibroker.protocol.records.scanning import Scan
-from minibroker.protocol.records.varints import Bytes, from_zigzag
+from minibroker.protocol.records.varints import Bytes, from_zigzag, to_zigzag
 
 INT64_MIN = -(1 << 63)
 INT64_MAX = (1 << 63) - 1
@@ -22,21 +22,27 @@ NO_TIMESTAMP = -1
 NO_KEY_MESSAGE = "Compacted topic cannot accept message without key"
 
 
+class MisnumberedRecords(InvalidRecords):
+    """Records in which nothing but the offset deltas is wrong."""
+
+
 def check_records(
     data: Bytes,
     position: int,
     header: BatchHeader,
     *,
     keys_required: bool,
+    any_offsets: bool = False,
     earliest_ms: int = INT64_MIN,
     latest_ms: int = INT64_MAX,
 ) -> int:
     """Check all records of the batch at `position`, decompressed if need be; their largest timestamp, at least -1.
 
-    Every record must parse and end where its length says, the offset deltas must be 0 to n-1 in this order, nothing may
-    follow the last record; with `keys_required` (a compacted topic) no key may be null; timestamps other than -1 must
-    be within `earliest_ms` to `latest_ms`. Raises `InvalidRecords` (INVALID_RECORD, or INVALID_TIMESTAMP if a timestamp
-    is at fault) with an entry in record_errors for each record at fault, and what `decompress` raises.
+    Every record must parse and end where its length says, nothing may follow the last record; unless `any_offsets`, the
+    offset deltas must be 0 to n-1 in this order; with `keys_required` (a compacted topic) no key may be null;
+    timestamps other than -1 must be within `earliest_ms` to `latest_ms`. Raises `InvalidRecords` (INVALID_RECORD, or
+    INVALID_TIMESTAMP if a timestamp is at fault) with an entry in record_errors for each record at fault, and what
+    `decompress` raises. Where only the offset deltas are wrong, it is `MisnumberedRecords`.
     """
     check_header(header)
     payload = payload_of(data, position, header)
@@ -44,7 +50,7 @@ def check_records(
         payload = bytes(payload)  # slices of it are then bytes too, and each byte is read twice as fast
     scan = Scan(payload, header.record_count)
     if not scan.run():
-        _refuse_malformed(scan, header)
+        _look_closely(scan, header, any_offsets)
     smallest, largest = _timestamp_range(scan, header)
     in_time = largest == NO_TIMESTAMP or earliest_ms <= smallest <= largest <= latest_ms
     if not in_time or (keys_required and scan.saw_null_key):
@@ -84,14 +90,19 @@ def _timestamp_range(scan: Scan, header: BatchHeader) -> tuple[int, int]:
     return (min(timestamps), max(timestamps)) if timestamps else (NO_TIMESTAMP, NO_TIMESTAMP)
 
 
-def _refuse_malformed(scan: Scan, header: BatchHeader) -> NoReturn:
-    """Say what is wrong, which the strict reader finds from where the scan stopped."""
+def _look_closely(scan: Scan, header: BatchHeader, any_offsets: bool) -> None:
+    """Take the records from where the scan stopped, if nothing but their offset deltas is wrong, and those may be."""
+    first_wrong = None
     for index, record in enumerate(parse_records(scan.payload, header, scan.index, scan.position), scan.index):
         delta = record.offset - header.base_offset
-        if delta != index:
-            message = f"Record {index} has the offset delta {delta}, expected {index}"
-            raise InvalidRecords(message, ((index, message),))
-    raise AssertionError("the scan refused records that the strict reader takes")
+        if delta != index and first_wrong is None:
+            first_wrong = index, f"Record {index} has the offset delta {delta}, expected {index}"
+        scan.timestamp_deltas.add(to_zigzag(record.timestamp - header.base_timestamp))
+        scan.saw_null_key |= record.key is None
+    if first_wrong is None:
+        raise AssertionError("the scan refused records that the strict reader takes")
+    if not any_offsets:
+        raise MisnumberedRecords(first_wrong[1], (first_wrong,))
 
 
 def _refuse(payload: Bytes, header: BatchHeader, keys_required: bool, earliest_ms: int, latest_ms: int) -> NoReturn:

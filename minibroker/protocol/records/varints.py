@@ -33,6 +33,11 @@ def zigzag_bytes(value: int) -> bytes:
     return bytes(out)
 
 
+def to_zigzag(value: int) -> int:
+    """The number that stands for `value` (any int64) in a varint or varlong."""
+    return (value << 1) ^ (value >> 63)
+
+
 def from_zigzag(raw: int) -> int:
     """The signed number that `raw`, from `read_raw`, stands for."""
     return (raw >> 1) ^ -(raw & 1)

@@ -52,7 +52,7 @@ class OffsetMap:
         return self._slots * ENTRY_BYTES
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note the offset of a record; those of one key must rise. False, and nothing noted, if there is no room."""
+        """Note the offset of a key's next record. False, and nothing noted, if there is no room."""
         first, second = _halves(blake2b(key, digest_size=_HASH_BYTES).digest())
         first |= 1
         slots, firsts = self._slots, self._first
@@ -69,7 +69,7 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """The largest offset of the key, `NOT_FOUND` if it was never put in."""
+        """The last offset of the key, `NOT_FOUND` if it was never put in."""
         first, second = _halves(blake2b(key, digest_size=_HASH_BYTES).digest())
         first |= 1
         slots, firsts = self._slots, self._first

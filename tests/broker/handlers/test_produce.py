@@ -207,6 +207,52 @@ def test_a_transaction_without_an_id_is_refused_with_all_beside_it(harness: Harn
     assert [harness.partition("t", index).log.log_end_offset for index in range(2)] == [0, 0]
 
 
+IN_TRANSACTION = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
+OF_NOBODY = batch("a", transactional=True)
+
+
+@pytest.mark.parametrize(
+    ("where", "data", "acks"),
+    [
+        (("nope", 0), IN_TRANSACTION, -1),
+        (("t", 9), IN_TRANSACTION, -1),
+        (("t", 0), IN_TRANSACTION, 7),
+        (("t", 0), changed(IN_TRANSACTION, sealed=False, crc=1), -1),
+        (("t", 0), changed(IN_TRANSACTION, attributes=0x30), -1),
+        (("t", 0), OF_NOBODY, -1),
+    ],
+)
+def test_a_transaction_without_an_id_is_not_looked_at(harness: Harness, where: Where, data: bytes, acks: int) -> None:
+    harness.create_topic("t")
+    answer = produce(harness, {where: data}, acks=acks, version=9)[where]
+    assert answer.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert harness.partition("t").log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("fields", [{"attributes": 0x30}, {"base_sequence": -1}, {"base_offset": 3}, {"crc": 1}])
+@pytest.mark.parametrize("acks", [-1, 7])
+def test_who_produces_a_transaction_is_asked_before_what(harness: Harness, fields: dict[str, int], acks: int) -> None:
+    harness.create_topic("t")
+    harness.cluster.transactions.create_topic()
+    data = changed(IN_TRANSACTION, sealed="crc" not in fields, **fields)
+    answer = produce(harness, {("t", 0): data}, acks=acks, transactional_id="mine")["t", 0]
+    assert answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_transactional_batch_of_nobody_is_in_no_transaction(harness: Harness, partitions: int) -> None:
+    harness.create_topic("t", 2)
+    sent = {("t", index): OF_NOBODY for index in range(partitions)}
+    answers = produce(harness, sent, transactional_id="mine")
+    assert [answer.error_code for answer in answers.values()] == [0] * partitions
+    log = harness.partition("t").log
+    assert (log.last_stable_offset, list(log.producers.entries()), log.producers.open_transactions) == (1, [], {})
+    assert read_header(stored(harness, "t")).is_transactional
+    harness.restart(crash=True)
+    log = harness.partition("t").log
+    assert (log.last_stable_offset, log.log_end_offset) == (1, 1)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_unknown_topics_and_partitions_are_refused_alone(harness: Harness, version: int) -> None:
     harness.create_topic("t")

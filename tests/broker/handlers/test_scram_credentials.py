@@ -110,3 +110,20 @@ def test_a_user_that_stands_twice_is_not_changed(harness: Harness) -> None:
     assert alter(harness, deletion("ann"), upsertion("ann", SHA_512)) == refused
     assert alter(harness, upsertion("ann", SHA_256, 8192), upsertion("ann", SHA_512)) == refused
     assert describe(harness) == {"ann": [(SHA_256, 4096)]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([deletion("bob"), upsertion("bob")], ErrorCode.RESOURCE_NOT_FOUND),
+        ([deletion("bob"), deletion("bob"), upsertion("bob", 3)], ErrorCode.RESOURCE_NOT_FOUND),
+        ([upsertion("bob", 3), upsertion("bob")], ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        ([upsertion("bob", iterations=1), upsertion("bob")], ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ([upsertion("bob"), upsertion("bob", 3)], ErrorCode.DUPLICATE_RESOURCE),
+    ],
+)
+def test_a_user_that_stands_twice_is_told_the_fault_of_the_first_change(
+    harness: Harness, changes: list[Any], code: ErrorCode
+) -> None:
+    assert alter(harness, *changes, upsertion("zoe"))["bob"][0] == code
+    assert describe(harness) == {"zoe": [(SHA_256, 4096)]}

@@ -191,7 +191,7 @@ def test_a_refusal_has_a_message_where_the_version_has_one(harness: Harness, ver
             topic("u", 1, 3),
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
-            "only 2 broker(s) are registered.",
+            "only 2 broker(s) are registered or some brokers have all their log directories cordoned.",
         ),
         (
             topic("u", 10_001),

@@ -225,8 +225,8 @@ def test_validation_alone_adds_nothing(harness: Harness, version: int) -> None:
 @pytest.mark.parametrize(
     ("name", "count", "assignment", "code", "message"),
     [
-        ("nope", 2, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."),
-        ("a b", 2, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."),
+        ("nope", 2, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+        ("a b", 2, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
         ("t", 2, None, ErrorCode.INVALID_PARTITIONS, "Topic already has 2 partition(s)."),
         (
             "t",
@@ -293,7 +293,7 @@ def test_partitions_that_cannot_be_are_refused(
     count: int,
     assignment: list[list[int]] | None,
     code: ErrorCode,
-    message: str,
+    message: str | None,
 ) -> None:
     harness.create_topic("t", 2)
     assert grow(harness, name, count, assignment, version=version) == (code, message)

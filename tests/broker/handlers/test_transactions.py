@@ -225,6 +225,23 @@ def test_only_the_coordinator_answers_for_a_transactional_id(tmp_path: Path) -> 
         assert (listed.transactional_id, listed.transaction_state) == ("tx", "Empty")
 
 
+def test_the_filter_by_duration_counts_from_the_start_of_the_transaction(
+    harness: Harness, producer: TransactionalProducer
+) -> None:
+    """One that has not begun has lasted longer than any."""
+
+    def lists(duration_ms: int) -> bool:
+        request = ListTransactionsRequest(duration_filter=duration_ms)
+        return harness.request(request, version=1).transaction_states != []
+
+    assert lists(-1)
+    assert lists(10**12)
+    producer.send("a")
+    assert [lists(duration_ms) for duration_ms in (-1, 0, 10**12)] == [True, False, False]
+    harness.clock.advance(1000)
+    assert [lists(duration_ms) for duration_ms in (-1, 0, 999, 1000)] == [True, True, True, False]
+
+
 def test_a_transaction_that_ends_is_described_by_the_partitions_without_a_marker(
     harness: Harness, producer: TransactionalProducer
 ) -> None:

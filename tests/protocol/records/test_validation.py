@@ -10,20 +10,31 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header
-from minibroker.protocol.records.building import assemble, build_batch
+from minibroker.protocol.records.building import assemble, build_batch, encode_record
 from minibroker.protocol.records.compression import compress
 from minibroker.protocol.records.record import Record, payload_of
-from minibroker.protocol.records.validation import INT64_MAX, check_header, check_records
+from minibroker.protocol.records.validation import INT64_MAX, MisnumberedRecords, check_header, check_records
 from tests.protocol.records.samples import CLIENTS, CODECS, JAVA, SMALL, T, golden, payload, similar_records
 
 HEADER = read_header(JAVA["small none"])
 
 
 def check(
-    batch: bytes | bytearray, *, keys_required: bool = False, earliest_ms: int = -1, latest_ms: int = INT64_MAX
+    batch: bytes | bytearray,
+    *,
+    keys_required: bool = False,
+    any_offsets: bool = False,
+    earliest_ms: int = -1,
+    latest_ms: int = INT64_MAX,
 ) -> int:
     return check_records(
-        batch, 0, read_header(batch), keys_required=keys_required, earliest_ms=earliest_ms, latest_ms=latest_ms
+        batch,
+        0,
+        read_header(batch),
+        keys_required=keys_required,
+        any_offsets=any_offsets,
+        earliest_ms=earliest_ms,
+        latest_ms=latest_ms,
     )
 
 
@@ -108,7 +119,8 @@ class TestRecords:
         sent = [Record(offset=at + (at == index), value=b"v") for at in range(100)]
         batch = build_batch(sent, keep_offsets=True)
         message = f"Record {index} has the offset delta {index + 1}, expected {index}"
-        assert refused(batch).record_errors == ((index, message),)
+        refusal = refused(batch)
+        assert (type(refusal), refusal.record_errors) == (MisnumberedRecords, ((index, message),))
 
     def test_fewer_or_more_than_counted(self) -> None:
         assert refused(with_payload(payload(SMALL), 6)).record_errors[0][0] == 5
@@ -156,6 +168,39 @@ class TestKeys:
     def test_large_records_have_theirs_seen(self) -> None:
         """Lengths of three bytes are read another way."""
         check(build_batch([Record(key=b"k", value=bytes(20000))] * 5 + [Record(key=b"k")]), keys_required=True)
+
+
+class TestAnyOffsets:
+    """Where offset deltas may be any, the other rules stay."""
+
+    @staticmethod
+    def misnumbered(sent: list[Record], deltas: list[int]) -> bytearray:
+        data = b"".join(
+            encode_record(record, delta, record.timestamp - T) for record, delta in zip(sent, deltas, strict=True)
+        )
+        header = HEADER._replace(record_count=len(sent), last_offset_delta=len(sent) - 1, base_timestamp=T)
+        return assemble(header, data)
+
+    @given(st.integers(0, 2**32), st.data())
+    def test_are_taken(self, seed: int, data: st.DataObject) -> None:
+        sent = similar_records(Random(seed))
+        deltas = data.draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=len(sent), max_size=len(sent)))
+        batch = self.misnumbered(sent, deltas)
+        assert check(batch, any_offsets=True) == max(record.timestamp for record in sent)
+
+    @pytest.mark.parametrize("index", [0, 40, 99])
+    def test_all_records_are_looked_at(self, index: int) -> None:
+        sent = [Record(timestamp=T + (at == index), key=None if at == index else b"k") for at in range(100)]
+        batch = self.misnumbered(sent, [0] * 100)
+        assert check(batch, any_offsets=True) == T + 1
+        assert [at for at, _ in refused(batch, any_offsets=True, keys_required=True).record_errors] == [index]
+        assert refused(batch, any_offsets=True, latest_ms=T).code == ErrorCode.INVALID_TIMESTAMP
+
+    def test_malformed_ones_are_refused(self) -> None:
+        batch = self.misnumbered([Record(timestamp=T)] * 3, [0, 0, 0])
+        for cut in (batch[HEADER_BYTES:-1], batch[HEADER_BYTES:] + b"x"):
+            refusal = refused(with_payload(cut, 3), any_offsets=True)
+            assert (type(refusal), refusal.code) == (InvalidRecords, ErrorCode.INVALID_RECORD)
 
 
 class TestTimestamps:

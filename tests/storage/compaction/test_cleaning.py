@@ -11,6 +11,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import check_batch, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
 from minibroker.storage.compaction.reading import Uncleanable
 from minibroker.storage.compaction.rewriting import Limits
@@ -55,6 +56,15 @@ def test_a_second_cleaning_without_news_changes_no_record(tmp_path: Path) -> Non
     before = read_batches(log)
     clean(log)
     assert read_batches(log) == before
+
+
+def test_records_that_share_an_offset_lose_none_that_is_the_latest(tmp_path: Path) -> None:
+    """Producers may send them, and they are stored so, as in Kafka."""
+    log = open_at(tmp_path, SETTINGS)
+    shared = [Record(offset, NOW_MS, key, b"v") for offset, key in ((1, b"a"), (1, b"b"), (0, b"c"), (3, b"d"))]
+    fill(log, [build_batch(shared, keep_offsets=True), pairs(("a", "w"), ("b", "w")), pairs(("active", "x"))])
+    clean(log)
+    assert contents(log) == [(0, "c", "v"), (3, "d", "v"), (4, "a", "w"), (5, "b", "w"), (6, "active", "x")]
 
 
 def test_segments_that_have_become_small_become_one(tmp_path: Path) -> None:
