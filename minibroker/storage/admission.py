@@ -27,11 +27,26 @@ from minibroker.protocol.records.elision import with_attributes, without_attribu
 from minibroker.protocol.records.formats import is_old
 from minibroker.protocol.records.record import records_of
 from minibroker.protocol.records.validation import MisnumberedRecords, check_records, stamped_by_producer
+from minibroker.protocol.steps import Steps
 from minibroker.storage.format_admission import FIRST_VERSION_WITH_ZSTD, ZSTD, admit_formats, zstd_too_early
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
 
 _PRODUCER = "producer"
+SMALL_BYTES = 64 << 10
+
+
+def is_small(log: Log, records: memoryview) -> bool:
+    """Whether `admit` takes but a millisecond or two for what a Produce request brings."""
+    return len(records) <= SMALL_BYTES
+
+
+def admit_in_steps(
+    log: Log, records: memoryview, *, api_version: int, now_ms: int
+) -> Steps[tuple[memoryview, tuple[BatchHeader, ...]]]:
+    """As `admit`, in steps."""
+    yield
+    return admit(log, records, api_version=api_version, now_ms=now_ms)
 
 
 def admit(

@@ -35,8 +35,8 @@ from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, is_transactional, read_header
 from minibroker.protocol.records.varints import Bytes
-from minibroker.protocol.steps import Steps, at_once
-from minibroker.storage.admission import admit
+from minibroker.protocol.steps import Steps
+from minibroker.storage.admission import admit, admit_in_steps, is_small
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG
 
