@@ -68,8 +68,7 @@ def admit(
         check_records(records, 0, header, keys_required=keys_required)
         header = _stamped(records, header, now_ms)
     else:
-        earliest_ms = now_ms - settings.message_timestamp_before_max_ms
-        latest_ms = now_ms + settings.message_timestamp_after_max_ms
+        earliest_ms, latest_ms = settings.create_times(now_ms)
         largest = check_records(
             records, 0, header, keys_required=keys_required, earliest_ms=earliest_ms, latest_ms=latest_ms
         )
