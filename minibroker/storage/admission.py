@@ -149,14 +149,15 @@ def _checked(
     if settings.message_timestamp_type == LOG_APPEND_TIME:
         check_records(records, 0, header, keys_required=keys_required, any_offsets=any_offsets)
         return _stamped(records, header, now_ms)
+    earliest_ms, latest_ms = settings.create_times(now_ms)
     largest = check_records(
         records,
         0,
         header,
         keys_required=keys_required,
         any_offsets=any_offsets,
-        earliest_ms=now_ms - settings.message_timestamp_before_max_ms,
-        latest_ms=now_ms + settings.message_timestamp_after_max_ms,
+        earliest_ms=earliest_ms,
+        latest_ms=latest_ms,
     )
     if largest != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
         return _timed(records, header, largest)

@@ -39,14 +39,13 @@ from minibroker.protocol.records.message import (
 from minibroker.protocol.records.message_set import headers_of_set, inner_messages, messages_in
 from minibroker.protocol.records.record import Record, records_of
 from minibroker.protocol.records.validation import (
-    INT64_MAX,
-    INT64_MIN,
     NO_KEY_MESSAGE,
     check_records,
     stamped_by_producer,
     summary,
     timestamp_message,
 )
+from minibroker.protocol.records.varints import INT64_MAX, INT64_MIN
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
 
@@ -239,8 +238,7 @@ def _rules(settings: LogSettings, now_ms: int) -> tuple[bool, tuple[int, int]]:
     keys_required = "compact" in settings.cleanup_policy
     if settings.message_timestamp_type == LOG_APPEND_TIME:
         return keys_required, (INT64_MIN, INT64_MAX)
-    earliest_ms = now_ms - settings.message_timestamp_before_max_ms
-    return keys_required, (earliest_ms, now_ms + settings.message_timestamp_after_max_ms)
+    return keys_required, settings.create_times(now_ms)
 
 
 def _check_size(header: BatchHeader, settings: LogSettings) -> None:

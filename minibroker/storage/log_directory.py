@@ -45,6 +45,7 @@ LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES_VERSION = "1"
 BROKER_EPOCH = re.compile(rb'"brokerEpoch":\s*(-?[0-9]{1,19})')
+FORGETTING_DELAY_MS = 1000
 CLOSING_THREADS = 4  # a file system syncs several files at a time in hardly more time than one
 
 
@@ -93,6 +94,7 @@ class LogDirectory:
         self._checkpoints = {name: OffsetCheckpoint(environment, f"{path}/{name}") for name in OFFSET_CHECKPOINTS}
         self._removal = TreeRemoval(environment)
         self._unopened: set[TopicPartition] = set()
+        self._is_to_forget = False  # files of checkpoints are soon written without the logs that have gone
 
     def lock(self) -> str | None:
         """Make the directory, keep others off it, and tell the cluster id in it, if it has one."""
@@ -184,6 +186,7 @@ class LogDirectory:
         path = self._log_path(key)
         left = self._disk.exists(path)  # by somebody else, who may have put something there
         try:
+            self._make_way(key)
             self._disk.make_directory(path)
             write_topic_id(self._disk, path, topic_id, sync=False)
             if left:
@@ -208,7 +211,9 @@ class LogDirectory:
 
     def adopt_copy(self, copy: LogCopy) -> str:
         """Give a whole copy of a log, which lies here, the name of a log; its path then. Raises `OSError`."""
-        path = self._log_path((copy.log.topic, copy.log.partition))
+        key = copy.log.topic, copy.log.partition
+        path = self._log_path(key)
+        self._make_way(key)
         self._disk.rename(copy.path, path)
         return path
 
@@ -261,15 +266,35 @@ class LogDirectory:
         return self._unlist((topic, partition), unique, STRAY_LOG_SUFFIX)
 
     def _unlist(self, key: TopicPartition, unique: str, suffix: str) -> str:
-        """Let go of a log and rename its directory. Its checkpoints go first: they are not a later namesake's."""
-        for checkpoint in self._checkpoints.values():
-            checkpoint.forget(key)
+        """Let go of a log and rename its directory."""
         path = f"{self.path}/{unlisted_log_name(*key, unique, suffix)}"
         self._disk.rename(self._log_path(key), path)
         if key in self.logs:
             self.logs.pop(key).abandon()
         self._unopened.discard(key)
+        self._forget(key)
         return path
+
+    def _forget(self, key: TopicPartition) -> None:
+        """Drop what the checkpoints say of a log that is gone; their files follow, once for many logs."""
+        had_rows = [checkpoint.forget(key) for checkpoint in self._checkpoints.values()]
+        if any(had_rows) and not self._is_to_forget:
+            self._is_to_forget = True
+            self._environment.schedule(FORGETTING_DELAY_MS, self._write_what_is_left)
+
+    def _write_what_is_left(self) -> None:
+        self._is_to_forget = False
+        if self._lock is not None:
+            for checkpoint in self._checkpoints.values():
+                checkpoint.write_soon()
+
+    def _make_way(self, key: TopicPartition) -> None:
+        """Have no checkpoint say of a log that is about to be made what was said of an older one of its name.
+
+        Raises `OSError`.
+        """
+        for checkpoint in self._checkpoints.values():
+            checkpoint.make_way(key)
 
     def write_checkpoints(self, *, sync: bool = False) -> None:
         """Write recovery points, log start offsets, high watermarks and clean offsets of all logs. Raises `OSError`."""

@@ -56,6 +56,16 @@ class LogSettings(NamedTuple):
         levels = {1: self.compression_gzip_level, 3: self.compression_lz4_level, 4: self.compression_zstd_level}
         return levels.get(codec)
 
+    def create_times(self, now_ms: int) -> tuple[int, int]:
+        """Between which times, ms since 1970, a topic with CreateTime wants those of records.
+
+        Without bounds it takes any int64, also those that lie further back from now than an int64 can say.
+        """
+        before_ms, after_ms = self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms
+        if after_ms == before_ms == MAX_LONG:
+            return -MAX_LONG - 1, MAX_LONG
+        return now_ms - before_ms, now_ms + after_ms
+
     @property
     def max_segment_ms(self) -> int:
         """How long a segment is appended to: a compacted log's ends in time for `max.compaction.lag.ms`, too."""

@@ -5,10 +5,13 @@ What is in them is the broker's business; here they are made, copied and removed
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
 import threading
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -71,7 +74,8 @@ class Data:
 
     def __init__(self, given: Path | None) -> None:
         self._given = given
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: Path | None = None
+        self._remove: Callable[[], object] | None = None
         self._number = 0
         self._removals: list[threading.Thread] = []
         self.current = given
@@ -83,7 +87,8 @@ class Data:
 
     def open(self) -> None:
         """Make the temporary directory, in which snapshots are too."""
-        self._temporary = tempfile.TemporaryDirectory(prefix="minibroker-")
+        self._temporary = Path(tempfile.mkdtemp(prefix="minibroker-"))
+        self._remove = weakref.finalize(self, _remove_own, self._temporary, os.getpid())  # at the latest at the exit
         if self._given is None:
             self.current = self._next()
 
@@ -119,19 +124,25 @@ class Data:
 
     def close(self) -> None:
         """Remove what is temporary."""
-        temporary, self._temporary = self._temporary, None
+        remove, self._remove, self._temporary = self._remove, None, None
         while self._removals:
             self._removals.pop().join()
-        if temporary is not None:
-            temporary.cleanup()
+        if remove is not None:
+            remove()
             self.current = self._given
 
     def _next(self) -> Path:
         assert self._temporary is not None
         self._number += 1
-        path = Path(self._temporary.name) / str(self._number)
+        path = self._temporary / str(self._number)
         path.mkdir()
         return path
+
+
+def _remove_own(directory: Path, process_id: int) -> None:
+    """Remove a directory, but not in a fork of the process that made it, whose end it must outlive."""
+    if os.getpid() == process_id:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -124,8 +124,8 @@ class Embedded:
         return self
 
     def stop(self) -> None:
-        """Stop cleanly, and remove the data if it was temporary."""
-        if self._loop is not None:
+        """Stop cleanly, and remove the data if it was temporary. In a fork of its process: nothing, it is not its."""
+        if self._loop is not None and not self._loop.is_elsewhere:
             try:
                 self.loop.run(self._close())
             finally:
@@ -133,7 +133,7 @@ class Embedded:
 
     async def astop(self) -> None:
         """As `stop`."""
-        if self._loop is not None:
+        if self._loop is not None and not self._loop.is_elsewhere:
             try:
                 await self.loop.arun(self._close())
             finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Coroutine
@@ -29,13 +30,27 @@ class Loop:
     def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         self._loop = loop
         self._thread = thread
+        self._process_id = os.getpid()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this process is a fork of the one that the loop runs in: nothing would ever come of a call here."""
+        return os.getpid() != self._process_id
+
+    def _check_process(self) -> None:
+        if self.is_elsewhere:
+            raise NotRunning(f"the broker runs in process {self._process_id}, of which this one is a fork")
 
     @property
     def _is_here(self) -> bool:
         return threading.current_thread() is self._thread
 
     def call(self, function: Callable[[], Result]) -> Result:
-        """What `function` gives, or raises, when the loop runs it. From whatever thread, the loop's own too."""
+        """What `function` gives, or raises, when the loop runs it. From whatever thread, the loop's own too.
+
+        Raises NotRunning in a fork of the loop's process, as do the others.
+        """
+        self._check_process()
         if self._is_here:
             return function()
         done: Future[Result] = Future()
@@ -47,8 +62,9 @@ class Loop:
 
         Raises RuntimeError in the loop's own thread, which cannot wait, and NotRunning if the loop ends before.
         """
-        if self._is_here:
+        if self._is_here or self.is_elsewhere:
             work.close()
+            self._check_process()
             raise RuntimeError(self.REASON)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
@@ -61,6 +77,9 @@ class Loop:
 
     async def arun(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Await `work`, done on the broker's loop, from any loop of asyncio's, and in trio."""
+        if self.is_elsewhere:
+            work.close()
+            self._check_process()
         if _in_trio():
             return await _awaited_in_trio(asyncio.run_coroutine_threadsafe(work, self._loop))
         if asyncio.get_running_loop() is self._loop:

@@ -225,6 +225,10 @@ class FaultyDisk(Disk):
         """Whether anything has this name: for a test that wants to know, whatever the state of the disk."""
         return self._find(path) is not None
 
+    def settle(self, path: str) -> None:
+        """Time has passed: what was done to the names in this directory is on the disk itself."""
+        self._directory(path).sync()
+
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """A bit of a stored byte turns over, as nobody has asked it to."""
         node = self._file(path)

@@ -46,7 +46,6 @@ from tests.storage.support import CLUSTER_ID, NOW_MS
 
 KEY = "orders", 0
 LOG = "/data/orders-0"
-TOPIC_ID = bytes(15) + b"\1"
 STEPS = 60
 IDEMPOTENT = (7, 8)
 TRANSACTIONAL = (9, 10)
@@ -71,6 +70,7 @@ class Simulation:
         self.now_ms = NOW_MS
         self.disk = FaultyDisk(self.random, lambda: self.now_ms)
         self.settings = self._some_settings()
+        self.topic_number = 1
         self.leader_epoch = 0
         self.sequences = dict.fromkeys(PRODUCERS, 0)
         self.promises = CompactedPromises() if "compact" in self.settings.cleanup_policy else Promises()
@@ -151,10 +151,13 @@ class Simulation:
             self.log: Log = self.directory.open_log(*KEY, self.settings)
             if was_noted:
                 self.disk.doubtful.clear()
-            if self.log.topic_id != TOPIC_ID:
-                self.directory.assign_topic_id(self.log, TOPIC_ID)
+            if self.log.topic_id == bytes(16):
+                self.directory.assign_topic_id(self.log, self._topic_id())
         else:
-            self.log = self.directory.create_log(*KEY, TOPIC_ID, self.settings)
+            self.log = self.directory.create_log(*KEY, self._topic_id(), self.settings)
+
+    def _topic_id(self) -> bytes:
+        return self.topic_number.to_bytes(16, "big")
 
     def _count_sequences(self) -> None:
         """Producers go on after what the log still knows of them."""
@@ -357,6 +360,29 @@ class Simulation:
             self.promises.ends_at(self.log.log_end_offset)
             self._count_sequences()
 
+    def create_again(self) -> None:
+        """The topic is deleted, and one of its name created, which inherits nothing, whatever a crash leaves."""
+        if self.cleaning is not None:
+            return
+        self.directory.delete_log(self.log, f"{self.random.getrandbits(128):032x}")
+        self.disk.settle("/data")  # or a power cut may bring the old log back, with or without its topic's id
+        self.disk.doubtful = {path for path in self.disk.doubtful if not path.startswith(f"{LOG}/")}
+        self.topic_number += 1
+        self.promises = type(self.promises)()
+        self.cleaned_end = 0
+        self._maybe_other_work()
+        try:
+            self.log = self.directory.create_log(*KEY, self._topic_id(), self.settings)
+        except LogDirectoryError:
+            assert self.disk.failures
+            self.start_after(self.disk.heal)
+        self._count_sequences()
+
+    def _maybe_other_work(self) -> None:
+        """What other threads and timers do at any time, they may do now."""
+        for work in self.random.sample((self.timers, self.other_threads), self.random.randint(0, 2)):
+            work()
+
     def checkpoint(self) -> None:
         self.directory.write_checkpoint_soon(self.random.choice(OFFSET_CHECKPOINTS))
 
@@ -416,6 +442,7 @@ STEPS_AND_WEIGHTS: tuple[tuple[Callable[[Simulation], None], int], ...] = (
     (Simulation.delete_records, 2),
     (Simulation.retention, 2),
     (Simulation.truncate, 1),
+    (Simulation.create_again, 1),
     (Simulation.clean, 4),
     (Simulation.cleanings, 3),
     (Simulation.checkpoint, 4),

@@ -19,7 +19,7 @@ from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.record import Record, records_of
 from minibroker.storage.admission import admit
 from minibroker.storage.log import Log
-from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.log_settings import MAX_LONG, LogSettings
 from tests.storage.support import NOW_MS, batch, open_at, records
 
 HOUR_MS = 3_600_000
@@ -179,6 +179,33 @@ def test_a_topic_may_bound_how_old_and_how_new_records_are(log: Log) -> None:
     admitted(log, stamped(NOW_MS - 1000, NOW_MS + 2000, -1), **bounds)
     assert refused(log, stamped(NOW_MS - 1001), **bounds).code == ErrorCode.INVALID_TIMESTAMP
     assert refused(log, stamped(NOW_MS + 2001), **bounds).code == ErrorCode.INVALID_TIMESTAMP
+
+
+ANY_TIME = {"message_timestamp_before_max_ms": MAX_LONG, "message_timestamp_after_max_ms": MAX_LONG}
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+@pytest.mark.parametrize(
+    ("base", "delta", "timestamp"),
+    [(MAX_LONG, 5, -MAX_LONG + 3), (-MAX_LONG, -5, MAX_LONG - 3), (MAX_LONG - 9, 9, MAX_LONG), (-MAX_LONG, -1, None)],
+)
+def test_a_time_beyond_an_int64_comes_out_at_its_other_end_as_in_java(
+    log: Log, base: int, delta: int, timestamp: int | None, count: int
+) -> None:
+    timestamp = -MAX_LONG - 1 if timestamp is None else timestamp
+    deltas = [delta] if count == 1 else [0, *[delta] * (count - 1)]
+    payload = b"".join(encode_record(Record(), index, each) for index, each in enumerate(deltas))
+    data = assemble(check_batch(build_batch([Record()] * count)), payload)
+    data = changed(changed(data, 27, INT64, base), 35, INT64, base)
+    taken, header = admitted(log, data, **ANY_TIME)
+    times = [record.timestamp for record in records_of(taken)]
+    assert times == [timestamp if index or count == 1 else base for index in range(count)]
+    assert header.max_timestamp == max(-1, *times)
+
+
+def test_a_time_beyond_an_int64_is_as_far_from_now_as_where_it_comes_out(log: Log) -> None:
+    data = changed(build_batch([Record(timestamp=0), Record(timestamp=5)]), 27, INT64, MAX_LONG)
+    assert refused(log, data).code == ErrorCode.INVALID_TIMESTAMP
 
 
 def test_a_header_that_names_another_largest_timestamp_is_corrected(log: Log) -> None:

@@ -397,6 +397,20 @@ def test_a_new_log_inherits_nothing_from_a_deleted_one_of_its_name_even_after_a_
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 3, 0)
 
 
+def test_logs_that_are_deleted_together_cost_one_write_of_each_checkpoint(tmp_path: Path) -> None:
+    surroundings = Surroundings()
+    directory = opened(tmp_path, surroundings=surroundings)
+    logs = [directory.create_log("orders", partition, TOPIC_ID, LogSettings()) for partition in range(20)]
+    directory.write_checkpoints()
+    before = files_in(tmp_path)["recovery-point-offset-checkpoint"]
+    for number, log in enumerate(logs[1:]):
+        directory.delete_log(log, f"{number:032x}")
+    assert files_in(tmp_path)["recovery-point-offset-checkpoint"] == before
+    assert len(surroundings.scheduled) == len(logs)  # nineteen directories are to be removed, and once it is written
+    surroundings.run_scheduled()
+    assert files_in(tmp_path)["recovery-point-offset-checkpoint"] == b"0\n1\norders 0 0\n"
+
+
 def test_a_log_that_was_deleted_before_a_stop_is_removed_at_the_next_start(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     directory.delete_log(directory.create_log("orders", 0, TOPIC_ID, LogSettings()), UNIQUE)

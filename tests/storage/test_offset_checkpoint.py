@@ -72,10 +72,36 @@ def test_what_has_not_changed_is_not_written_again(made: Checkpointing) -> None:
     assert not made.aside.jobs
 
 
-def test_what_is_on_its_way_does_not_bring_back_what_was_forgotten_meanwhile(made: Checkpointing) -> None:
+def test_many_logs_that_go_are_one_write(made: Checkpointing) -> None:
+    made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
+    made.checkpoint.write(sync=False)
+    assert made.checkpoint.forget(ORDERS) and made.checkpoint.forget(OTHERS)
+    assert made.content() == ["orders 0 5", "others 1 6"]
+    made.checkpoint.write_soon()
+    made.aside.do()
+    assert made.content() == []
+
+
+def test_before_a_log_is_made_the_file_says_nothing_of_one_of_its_name(made: Checkpointing) -> None:
+    made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
+    made.checkpoint.write(sync=False)
+    made.checkpoint.forget(ORDERS)
+    made.checkpoint.make_way(ORDERS)
+    assert made.content() == ["others 1 6"]
+
+
+def test_nor_what_a_process_before_has_left_of_one_that_is_gone(made: Checkpointing) -> None:
+    made.path.write_text("0\n2\norders 0 17\nothers 1 4\n")
+    made.checkpoint.read([OTHERS])
+    made.checkpoint.make_way(ORDERS)
+    assert made.content() == ["others 1 4"]
+
+
+def test_what_is_on_its_way_does_not_bring_back_what_a_new_log_must_not_find(made: Checkpointing) -> None:
     made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
     made.checkpoint.write_soon()
     made.checkpoint.forget(ORDERS)
+    made.checkpoint.make_way(ORDERS)
     assert made.content() == ["others 1 6"]
     made.aside.do()
     assert made.content() == ["others 1 6"] and not made.aside.jobs
@@ -85,8 +111,20 @@ def test_what_is_on_its_way_does_not_bring_back_what_was_forgotten_meanwhile(mad
     assert made.content() == ["orders 0 7", "others 1 6"]
 
 
-def test_forgetting_what_is_not_known_writes_nothing(made: Checkpointing) -> None:
-    made.checkpoint.forget(ORDERS)
+def test_a_write_that_failed_may_have_left_its_rows(made: Checkpointing) -> None:
+    made.checkpoint.offsets[ORDERS] = 5
+    made.disk.failing, made.disk.suffix = {"sync"}, made.path.parent.name
+    with pytest.raises(OSError, match="Errno 5"):
+        made.checkpoint.write(sync=True)
+    assert made.content() == ["orders 0 5"]
+    made.disk.failing = set()
+    made.checkpoint.make_way(ORDERS)
+    assert made.content() == []
+
+
+def test_a_new_log_of_which_nothing_is_said_costs_no_write(made: Checkpointing) -> None:
+    assert not made.checkpoint.forget(ORDERS)
+    made.checkpoint.make_way(ORDERS)
     assert not made.path.exists()
 
 

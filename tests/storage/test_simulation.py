@@ -27,6 +27,7 @@ REACHED = {
     "flush failed": 100,
     "offline": 10,
     "truncate": 50,
+    "create_again": 60,
     "delete_records": 100,
     "segment deleted": 100,
     "segment swapped in": 100,

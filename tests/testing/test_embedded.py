@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -197,3 +199,38 @@ def test_what_is_not_running_says_so() -> None:
         with pytest.raises(NotRunning):
             getattr(broker, asked)
     broker.stop()
+
+
+FORKED = """
+import os, signal, sys, warnings
+from minibroker.testing import Broker
+from minibroker.testing.loops import NotRunning
+
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork where there are threads
+broker = Broker().start()
+directory = broker.directory
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    if sys.argv[1] == "leaves":
+        broker.stop()
+    if sys.argv[1] == "asks":
+        try:
+            broker.create_topic("of-a-fork")
+        except NotRunning as error:
+            sys.exit(str(os.getppid()) not in str(error))
+    sys.exit(sys.argv[1] == "asks")
+_, status = os.waitpid(child, 0)
+assert status == 0, f"the fork ended with {status}"
+assert directory.is_dir()
+broker.create_topic("of-ours")
+assert (directory / "of-ours-0").is_dir()
+broker.stop()
+assert not directory.exists()
+"""
+
+
+@pytest.mark.parametrize("how", ["leaves", "asks", "exits"])
+def test_a_fork_of_the_process_leaves_the_broker_and_its_directory_alone(how: str) -> None:
+    ended = subprocess.run([sys.executable, "-c", FORKED, how], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -23,7 +23,7 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.record import Record, payload_of
-from minibroker.protocol.records.varints import Bytes, zigzag_bytes
+from minibroker.protocol.records.varints import Bytes, wrapped, zigzag_bytes
 
 _NULL = zigzag_bytes(-1)
 _NO_ATTRIBUTES = b"\0"
@@ -88,7 +88,7 @@ def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
 
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
     """One record as it lies in a batch, its length first."""
-    parts = [_NO_ATTRIBUTES, zigzag_bytes(timestamp_delta), zigzag_bytes(offset_delta)]
+    parts = [_NO_ATTRIBUTES, zigzag_bytes(wrapped(timestamp_delta)), zigzag_bytes(offset_delta)]
     _put(parts, record.key)
     _put(parts, record.value)
     parts.append(zigzag_bytes(len(record.headers)))

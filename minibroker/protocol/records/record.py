@@ -30,7 +30,7 @@ from minibroker.protocol.records.batch import (
     read_header,
 )
 from minibroker.protocol.records.compression import decompress
-from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_varint, read_varlong
+from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_varint, read_varlong, wrapped
 
 _ENCODING_MASK = COMPRESSION_MASK | ELIDED_BIT
 
@@ -118,7 +118,7 @@ def _read_record(payload: Bytes, position: int, header: BatchHeader, append_time
     headers, position = _read_headers(body, position)
     if position != end:
         raise _Malformed(f"{end - position} bytes are left in it after its headers")
-    timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+    timestamp = wrapped(header.base_timestamp + timestamp_delta) if append_time is None else append_time
     return Record(header.base_offset + offset_delta, timestamp, key, value, headers), end
 
 

@@ -13,10 +13,8 @@ from minibroker.protocol.errors import ErrorCode, InvalidRecords
 from minibroker.protocol.records.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, BatchHeader
 from minibroker.protocol.records.record import Record, parse_records, payload_of
 from minibroker.protocol.records.scanning import Scan
-from minibroker.protocol.records.varints import Bytes, from_zigzag, to_zigzag
+from minibroker.protocol.records.varints import INT64_MAX, INT64_MIN, Bytes, from_zigzag, to_zigzag, wrapped
 
-INT64_MIN = -(1 << 63)
-INT64_MAX = (1 << 63) - 1
 NO_TIMESTAMP = -1
 
 NO_KEY_MESSAGE = "Compacted topic cannot accept message without key"
@@ -84,9 +82,9 @@ def _timestamp_range(scan: Scan, header: BatchHeader) -> tuple[int, int]:
     base = header.base_timestamp
     if len(scan.timestamp_deltas) == 1:  # one record, or one instant: the small batches that come in thousands
         (raw,) = scan.timestamp_deltas
-        timestamp = base + from_zigzag(raw)
+        timestamp = wrapped(base + from_zigzag(raw))
         return timestamp, timestamp
-    timestamps = {base + from_zigzag(raw) for raw in scan.timestamp_deltas} - {NO_TIMESTAMP}
+    timestamps = {wrapped(base + from_zigzag(raw)) for raw in scan.timestamp_deltas} - {NO_TIMESTAMP}
     return (min(timestamps), max(timestamps)) if timestamps else (NO_TIMESTAMP, NO_TIMESTAMP)
 
 

@@ -11,6 +11,9 @@ from __future__ import annotations
 MAX_VARINT_BYTES = 5
 MAX_VARLONG_BYTES = 10
 
+INT64_MIN = -(1 << 63)
+INT64_MAX = (1 << 63) - 1
+
 Bytes = bytes | bytearray | memoryview
 
 _MASKS = {MAX_VARINT_BYTES: 0xFFFFFFFF, MAX_VARLONG_BYTES: 0xFFFFFFFFFFFFFFFF}
@@ -41,6 +44,13 @@ def to_zigzag(value: int) -> int:
 def from_zigzag(raw: int) -> int:
     """The signed number that `raw`, from `read_raw`, stands for."""
     return (raw >> 1) ^ -(raw & 1)
+
+
+def wrapped(value: int) -> int:
+    """The int64 that Java makes of a sum or difference, of which it keeps the lowest 64 bits."""
+    if INT64_MIN <= value <= INT64_MAX:
+        return value
+    return (value - INT64_MIN & _MASKS[MAX_VARLONG_BYTES]) + INT64_MIN
 
 
 def read_varint(data: Bytes, position: int) -> tuple[int, int]:

@@ -34,7 +34,7 @@ from minibroker.protocol.records.message import message_header
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record, payload_of
 from minibroker.protocol.records.slicing import slices, with_timestamps_moved
-from minibroker.protocol.records.varints import Bytes, from_zigzag
+from minibroker.protocol.records.varints import Bytes, from_zigzag, wrapped
 from minibroker.storage.compaction.offset_map import OffsetMap
 from minibroker.storage.compaction.transactions import CleanedTransactions
 
@@ -254,7 +254,7 @@ def _rebuilt(header: BatchHeader, kept: _Kept) -> Batch:
     """The batch with these records, whose deltas are to its base offset and base timestamp, in its codec."""
     largest = header.max_timestamp
     if header.timestamp_type != LOG_APPEND_TIME:
-        largest = header.base_timestamp + kept.largest_delta
+        largest = wrapped(header.base_timestamp + kept.largest_delta)
     attributes = header.attributes & KNOWN_ATTRIBUTES
     changed = header._replace(attributes=attributes, max_timestamp=largest, record_count=kept.record_count)
     return changed, assemble(changed, compress(header.compression, kept.payload))

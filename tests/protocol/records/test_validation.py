@@ -12,8 +12,9 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, 
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header
 from minibroker.protocol.records.building import assemble, build_batch, encode_record
 from minibroker.protocol.records.compression import compress
-from minibroker.protocol.records.record import Record, payload_of
-from minibroker.protocol.records.validation import INT64_MAX, MisnumberedRecords, check_header, check_records
+from minibroker.protocol.records.record import Record, payload_of, records_of
+from minibroker.protocol.records.validation import MisnumberedRecords, check_header, check_records
+from minibroker.protocol.records.varints import INT64_MAX
 from tests.protocol.records.samples import CLIENTS, CODECS, JAVA, SMALL, T, golden, payload, similar_records
 
 HEADER = read_header(JAVA["small none"])
@@ -232,12 +233,13 @@ class TestTimestamps:
         assert check(batch, earliest_ms=T + 100000, latest_ms=T + 100000) == T + 100000
         assert len(refused(batch, latest_ms=T).record_errors) == 5
 
-    def test_larger_than_an_int64(self) -> None:
+    def test_larger_than_an_int64_begin_anew_at_the_smallest(self) -> None:
         header = BatchHeader(*HEADER)._replace(base_timestamp=INT64_MAX)
         batch = assemble(header, bytes(payload_of(JAVA["small none"], 0, HEADER)))
-        with pytest.raises(InvalidRecords) as refusal:
-            check_records(batch, 0, read_header(batch), keys_required=False)
-        assert refusal.value.code == ErrorCode.INVALID_TIMESTAMP
+        deltas = {record.timestamp - T for record in records_of(JAVA["small none"])}
+        wrapped = {(INT64_MAX + delta + (1 << 63)) % (1 << 64) - (1 << 63) for delta in deltas}
+        assert check(batch, earliest_ms=-INT64_MAX - 1) == max(-1, *wrapped)
+        assert refused(batch, earliest_ms=0).code == ErrorCode.INVALID_TIMESTAMP
 
 
 def test_the_samples_lie_where_the_tests_think() -> None:

@@ -14,6 +14,7 @@ from minibroker.protocol.records.varints import (
     read_raw,
     read_varint,
     read_varlong,
+    wrapped,
     zigzag_bytes,
 )
 
@@ -66,6 +67,13 @@ def test_a_varlong_has_at_most_ten_bytes() -> None:
 
 def test_bits_above_32_are_dropped_as_in_java() -> None:
     assert read_varint(b"\x80\x80\x80\x80\x70", 0) == (0, 5)
+
+
+@given(INT64, INT64)
+def test_a_sum_keeps_its_lowest_64_bits_as_in_java(one: int, other: int) -> None:
+    total = wrapped(one + other)
+    assert -(1 << 63) <= total < 1 << 63
+    assert (total - one - other) % (1 << 64) == 0
 
 
 @given(INT64, st.data())
