@@ -203,7 +203,7 @@ class Log:
         try:
             if limit == end_offset and offset >= self._active.base_offset:
                 return self._active.read(offset, max_bytes, (self._active.size_bytes, end_offset), minimum_one)
-            return self._segments.read(offset, max_bytes, (limit, end_offset), minimum_one)
+            return self._segments.read(offset, max_bytes, (limit, end_offset), minimum_one, self.clean_offset)
         except (OSError, CorruptBatch) as error:
             raise self._failure(f"read offset {offset}", error) from error
 
