@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.storage.aborted_transactions import AbortedTransactions
+from minibroker.storage.aborted_transactions import AbortedTransactions, read_counts, read_index
 from minibroker.storage.checkpoints import (
+    ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     MalformedCheckpoint,
@@ -38,8 +39,9 @@ from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored
 from minibroker.storage.producer_state import ProducerStates
 from minibroker.storage.scanning import headers, is_blank, misplaced, sound_batches
 from minibroker.storage.segment import Segment
+from minibroker.storage.sparse_index import CorruptIndex
 from minibroker.storage.torn import damage_behind
-from minibroker.storage.transaction_index import AbortedTransaction
+from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -194,14 +196,44 @@ class _Opening:
         )
 
     def _aborted_transactions(self, end_offset: int) -> AbortedTransactions:
-        """Those that the files name, as far as the log still has their markers."""
+        """Those that the files name, as far as the log still has their markers. Files that are wrong are made anew."""
         indexed = set(offsets_with(self.names, TRANSACTION_INDEX_SUFFIX))
-        paths = [segment.path for segment in self.segments if segment.base_offset in indexed]
-        aborted = AbortedTransactions.read(self.disk, [path for path in paths if path not in self.recovered])
+        counts = read_counts(self.disk, self.directory) if ABORTED_TRANSACTIONS_CHECKPOINT in self.names else {}
+        found: list[AbortedTransaction] = []
+        if indexed or counts:
+            ends = [segment.base_offset for segment in self.segments[1:]] + [end_offset]
+            for segment, segment_end in zip(self.segments, ends, strict=True):
+                expected = counts.get(segment.base_offset)
+                if segment.path not in self.recovered and (segment.base_offset in indexed or expected):
+                    found += self._indexed(segment, max(segment_end, segment.base_offset + 1), expected)
+        aborted = AbortedTransactions(self.disk, found, counts)
         for path, transactions in self.recovered.items():
             aborted.replace(path, transactions)
         aborted.truncate(self.segments[-1].path, end_offset)
         return aborted
+
+    def _indexed(self, segment: Segment, end_offset: int, expected: tuple[int, int] | None) -> list[AbortedTransaction]:
+        """Those in the file of a segment; if that is not as it was, it is made anew from the batches."""
+        try:
+            return read_index(self.disk, segment.path, end_offset, expected)
+        except CorruptIndex as error:
+            path = segment.path + TRANSACTION_INDEX_SUFFIX
+            logger.warning("%s is made anew from the log: %s", path, error)
+        states, found = ProducerStates(), []
+        self.snapshots.load(states, self.segments[0].base_offset, segment.base_offset)
+        before = self.segments[: self.segments.index(segment)]
+        try:
+            if before:
+                replay(states, before, segment.base_offset)
+            for position, header in headers(segment.file, 0, segment.size_bytes):
+                transaction = note_stored(states, segment, position, header)
+                if transaction is not None:
+                    found.append(transaction)
+        except CorruptBatch as damage:
+            logger.warning("%s: what is known of its aborted transactions is incomplete: %s", path, damage.message)
+        segment.close()
+        self.disk.write_whole(path, transactions_bytes(found), sync=False)
+        return found
 
     def _read_epochs(self) -> None:
         """The checkpoint is not synced with each change: if it is no good, the batches know the epochs too."""

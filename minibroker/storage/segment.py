@@ -250,7 +250,7 @@ class Segment:
         try:
             self._loaded_indexes()
         except CorruptBatch as error:  # the indexes, made anew, know what lies before
-            end, problem = error.position, error.message
+            end, problem = error.position, str(error.message)
         position, end_offset, other = self._walked(self.indexes.offsets.last_position, end)
         return position, end_offset, problem or other
 
@@ -263,7 +263,7 @@ class Segment:
         except CorruptBatch as error:
             if start == position > 0:
                 position, end_offset, _ = self._walked(0, start)
-            return position, end_offset, error.message
+            return position, end_offset, str(error.message)
         return position, end_offset, ""
 
     def remember(self, offset: int, position: int) -> None:

@@ -19,7 +19,11 @@ def damage(directory: Path, random: Random) -> str:
         by_kind.setdefault(_kind(path), []).append(path)
     path = random.choice(by_kind[random.choice(sorted(by_kind))])
     size = path.stat().st_size
-    way = random.choice([_flip, _flip, _cut, _zero, _zero_sector, _empty, _delete]) if size else random.choice([_delete, _grow])
+    way = (
+        random.choice([_flip, _flip, _cut, _zero, _zero_sector, _empty, _delete])
+        if size
+        else random.choice([_delete, _grow])
+    )
     return f"{path.relative_to(directory)} of {size} bytes: {way(path, random)}"
 
 

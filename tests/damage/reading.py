@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from minibroker.broker.topics import Partition
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
-from minibroker.protocol.messages.offsets import OffsetFetchRequest
 from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.offsets import OffsetFetchRequest
 from minibroker.protocol.records.batch import HEADER_BYTES, check_batch, read_header
 from minibroker.protocol.records.record import records_of
 from tests.broker.harness import Harness
@@ -47,7 +47,7 @@ class SeenPartition(NamedTuple):
     """One partition as its clients see it."""
 
     offsets: tuple[int, int, int]
-    epochs: list[tuple[int, int]]
+    epochs: dict[int, int]
     producers: dict[int, tuple[int, int, int]]
     uncommitted: Contents
     committed: Contents
@@ -74,7 +74,9 @@ def seen_by(harness: Harness) -> Seen:
 def differences(before: Seen, after: Seen) -> Iterator[Difference]:
     """What `after` has not as `before` had it, without what clients were given an error for."""
     for name in before.topics.keys() | after.topics.keys():
-        had_records = any(label.rpartition("-")[0] == name and each.uncommitted.records for label, each in before.partitions.items())
+        had_records = any(
+            label.rpartition("-")[0] == name and each.uncommitted.records for label, each in before.partitions.items()
+        )
         if before.topics.get(name) != after.topics.get(name):
             subject = None if name not in after.topics and had_records else METADATA
             yield Difference(subject, f"topic {name}: {before.topics.get(name)} became {after.topics.get(name)}")
@@ -93,8 +95,9 @@ def differences(before: Seen, after: Seen) -> Iterator[Difference]:
 def _of_partition(before: SeenPartition, after: SeenPartition) -> Iterator[str]:
     if not before.uncommitted.errors and after.offsets != before.offsets:
         yield f"offsets {before.offsets} became {after.offsets}"
-    if after.epochs != before.epochs:
-        yield f"epochs {before.epochs} became {after.epochs}"
+    for offset in before.epochs.keys() & after.epochs.keys():
+        if after.epochs[offset] != before.epochs[offset]:
+            yield f"epoch {before.epochs[offset]} of offset {offset} became {after.epochs[offset]}"
     if after.producers != before.producers:
         yield f"producers {before.producers} became {after.producers}"
     for level in ("uncommitted", "committed"):
@@ -119,11 +122,12 @@ def _partition(harness: Harness, partition: Partition) -> SeenPartition:
         producer_id: (entry.epoch, entry.batches[-1][1] if entry.batches else -1, entry.transaction_first_offset)
         for producer_id, entry in log.producers.entries()
     }
+    uncommitted = _contents(harness, partition, committed=False)
     return SeenPartition(
         (log.log_start_offset, log.high_watermark, log.last_stable_offset),
-        log.epochs.entries(),
+        {offset: log.epochs.epoch_at(offset) for offset in uncommitted.records},
         producers,
-        _contents(harness, partition, committed=False),
+        uncommitted,
         _contents(harness, partition, committed=True),
     )
 
@@ -154,7 +158,9 @@ def _take(contents: Contents, data: bytes, offset: int, aborted: Any) -> int:
             check_batch(data, position)
             found = list(records_of(data[position : position + header.size_bytes]))
         except (KafkaError, CorruptBatch):
-            contents.errors.update(dict.fromkeys(range(next_offset, max(header.next_offset, next_offset + 1)), "client"))
+            contents.errors.update(
+                dict.fromkeys(range(next_offset, max(header.next_offset, next_offset + 1)), "client")
+            )
             return max(min(header.next_offset, next_offset + 100), next_offset + 1)
         while waiting and waiting[0].first_offset <= header.last_offset:
             skipped.add(waiting.pop(0).producer_id)
@@ -192,4 +198,8 @@ def _committed_offsets(harness: Harness, group: str) -> Any:
     (answer,) = harness.request(request, 9, node=harness.coordinator(group)).groups
     if answer.error_code != ErrorCode.NONE:
         return None
-    return sorted((topic.name, each.partition_index, each.committed_offset) for topic in answer.topics for each in topic.partitions)
+    return sorted(
+        (topic.name, each.partition_index, each.committed_offset)
+        for topic in answer.topics
+        for each in topic.partitions
+    )

@@ -65,7 +65,8 @@ def test_logs_are_found_where_they_lie(two: tuple[Path, Path]) -> None:
 def test_the_cluster_id_is_made_once_and_then_found(two: tuple[Path, Path]) -> None:
     logs = opened(*two)
     assert logs.cluster_id == "id-number-0AAAAAAAAAAA"
-    assert [directory.directory_id for directory in logs.directories] == ["id-number-1AAAAAAAAAAA", "id-number-2AAAAAAAAAAA"]
+    ids = [directory.directory_id for directory in logs.directories]
+    assert ids == ["id-number-1AAAAAAAAAAA", "id-number-2AAAAAAAAAAA"]
     logs.close()
     logs = opened(*two)
     assert logs.cluster_id == "id-number-0AAAAAAAAAAA"
