@@ -30,10 +30,12 @@ from minibroker.broker.topics import (
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
-from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.primitives import ZERO_UUID, uuid_text
 from minibroker.protocol.steps import Steps
+from minibroker.storage.checkpoints import PARTITION_METADATA
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
@@ -95,13 +97,7 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self.image = Image()
         self.controller = Controller(self)
-        if not logs.holds(METADATA_TOPIC, 0) and logs.found():
-            raise MetadataError(
-                f"{', '.join(directory.path for directory in logs.directories)} hold {len(logs.found())} logs, but no "
-                f"{METADATA_TOPIC}-0, which says what they are: if it is elsewhere, name its directory in log.dirs too"
-            )
-        storage = self._open_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_SETTINGS)
-        self.metadata_log = MetadataLog(storage, logs.disk)
+        self.metadata_log = MetadataLog(self._open_metadata(), logs.disk)
         self.moves = LogMoves(self)
         self.commits = 0
         self.unflushed: list[tuple[Log, Any]] = []  # what the request being handled must not be answered before
@@ -130,13 +126,46 @@ class Cluster:
 
     # --- start ----------------------------------------------------------------------------------
 
+    def _open_metadata(self) -> Log:
+        """The log of the metadata, whole unless `accept.lost.metadata` is set. Raises MetadataError, KafkaError."""
+        logs, accepted = self.logs, self.static_settings["accept.lost.metadata"]
+        if not logs.holds(METADATA_TOPIC, 0):
+            if logs.found():
+                raise MetadataError(
+                    f"{logs} hold {len(logs.found())} logs, but no {METADATA_TOPIC}-0, which says what they are: if it "
+                    f"is elsewhere, name its directory in log.dirs too; else {self._ways_out}"
+                )
+            return logs.create_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_SETTINGS)
+        try:
+            storage = logs.open_log(METADATA_TOPIC, 0, METADATA_SETTINGS, guarded=not accepted)
+        except LogDirectoryError as error:
+            raise MetadataError(f"{error}; {self._ways_out}") from error
+        problem = None
+        if storage.topic_id not in (ZERO_UUID, METADATA_TOPIC_ID):
+            problem = f"{storage.directory}/{PARTITION_METADATA} says that it is of topic {uuid_text(storage.topic_id)}"
+        elif storage.log_end_offset == 0 and len(logs.found()) > 1:
+            problem = f"{storage.directory} ends at offset 0, and there are {len(logs.found()) - 1} other logs"
+        if problem and not accepted:
+            raise MetadataError(f"{problem}; {self._ways_out}")
+        if storage.topic_id != METADATA_TOPIC_ID:
+            logs.assign_topic_id(storage, METADATA_TOPIC_ID)
+        return storage
+
+    @property
+    def _ways_out(self) -> str:
+        paths = " ".join(directory.path for directory in self.logs.directories)
+        return f"`minibroker repair {paths}` rebuilds what it can, --set accept.lost.metadata=true starts without it"
+
     def load(self) -> None:
         """Fold the metadata log, begin an epoch in it, register the nodes, open the partitions' logs, elect leaders.
 
         Raises MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
         """
         is_new = self.metadata_log.is_new
-        self.metadata_log.replay(self.image.apply)
+        removed: set[bytes] = set()
+        self.metadata_log.replay(lambda record: self._replayed(record, removed))
+        if not (self.logs.clean or self.static_settings["accept.lost.metadata"]):
+            self._check_nothing_lost(removed)
         if not is_new:
             self._check_features()
         self.metadata_log.lead(min(self.nodes, default=self.static_settings["node.id"]), self.clock.wall_ms())
@@ -159,6 +188,28 @@ class Cluster:
             self.groups.load()
         if TRANSACTIONS_TOPIC in self.image.topics:
             self.transactions.load()
+
+    def _replayed(self, record: Message, removed: set[bytes]) -> None:
+        self.image.apply(record)
+        if isinstance(record, records.RemoveTopicRecord):
+            removed.add(record.topic_id)
+
+    def _check_nothing_lost(self, removed: set[bytes]) -> None:
+        """Raises MetadataError if a log has records that no topic accounts for, although none was deleted.
+
+        A crash may leave an empty log of a topic that did not come to be. But who has written to one knew the topic.
+        """
+        for name, index in self.logs.found():
+            topic = self.image.topics.get(name)
+            if name == METADATA_TOPIC or topic is not None and topic.partition(index) is not None:
+                continue
+            path, topic_id, size_bytes = self.logs.peek(name, index)
+            if size_bytes and topic_id not in removed:
+                storage = self.metadata_log.storage
+                raise MetadataError(
+                    f"{path} has records, and {storage.directory}, which ends at offset {storage.log_end_offset}, does "
+                    f"not know its topic: it may have lost its end; {self._ways_out}"
+                )
 
     def _resume_moves(self) -> None:
         for (name, index), directory in self.logs.interrupted_moves():
@@ -204,7 +255,8 @@ class Cluster:
                 self.logs.assign_topic_id(log, topic_id)
             if log.topic_id == topic_id:
                 return log
-            self._set_aside(topic, partition)
+            named, known = uuid_text(log.topic_id), uuid_text(topic_id)
+            self._set_aside(topic, partition, f", as its {PARTITION_METADATA} names topic {named} instead of {known}")
         return self.logs.create_log(topic, partition, topic_id, settings)
 
     def _set_strays_aside(self) -> None:
@@ -213,10 +265,10 @@ class Cluster:
             if name != METADATA_TOPIC and (topic is None or topic.partition(index) is None):
                 self._set_aside(name, index)
 
-    def _set_aside(self, topic: str, partition: int) -> None:
+    def _set_aside(self, topic: str, partition: int, why: str = "") -> None:
         """Nothing is lost: a log that the metadata does not know keeps its files under another name."""
         path = self.logs.set_aside(topic, partition, self.random.randbytes(16).hex())
-        log.warning("%s-%d is no partition of this cluster: its files are now in %s", topic, partition, path)
+        log.warning("%s-%d is no partition of this cluster%s: its files are now in %s", topic, partition, why, path)
 
     # --- logs of partitions that come and go ------------------------------------------------------
 

@@ -1,16 +1,24 @@
 """The aborted transactions of one log, which readers of committed records skip, from its `.txnindex` files.
 
 They are read when the log is opened. Which files there are, and the form of an entry, is told in `names.py` and
-`transaction_index.py`.
+`transaction_index.py`. Nothing in the log says that such a file is missing or has lost entries, but for its markers,
+which would all have to be read: so `aborted-transactions-checkpoint` notes of each segment how many there are.
 """
 
 from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
+from minibroker.protocol.records.crc import crc32c
+from minibroker.storage.checkpoints import (
+    ABORTED_TRANSACTIONS_CHECKPOINT,
+    MalformedCheckpoint,
+    aborted_counts_from_text,
+    aborted_counts_text,
+)
 from minibroker.storage.files import Disk
 from minibroker.storage.names import OFFSET_DIGITS, TRANSACTION_INDEX_SUFFIX
 from minibroker.storage.sparse_index import CorruptIndex
@@ -23,30 +31,25 @@ from minibroker.storage.transaction_index import (
 
 logger = logging.getLogger(__name__)
 
+Counts = dict[int, tuple[int, int]]  # by base offset: how many aborted transactions, and the CRC-32C of their entries
+
 
 class AbortedTransactions:
     """Aborted transactions in the order of the markers that ended them. All methods that write raise `OSError`."""
 
-    __slots__ = ("_behind", "_disk", "_known", "_last_offsets", "_unsynced")
+    __slots__ = ("_behind", "_counts", "_disk", "_known", "_last_offsets", "_unsynced", "_written")
 
-    def __init__(self, disk: Disk, transactions: Iterable[AbortedTransaction] = ()) -> None:
+    def __init__(
+        self, disk: Disk, transactions: Iterable[AbortedTransaction] = (), counts: Mapping[int, tuple[int, int]] = {}
+    ) -> None:
+        """`counts` are those that the checkpoint has."""
         self._disk = disk
+        self._counts: Counts = dict(counts)
+        self._written: Counts = dict(counts)
         self._known = list(transactions)
         self._last_offsets = [transaction.last_offset for transaction in self._known]
         self._unsynced: set[str] = set()
         self._behind: str | None = None  # the path of the segment whose file lacks the last entries
-
-    @classmethod
-    def read(cls, disk: Disk, segment_paths: Iterable[str]) -> AbortedTransactions:
-        """Those in the files of some segments, which are given without suffix, oldest first. Raises `OSError`."""
-        found: list[AbortedTransaction] = []
-        for path in segment_paths:
-            file = path + TRANSACTION_INDEX_SUFFIX
-            try:
-                found += transactions_from_bytes(disk.read_whole(file))
-            except CorruptIndex as error:
-                logger.warning("%s is of no use, what it names is read as if it was committed: %s", file, error)
-        return cls(disk, sorted(found, key=lambda transaction: transaction.last_offset))
 
     def between(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
         """Those that may have records from `start_offset` on and below `end_offset`."""
@@ -104,6 +107,23 @@ class AbortedTransactions:
         self._unsynced.add(file.path)
         self._behind = None
 
+    def count(self, base_offset: int) -> None:
+        """Note how many there are in the newest segment, as it ends, or the log is closed."""
+        first = bisect_left(self._last_offsets, base_offset)
+        data = transactions_bytes(self._known[first:])
+        if data:
+            self._counts[base_offset] = len(data) // TRANSACTION_ENTRY.size, crc32c(data)
+        else:
+            self._counts.pop(base_offset, None)
+
+    def write_counts(self, directory: str, base_offsets: Iterable[int]) -> None:
+        """Bring the checkpoint to what is known of the log's segments, which have these base offsets."""
+        self._counts = {offset: self._counts[offset] for offset in base_offsets if offset in self._counts}
+        if self._counts != self._written:
+            path = f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}"
+            self._disk.write_whole(path, aborted_counts_text(self._counts), sync=False)
+            self._written = dict(self._counts)
+
     def renew(self, start_offset: int, end_offset: int, transactions: Sequence[AbortedTransaction]) -> None:
         """Let these stand for all whose markers lie from `start_offset` on and before `end_offset`.
 
@@ -113,6 +133,11 @@ class AbortedTransactions:
         self._known[changed] = transactions
         self._last_offsets[changed] = [transaction.last_offset for transaction in transactions]
         self._unsynced = {path for path in self._unsynced if not start_offset <= _base_offset(path) < end_offset}
+        for base_offset in [offset for offset in self._counts if start_offset <= offset < end_offset]:
+            del self._counts[base_offset]
+        if transactions:
+            data = transactions_bytes(transactions)
+            self._counts[start_offset] = len(transactions), crc32c(data)
 
     def unsynced_paths(self) -> list[str]:
         """The paths of the files that may not be on the disk itself."""
@@ -147,6 +172,38 @@ class AbortedTransactions:
         else:
             self._disk.remove(path)
             self._unsynced.discard(path)
+
+
+def read_counts(disk: Disk, directory: str) -> Counts:
+    """What the checkpoint says; nothing if it is of no use. Raises `OSError`."""
+    path = f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}"
+    try:
+        return aborted_counts_from_text(disk.read_whole(path))
+    except MalformedCheckpoint as error:
+        logger.warning("%s is malformed, and made anew: %s", path, error)
+        return {}
+
+
+def read_index(disk: Disk, path: str, end_offset: int, expected: tuple[int, int] | None) -> list[AbortedTransaction]:
+    """The transactions in the file of a segment that ends at `end_offset`; its path is given without suffix.
+
+    There may be more than were `expected`, as counted last. Raises `OSError`, and `CorruptIndex` also if it is missing.
+    """
+    try:
+        data = disk.read_whole(path + TRANSACTION_INDEX_SUFFIX)
+    except FileNotFoundError:
+        raise CorruptIndex("it is missing") from None
+    if expected is not None:
+        count, crc = expected
+        if crc32c(data[: count * TRANSACTION_ENTRY.size]) != crc:
+            raise CorruptIndex(f"it does not have the {count} entries that it had")
+    found = transactions_from_bytes(data)
+    last_offsets = [transaction.last_offset for transaction in found]
+    if last_offsets != sorted(set(last_offsets)):
+        raise CorruptIndex("its entries do not increase")
+    if found and not _base_offset(path) <= last_offsets[0] <= last_offsets[-1] < end_offset:
+        raise CorruptIndex("an entry is about a marker in another segment")
+    return found
 
 
 def _base_offset(path: str) -> int:

@@ -23,6 +23,7 @@ LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+ABORTED_TRANSACTIONS_CHECKPOINT = "aborted-transactions-checkpoint"  # none of Kafka's, which lets it lie
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 
@@ -77,6 +78,17 @@ def epochs_text(epochs: Iterable[tuple[int, int]]) -> bytes:
 def epochs_from_text(text: bytes) -> list[tuple[int, int]]:
     """The (epoch, start offset) rows of a `leader-epoch-checkpoint`. Raises `MalformedCheckpoint`."""
     return [(_number(epoch), _number(start_offset)) for epoch, start_offset in checkpoint_rows(text, columns=2)]
+
+
+def aborted_counts_text(counts: Mapping[int, tuple[int, int]]) -> bytes:
+    """An `aborted-transactions-checkpoint`: by segment, how many entries its `.txnindex` has, and their CRC-32C."""
+    return checkpoint_text([f"{base_offset} {count} {crc}" for base_offset, (count, crc) in sorted(counts.items())])
+
+
+def aborted_counts_from_text(text: bytes) -> dict[int, tuple[int, int]]:
+    """(number of entries, CRC-32C) by base offset. Raises `MalformedCheckpoint`."""
+    rows = checkpoint_rows(text, columns=3)
+    return {_number(base_offset): (_number(count), _number(crc)) for base_offset, count, crc in rows}
 
 
 def partition_metadata_text(topic_id: bytes) -> bytes:

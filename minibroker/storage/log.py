@@ -203,7 +203,7 @@ class Log:
         try:
             if limit == end_offset and offset >= self._active.base_offset:
                 return self._active.read(offset, max_bytes, (self._active.size_bytes, end_offset), minimum_one)
-            return self._segments.read(offset, max_bytes, (limit, end_offset), minimum_one)
+            return self._segments.read(offset, max_bytes, (limit, end_offset), minimum_one, self.clean_offset)
         except (OSError, CorruptBatch) as error:
             raise self._failure(f"read offset {offset}", error) from error
 
@@ -302,7 +302,7 @@ class Log:
             self._trim()
             for segment in self._segments.all:
                 segment.finish()
-            self._beside.take_snapshot(self._segments.base_offsets[0])
+            self._beside.finish_segment(self._segments.base_offsets)
         self.flush()
         self.abandon()
 
@@ -416,7 +416,7 @@ class Log:
     def _roll(self) -> None:
         """Begin another segment; the one that ends is brought to the disk itself, as in Kafka."""
         self._active.finish()
-        self._beside.finish_segment(self._segments.base_offsets[0])
+        self._beside.finish_segment(self._segments.base_offsets)
         base_offset = self.log_end_offset
         self._beside.names_change()
         self._torn = True  # a new file that does not become a segment must not stay beside the next appends

@@ -61,6 +61,9 @@ class LogDirectories:
                 directory.unmake()
             raise
 
+    def __str__(self) -> str:
+        return ", ".join(directory.path for directory in self.directories)
+
     @property
     def clean(self) -> bool:
         """Whether all directories were left by a clean stop."""
@@ -74,9 +77,16 @@ class LogDirectories:
         """Whether this log is on the disks, open or not."""
         return (topic, partition) in self._found
 
-    def open_log(self, topic: str, partition: int, settings: LogSettings) -> Log:
-        """Open a log that is in `found()`. Raises `LogDirectoryError`."""
-        return self._found[topic, partition].open_log(topic, partition, settings)
+    def open_log(self, topic: str, partition: int, settings: LogSettings, *, guarded: bool = False) -> Log:
+        """Open a log that is in `found()`. Raises `LogDirectoryError`; with `guarded`, also if it has lost records."""
+        return self._found[topic, partition].open_log(topic, partition, settings, guarded=guarded)
+
+    def peek(self, topic: str, partition: int) -> tuple[str, bytes, int]:
+        """(directory, topic id, bytes of records) of a log in `found()` that need not be open; zeros for no id.
+
+        Raises `LogDirectoryError`.
+        """
+        return self._found[topic, partition].peek(topic, partition)
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
         """Make an empty log in the directory that is preferred, or has the fewest.

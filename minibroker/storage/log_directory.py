@@ -10,16 +10,19 @@ from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 
+from minibroker.protocol.primitives import uuid_from_text
 from minibroker.storage.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
     TopicPartition,
     properties_from_text,
     properties_text,
+    topic_id_from_text,
 )
 from minibroker.storage.files import File
 from minibroker.storage.flushing import attempt
@@ -28,6 +31,7 @@ from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.moving import LogCopy
 from minibroker.storage.names import (
     DELETED_LOG_SUFFIX,
+    LOG_SUFFIX,
     MOVED_MARKER,
     STRAY_LOG_SUFFIX,
     future_log_name,
@@ -38,7 +42,14 @@ from minibroker.storage.names import (
     unlisted_log_name,
 )
 from minibroker.storage.offset_checkpoint import OffsetCheckpoint
-from minibroker.storage.recovery import Checkpointed, LogDirectoryError, new_log, open_log, write_topic_id
+from minibroker.storage.recovery import (
+    NO_TOPIC_ID,
+    Checkpointed,
+    LogDirectoryError,
+    new_log,
+    open_log,
+    write_topic_id,
+)
 from minibroker.storage.removal import TreeRemoval
 
 LOCK = ".lock"
@@ -47,6 +58,15 @@ META_PROPERTIES_VERSION = "1"
 BROKER_EPOCH = re.compile(rb'"brokerEpoch":\s*(-?[0-9]{1,19})')
 FORGETTING_DELAY_MS = 1000
 CLOSING_THREADS = 4  # a file system syncs several files at a time in hardly more time than one
+
+
+def is_directory_id(text: str) -> bool:
+    """Whether this is an id as Kafka prints them, 22 characters of base64url."""
+    try:
+        uuid_from_text(text)
+    except ValueError:
+        return False
+    return True
 
 
 def lasting_recovery_point(log: Log) -> int:
@@ -127,6 +147,12 @@ class LogDirectory:
             raise LogDirectoryError(
                 f"{self.path} was written by a Kafka with ZooKeeper, which knows what topics the logs in it belong to"
             )
+        directory_id = values.get("directory.id")
+        if directory_id is not None and not is_directory_id(directory_id):
+            raise LogDirectoryError(
+                f"{self.path}/{META_PROPERTIES} says directory.id={directory_id}, which is no id of 22 characters: "
+                "without this line, a start gives the directory a new one"
+            )
         return values
 
     def open(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
@@ -156,22 +182,42 @@ class LogDirectory:
         found = ((name, topic_partition_of(name)) for name in names)
         return [key for name, key in found if key and self._disk.is_directory(f"{self.path}/{name}")]
 
-    def open_log(self, topic: str, partition: int, settings: LogSettings) -> Log:
-        """Open a log that lies in the directory, recovering it if the last stop was unclean."""
+    def open_log(self, topic: str, partition: int, settings: LogSettings, *, guarded: bool = False) -> Log:
+        """Open a log that lies in the directory, recovering it if the last stop was unclean.
+
+        With `guarded`, raises `LostRecords` rather than lose what may have been on the disk itself.
+        """
         key = topic, partition
         known = Checkpointed(
             clean=self.clean,
             recovery_point=self._checkpoints[RECOVERY_POINT_CHECKPOINT].offsets.get(key, 0),
             log_start_offset=self._checkpoints[LOG_START_OFFSET_CHECKPOINT].offsets.get(key, 0),
             clean_offset=self._checkpoints[CLEANER_OFFSET_CHECKPOINT].offsets.get(key, 0),
+            high_watermark=self._checkpoints[REPLICATION_OFFSET_CHECKPOINT].offsets.get(key, 0),
+            guarded=guarded,
         )
         log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
-        if not known.clean and lasting_recovery_point(log) < known.recovery_point:
+        end_offset = log.log_end_offset if known.clean else lasting_recovery_point(log)
+        if end_offset < known.recovery_point:
             self._lower_recovery_point(log)
         if known.clean_offset <= log.log_end_offset:  # otherwise the log has lost its end, and all of it is dirty
             log.clean_offset = known.clean_offset
         self._unopened.discard(key)
         return log
+
+    def peek(self, topic: str, partition: int) -> tuple[str, bytes, int]:
+        """(directory, topic id, bytes of records) of a log in here; zeros for no id. Raises `LogDirectoryError`."""
+        path = self._log_path((topic, partition))
+        try:
+            names = self._disk.names(path)
+            size_bytes = sum(self._disk.size_bytes(f"{path}/{name}") for name in names if name.endswith(LOG_SUFFIX))
+            text = self._disk.read_whole(f"{path}/{PARTITION_METADATA}") if PARTITION_METADATA in names else b""
+        except OSError as error:
+            raise LogDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
+        try:
+            return path, topic_id_from_text(text), size_bytes
+        except MalformedCheckpoint:
+            return path, NO_TOPIC_ID, size_bytes
 
     def _lower_recovery_point(self, log: Log) -> None:
         """Damage has cut the log before the checkpointed offset, or what wrote that was less careful."""

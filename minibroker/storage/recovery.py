@@ -11,8 +11,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.storage.aborted_transactions import AbortedTransactions
+from minibroker.storage.aborted_transactions import AbortedTransactions, read_counts, read_index
 from minibroker.storage.checkpoints import (
+    ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     MalformedCheckpoint,
@@ -38,7 +39,9 @@ from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored
 from minibroker.storage.producer_state import ProducerStates
 from minibroker.storage.scanning import headers, is_blank, misplaced, sound_batches
 from minibroker.storage.segment import Segment
-from minibroker.storage.transaction_index import AbortedTransaction
+from minibroker.storage.sparse_index import CorruptIndex
+from minibroker.storage.torn import damage_behind
+from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -49,13 +52,22 @@ class LogDirectoryError(Exception):
     """Why a log directory cannot be used, in one line that a person can act on."""
 
 
+class LostRecords(LogDirectoryError):
+    """A start would lose what may have been on the disk itself, of a log that is guarded against that."""
+
+
 class Checkpointed(NamedTuple):
-    """What is known of a log before it is opened: whether the last stop was clean, and its checkpointed offsets."""
+    """What is known of a log before it is opened: whether the last stop was clean, and its checkpointed offsets.
+
+    A `guarded` log is not opened if records of it are lost that may have been on the disk itself.
+    """
 
     clean: bool
     recovery_point: int = 0
     log_start_offset: int = 0
     clean_offset: int = 0
+    high_watermark: int = 0
+    guarded: bool = False
 
 
 def open_log(
@@ -67,7 +79,8 @@ def open_log(
 ) -> Log:
     """Open the log that is in `directory`, recovering it as far as it needs.
 
-    Raises `LogDirectoryError` if the directory cannot be read or written, or holds what cannot be served.
+    Raises `LogDirectoryError` if the directory cannot be read or written, or holds what cannot be served, and
+    `LostRecords`; then nothing was cut off.
     """
     try:
         opening = _Opening(environment, directory, topic_partition, settings)
@@ -128,6 +141,7 @@ class _Opening:
         self.states = ProducerStates()
         self.epochs = LeaderEpochs()
         self.recovered: dict[str, list[AbortedTransaction]] = {}  # what was aborted in the segments that were read
+        self.guarded = self.told = False  # `told` of a loss
 
     def topic_id(self, clean: bool) -> bytes:
         """The id in `partition.metadata`, zeros if there is none. Raises `MalformedCheckpoint`.
@@ -143,14 +157,19 @@ class _Opening:
             return topic_id_from_text(text)
         except MalformedCheckpoint as error:
             if clean and text.strip(b"\0"):
-                raise
+                raise MalformedCheckpoint(
+                    f"{path} is malformed: {error}; without this file, a start writes it from the metadata"
+                ) from None
             logger.warning("%s is of no use after a crash: %s", path, error)
             return NO_TOPIC_ID
 
     def open(self, known: Checkpointed) -> LogContents:
         """Recover what needs it, and settle on where the log begins and ends."""
+        self.guarded = known.guarded
         self._read_epochs()
+        last_epoch = self.epochs.entries()[-1:]
         end_offset = self._end_offset(known)
+        self._check_end(end_offset, known, last_epoch)
         start_offset = max(known.log_start_offset, self.segments[0].base_offset if self.segments else 0)
         if not self.segments or start_offset > end_offset:
             end_offset = start_offset
@@ -177,14 +196,44 @@ class _Opening:
         )
 
     def _aborted_transactions(self, end_offset: int) -> AbortedTransactions:
-        """Those that the files name, as far as the log still has their markers."""
+        """Those that the files name, as far as the log still has their markers. Files that are wrong are made anew."""
         indexed = set(offsets_with(self.names, TRANSACTION_INDEX_SUFFIX))
-        paths = [segment.path for segment in self.segments if segment.base_offset in indexed]
-        aborted = AbortedTransactions.read(self.disk, [path for path in paths if path not in self.recovered])
+        counts = read_counts(self.disk, self.directory) if ABORTED_TRANSACTIONS_CHECKPOINT in self.names else {}
+        found: list[AbortedTransaction] = []
+        if indexed or counts:
+            ends = [segment.base_offset for segment in self.segments[1:]] + [end_offset]
+            for segment, segment_end in zip(self.segments, ends, strict=True):
+                expected = counts.get(segment.base_offset)
+                if segment.path not in self.recovered and (segment.base_offset in indexed or expected):
+                    found += self._indexed(segment, max(segment_end, segment.base_offset + 1), expected)
+        aborted = AbortedTransactions(self.disk, found, counts)
         for path, transactions in self.recovered.items():
             aborted.replace(path, transactions)
         aborted.truncate(self.segments[-1].path, end_offset)
         return aborted
+
+    def _indexed(self, segment: Segment, end_offset: int, expected: tuple[int, int] | None) -> list[AbortedTransaction]:
+        """Those in the file of a segment; if that is not as it was, it is made anew from the batches."""
+        try:
+            return read_index(self.disk, segment.path, end_offset, expected)
+        except CorruptIndex as error:
+            path = segment.path + TRANSACTION_INDEX_SUFFIX
+            logger.warning("%s is made anew from the log: %s", path, error)
+        states, found = ProducerStates(), []
+        self.snapshots.load(states, self.segments[0].base_offset, segment.base_offset)
+        before = self.segments[: self.segments.index(segment)]
+        try:
+            if before:
+                replay(states, before, segment.base_offset)
+            for position, header in headers(segment.file, 0, segment.size_bytes):
+                transaction = note_stored(states, segment, position, header)
+                if transaction is not None:
+                    found.append(transaction)
+        except CorruptBatch as damage:
+            logger.warning("%s: what is known of its aborted transactions is incomplete: %s", path, damage.message)
+        segment.close()
+        self.disk.write_whole(path, transactions_bytes(found), sync=False)
+        return found
 
     def _read_epochs(self) -> None:
         """The checkpoint is not synced with each change: if it is no good, the batches know the epochs too."""
@@ -228,8 +277,32 @@ class _Opening:
         try:
             return self._clean_end_offset()
         except CorruptBatch as error:
+            if self.guarded:
+                raise LostRecords(f"{error.message}, although the last stop was clean") from error
             logger.warning("%s is damaged although the last stop was clean: %s", self.label, error.message)
             return self._recover(self.segments[-1].base_offset, known.clean_offset)
+
+    def _check_end(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]]) -> None:
+        """Tell that the log ends before an offset of which it is known that it was reached. Raises `LostRecords`.
+
+        Kafka notes an epoch before its first record, so that one at the end may say nothing.
+        """
+        reached = max(known.recovery_point, known.high_watermark)
+        if self.told:
+            return
+        if end_offset < reached:
+            lost = f"the log in {self.directory} ends at offset {end_offset}, and had reached {reached}"
+            if self.guarded and (known.clean or end_offset < known.recovery_point):
+                raise LostRecords(lost)
+            logger.warning("%s: what followed is lost", lost)
+        elif last_epoch and (last_epoch[0][1] > end_offset or last_epoch[0][1] == end_offset and not known.clean):
+            logger.warning(
+                "the log in %s ends at offset %d, and leader epoch %d is noted from %d on: if there were records, "
+                "they are lost",
+                self.directory,
+                end_offset,
+                *last_epoch[0],
+            )
 
     def _clean_end_offset(self) -> int:
         """The end of the last segment, which is taken back if it is empty and was begun before the previous ended."""
@@ -326,7 +399,10 @@ class _Opening:
         later = self.segments[self.segments.index(segment) + 1 :]
         if later and later[0].base_offset == end_offset:
             later = []
+        if self.guarded:
+            self._refuse_damage(segment, end_offset, problem, later)
         preallocated = self.settings.preallocate and not later and is_blank(segment.file, problem.position)
+        self.told = not (preallocated or self.guarded)
         logger.log(
             logging.INFO if preallocated else logging.WARNING,
             "%s: %s is cut at position %d, offset %d; lost are %d bytes of it and %d later segments of %d bytes: %s",
@@ -348,6 +424,16 @@ class _Opening:
         self.snapshots.remove_after(end_offset)
         if not preallocated:
             self._sync_cut(segment)
+
+    def _refuse_damage(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
+        """Raises `LostRecords` unless what is about to be cut off was torn by a crash."""
+        damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
+        if damage is None:
+            damage = damage_behind(segment.file, problem.position, segment.size_bytes)
+        if damage is not None:
+            raise LostRecords(
+                f"{segment.file.path} is damaged at position {problem.position}, offset {end_offset}: {damage}"
+            ) from problem
 
     def _sync_cut(self, segment: Segment) -> None:
         """Or a power cut may bring back what is cut off, behind what is appended next."""

@@ -9,15 +9,22 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import ELIDED_BIT, LOG_OVERHEAD_BYTES, BatchHeader
 from minibroker.protocol.records.formats import records_in
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_name
+from minibroker.storage.names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    segment_name,
+)
 from minibroker.storage.scanning import headers, misplaced, spans, stored_batch
 from minibroker.storage.segment_indexes import SegmentIndexes
 from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.time_index import NO_TIMESTAMP
+from minibroker.storage.time_index import NO_TIMESTAMP, TimeIndex
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +80,7 @@ class Segment:
         "_preallocated",
         "_remembered",
         "_not_newer",
+        "_readable",
     )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> None:
@@ -91,6 +99,7 @@ class Segment:
         self._preallocated = False  # zeros may follow the last batch
         self._remembered: dict[int, int] = {}
         self._not_newer: dict[int, tuple[int, int]] = {}
+        self._readable: tuple[int, int] | None = None
 
     @classmethod
     def create(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> Segment:
@@ -144,6 +153,11 @@ class Segment:
             file = self._file = self._disk.open(self.path + LOG_SUFFIX)
         return file
 
+    @property
+    def settings(self) -> LogSettings:
+        """What the segment is written under."""
+        return self._settings
+
     def append(self, data: Bytes, first_offset: int, batches: Sequence[BatchHeader]) -> None:
         """Write batches whose offsets run on from `first_offset`. When it raises, the segment has not changed."""
         position = self.size_bytes
@@ -167,6 +181,7 @@ class Segment:
         self.first_timestamp = NO_TIMESTAMP
         self._remembered.clear()
         self._not_newer.clear()
+        self._readable = None
         self._loaded = True
 
     def accepts(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
@@ -195,6 +210,61 @@ class Segment:
             return None
         self.remember(end_offset, end_position)
         return Region(self.file, start, end_position - start, end_offset)
+
+    def readable(self, next_base_offset: int, *, gaps: bool) -> tuple[int, int]:
+        """(position, offset) up to which a segment that is followed by another can be read.
+
+        That is its size and the other's base offset, unless its end is damaged or gone, which is logged. It is looked
+        at once, from the last index entry on. `gaps` says that compaction may have taken its last records.
+        """
+        if self._readable is None:
+            known = self._noted_last_offset()
+            position, end_offset, problem = self._sound_end()
+            if end_offset <= known:
+                problem = problem or f"its time index knows offset {known}"
+            elif end_offset != next_base_offset and not gaps:
+                problem = problem or f"the next segment begins at offset {next_base_offset}"
+            self._readable = (position, end_offset) if problem else (self.size_bytes, next_base_offset)
+            if problem:
+                logger.error(
+                    "%s is damaged: it can be read up to position %d, offset %d: %s",
+                    self.path + LOG_SUFFIX,
+                    position,
+                    end_offset,
+                    problem,
+                )
+        return self._readable
+
+    def _noted_last_offset(self) -> int:
+        """The last offset that the file of the time index has; -1 if there is none, or it is of no use."""
+        times = TimeIndex(self._disk, self.path + TIME_INDEX_SUFFIX, self.base_offset)
+        try:
+            times.open()
+        except (FileNotFoundError, CorruptIndex):
+            return -1
+        return times.last_offset if times.count else -1
+
+    def _sound_end(self) -> tuple[int, int, str]:
+        """Where the whole batches at the end of the file end: position, offset, and what is wrong behind them."""
+        end, problem = self.size_bytes, ""
+        try:
+            self._loaded_indexes()
+        except CorruptBatch as error:  # the indexes, made anew, know what lies before
+            end, problem = error.position, str(error.message)
+        position, end_offset, other = self._walked(self.indexes.offsets.last_position, end)
+        return position, end_offset, problem or other
+
+    def _walked(self, start: int, end: int) -> tuple[int, int, str]:
+        """As `_sound_end`, from one position to another; from the first on, if there is no batch at `start`."""
+        position, end_offset = start, self.base_offset
+        try:
+            for position, size, _, last_offset in spans(self.file, start, end):
+                position, end_offset = position + size, last_offset + 1
+        except CorruptBatch as error:
+            if start == position > 0:
+                position, end_offset, _ = self._walked(0, start)
+            return position, end_offset, str(error.message)
+        return position, end_offset, ""
 
     def remember(self, offset: int, position: int) -> None:
         """Have the position at hand when `offset` is asked for: a reader will come back there."""
@@ -262,6 +332,7 @@ class Segment:
         uncertain = self._loaded_indexes().truncate(position, end_offset)
         self._remembered.clear()
         self._not_newer.clear()
+        self._readable = None
         self.file.truncate(position)
         self.size_bytes = position
         for at, header in headers(self.file, uncertain, position):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.storage.names import LOG_SUFFIX
 from minibroker.storage.segment import Region, Segment, TimestampOffset
 
 
@@ -63,17 +65,25 @@ class Segments:
         self.all[place] = [new]
         self.base_offsets[place] = [new.base_offset]
 
-    def read(self, offset: int, max_bytes: int, limits: tuple[int, int], minimum_one: bool) -> Region | None:
+    def read(
+        self, offset: int, max_bytes: int, limits: tuple[int, int], minimum_one: bool, clean_offset: int
+    ) -> Region | None:
         """As `Segment.read`, of the segment that has `offset`, or the next: compaction may have left one without.
 
-        `limits` are the offset up to which is read, and the one at which the last segment ends.
+        `limits` are the offset up to which is read, and the one at which the last segment ends. What is below
+        `clean_offset` has been compacted. Raises `KafkaError` KAFKA_STORAGE_ERROR where a segment has lost its end.
         """
         limit, log_end_offset = limits
         index = self.index_of(offset)
         ends = [*self.base_offsets[index + 1 :], log_end_offset]
         for segment, end_offset in zip(self.all[index:], ends, strict=True):
             end = segment.size_bytes, end_offset
-            if limit < end_offset:
+            if segment is not self.all[-1]:
+                gaps = "compact" in segment.settings.cleanup_policy or segment.base_offset < clean_offset
+                end = segment.readable(end_offset, gaps=gaps)
+                if end[1] <= offset < end_offset:
+                    raise _lost(segment, end[1], end_offset)
+            if limit < end[1]:
                 end = segment.position_of(limit), limit
             region = segment.read(offset, max_bytes, end, minimum_one)
             if region or limit <= end_offset or segment.position_of(offset) < segment.size_bytes:
@@ -99,3 +109,10 @@ class Segments:
         if segment.indexes.max_timestamp < 0:
             return None
         return segment.find_timestamp(segment.indexes.max_timestamp, start_offset)
+
+
+def _lost(segment: Segment, offset: int, end_offset: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        f"{segment.path}{LOG_SUFFIX} is damaged: what it had from offset {offset} to {end_offset - 1} cannot be read",
+    )

@@ -33,14 +33,12 @@ class SideFiles(Unsynced):
         self.aborted.catch_up()
         return super().collect()
 
-    def take_snapshot(self, first_base_offset: int) -> None:
-        """Write down what is known of producers. The log's first segment has this base offset."""
-        self._snapshots.take(self._producers, first_base_offset)
-
-    def finish_segment(self, first_base_offset: int) -> None:
-        """Write what must be there before another segment begins."""
+    def finish_segment(self, base_offsets: Sequence[int]) -> None:
+        """Write what must be there before another segment begins, or the log is closed; the segments have these."""
         self.aborted.catch_up()
-        self.take_snapshot(first_base_offset)
+        self._snapshots.take(self._producers, base_offsets[0])
+        self.aborted.count(base_offsets[-1])
+        self.aborted.write_counts(self._directory, base_offsets)
 
     def begin_at(self, first_base_offset: int) -> None:
         """Remove what was of segments before the one that is now the first."""
@@ -51,6 +49,7 @@ class SideFiles(Unsynced):
     def keep_of(self, base_offsets: Sequence[int]) -> None:
         """Remove the snapshots that are of none of these segments, which are the log's."""
         self._snapshots.remove_strays(base_offsets)
+        self.aborted.write_counts(self._directory, base_offsets)
 
     def end_at(self, end_offset: int, segments: Sequence[Segment]) -> None:
         """Follow the log, which now ends there, in the last of these segments; what was known of producers returns.

@@ -7,8 +7,10 @@ from random import Random
 
 import pytest
 
-from minibroker.storage.aborted_transactions import AbortedTransactions
+from minibroker.protocol.records.crc import crc32c
+from minibroker.storage.aborted_transactions import AbortedTransactions, read_counts, read_index
 from minibroker.storage.files import Disk
+from minibroker.storage.sparse_index import CorruptIndex
 from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes
 from tests.storage.faulty_disk import FaultyDisk
 
@@ -17,6 +19,11 @@ FIRST = AbortedTransaction(1, 10, 20, 5)
 SECOND = AbortedTransaction(2, 5, 30, 31)
 THIRD = AbortedTransaction(1, 40, 45, 46)
 ALL = [FIRST, SECOND, THIRD]
+
+
+def read(*paths: str) -> AbortedTransactions:
+    """What the files of these segments have."""
+    return AbortedTransactions(Disk(), [each for path in paths for each in read_index(Disk(), path, 100, None)])
 
 
 @pytest.mark.parametrize(
@@ -42,14 +49,58 @@ def test_the_files_of_all_segments_are_read(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
         Path(f"{path}.txnindex").write_bytes(transactions_bytes(transactions))
-    assert list(AbortedTransactions.read(Disk(), paths).between(0, 100)) == ALL
+    assert list(read(*paths).between(0, 100)) == ALL
 
 
-def test_a_file_that_is_no_good_is_passed_over_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"nonsense", "not a multiple of 34"),
+        (bytes(34), "does not have the 2 entries"),
+        (transactions_bytes(ALL[:1]), "does not have the 2 entries"),
+        (b"", "does not have the 2 entries"),
+        (None, "it is missing"),
+    ],
+)
+def test_a_file_that_lacks_what_was_counted_is_told_apart(tmp_path: Path, data: bytes | None, reason: str) -> None:
     path = str(tmp_path / f"{0:020d}")
-    Path(f"{path}.txnindex").write_bytes(b"nonsense")
-    assert list(AbortedTransactions.read(Disk(), [path]).between(0, 100)) == []
-    assert f"{path}.txnindex is of no use" in caplog.text
+    if data is not None:
+        Path(f"{path}.txnindex").write_bytes(data)
+    expected = None if data == b"nonsense" else (2, crc32c(transactions_bytes(ALL[:2])))
+    with pytest.raises(CorruptIndex, match=reason):
+        read_index(Disk(), path, 100, expected)
+
+
+def test_a_file_may_have_more_than_was_counted(tmp_path: Path) -> None:
+    path = str(tmp_path / f"{0:020d}")
+    Path(f"{path}.txnindex").write_bytes(transactions_bytes(ALL))
+    assert read_index(Disk(), path, 100, (2, crc32c(transactions_bytes(ALL[:2])))) == ALL
+
+
+@pytest.mark.parametrize(("base_offset", "end_offset"), [(21, 100), (0, 45)])
+def test_an_entry_of_another_segment_is_no_good(tmp_path: Path, base_offset: int, end_offset: int) -> None:
+    path = str(tmp_path / f"{base_offset:020d}")
+    Path(f"{path}.txnindex").write_bytes(transactions_bytes(ALL))
+    with pytest.raises(CorruptIndex, match="another segment"):
+        read_index(Disk(), path, end_offset, None)
+
+
+def test_what_was_counted_is_written_for_the_segments_that_are_left(tmp_path: Path) -> None:
+    transactions = AbortedTransactions(Disk(), ALL)
+    transactions.count(25)
+    transactions.write_counts(str(tmp_path), [0, 25])
+    counts = {25: (2, crc32c(transactions_bytes(ALL[1:])))}
+    assert read_counts(Disk(), str(tmp_path)) == counts
+    transactions.write_counts(str(tmp_path), [0])
+    assert read_counts(Disk(), str(tmp_path)) == {}
+
+
+def test_counts_that_are_no_good_are_as_if_nothing_had_been_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "aborted-transactions-checkpoint").write_bytes(b"\1\2\3")
+    assert read_counts(Disk(), str(tmp_path)) == {}
+    assert "aborted-transactions-checkpoint is malformed, and made anew" in caplog.text
 
 
 @pytest.mark.parametrize(("end", "left"), [(46, ALL), (45, ALL[:2]), (31, ALL[:2]), (30, ALL[:1]), (20, []), (0, [])])
@@ -57,7 +108,7 @@ def test_what_is_cut_off_was_not_aborted(tmp_path: Path, end: int, left: list[Ab
     path = str(tmp_path / f"{0:020d}")
     file = Path(f"{path}.txnindex")
     file.write_bytes(transactions_bytes(ALL))
-    transactions = AbortedTransactions.read(Disk(), [path])
+    transactions = read(path)
     transactions.truncate(path, end)
     assert list(transactions.between(0, 100)) == left
     assert (file.read_bytes() if file.exists() else b"") == transactions_bytes(left)
@@ -67,7 +118,7 @@ def test_a_cut_leaves_a_segment_its_own(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
         Path(f"{path}.txnindex").write_bytes(transactions_bytes(transactions))
-    AbortedTransactions.read(Disk(), paths).truncate(paths[1], 40)
+    read(*paths).truncate(paths[1], 40)
     assert Path(f"{paths[0]}.txnindex").read_bytes() == transactions_bytes([FIRST])
     assert Path(f"{paths[1]}.txnindex").read_bytes() == transactions_bytes([SECOND])
 

@@ -30,7 +30,7 @@ def opened(
         [str(path) for path in paths],
         node_id=node_id,
         cluster_id=cluster_id,
-        new_id=lambda: f"id-number-{next(numbers)}",
+        new_id=lambda: f"id-number-{next(numbers)}AAAAAAAAAAA",
     )
 
 
@@ -64,11 +64,12 @@ def test_logs_are_found_where_they_lie(two: tuple[Path, Path]) -> None:
 
 def test_the_cluster_id_is_made_once_and_then_found(two: tuple[Path, Path]) -> None:
     logs = opened(*two)
-    assert logs.cluster_id == "id-number-0"
-    assert [directory.directory_id for directory in logs.directories] == ["id-number-1", "id-number-2"]
+    assert logs.cluster_id == "id-number-0AAAAAAAAAAA"
+    ids = [directory.directory_id for directory in logs.directories]
+    assert ids == ["id-number-1AAAAAAAAAAA", "id-number-2AAAAAAAAAAA"]
     logs.close()
     logs = opened(*two)
-    assert logs.cluster_id == "id-number-0"
+    assert logs.cluster_id == "id-number-0AAAAAAAAAAA"
     logs.close()
     with pytest.raises(LogDirectoryError, match="cluster.id=id-number-0"):
         opened(*two, cluster_id="other")

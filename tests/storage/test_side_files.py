@@ -44,7 +44,7 @@ class Made:
         self.files.epoch_file.assign(1, 25)
         for end_offset in (25, 40):
             self.contents.producers.end_offset = end_offset
-            self.files.take_snapshot(0)
+            self.contents.snapshots.take(self.contents.producers, 0)
 
     def names(self) -> list[str]:
         """Of the files that are no segments'."""
@@ -61,7 +61,7 @@ def test_a_segment_that_ends_leaves_a_snapshot_and_no_transaction_unwritten(made
     made.files.aborted.add(made.segments[0].path, ABORTED)
     made.disk.heal()
     made.contents.producers.end_offset = 60
-    made.files.finish_segment(0)
+    made.files.finish_segment([0, 25])
     assert "00000000000000000060.snapshot" in made.names()
     assert made.disk.read_whole(f"{made.segments[0].path}.txnindex") != b""
 
