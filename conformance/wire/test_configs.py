@@ -296,3 +296,19 @@ def test_a_brokers_default_for_topics(connection: Connection, new_topic: NewTopi
     for resource in (here, ""):
         assert alter(connection, (BROKER, resource, [("log.retention.ms", DELETE, None)])) == DONE
     assert eventually(connection, name, "retention.ms", ("604800000", OF_DEFAULT))
+
+
+MINIMUM = "min.insync.replicas"
+BROKER_LEVEL = [(ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled.")]
+ALL_BROKERS = [(ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")]
+
+
+def test_the_minimum_of_replicas_in_sync_is_one_for_all_brokers(connection: Connection, new_topic: NewTopic) -> None:
+    of_all, here = 3, str(broker_id(connection))
+    assert values(describe(connection, BROKER, "", [MINIMUM])) == {MINIMUM: ("1", of_all)}
+    assert values(describe(connection, TOPIC, new_topic(), [MINIMUM])) == {MINIMUM: ("1", of_all)}
+    assert values(describe(connection, BROKER, here, [MINIMUM])) == {MINIMUM: ("1", of_all)}
+    assert alter(connection, (BROKER, here, [(MINIMUM, SET, "2")])) == BROKER_LEVEL
+    assert alter(connection, (BROKER, here, [(MINIMUM, DELETE, None)])) == BROKER_LEVEL
+    assert alter(connection, (BROKER, "", [(MINIMUM, DELETE, None)])) == ALL_BROKERS
+    assert alter(connection, (BROKER, "", [(MINIMUM, SET, "1")])) == DONE

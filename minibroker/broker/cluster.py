@@ -30,7 +30,6 @@ from minibroker.broker.topics import (
 )
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -82,7 +81,10 @@ class Node:
 
 
 class Cluster:
-    """All state of the process. `commit` is the only way to change the image; `commits` counts how often it was."""
+    """All state of the process. `commit` is the only way to change the image; `commits` counts how often it was.
+
+    `first_levels` are the levels of features that a new cluster begins with.
+    """
 
     def __init__(self, settings: Settings, clock: Clock, logs: LogDirectories, source: random.Random) -> None:
         """Raises MetadataError for directories with logs that no metadata knows, LogDirectoryError, KafkaError."""
@@ -94,6 +96,7 @@ class Cluster:
         self.cluster_id = logs.cluster_id
         self.nodes: dict[int, Node] = {}
         self.image = Image()
+        self.first_levels: Mapping[str, int] = features.INITIAL
         self.controller = Controller(self)
         if not logs.holds(METADATA_TOPIC, 0) and logs.found():
             raise MetadataError(
@@ -141,9 +144,7 @@ class Cluster:
             self._check_features()
         self.metadata_log.lead(min(self.nodes, default=self.static_settings["node.id"]), self.clock.wall_ms())
         if is_new:
-            levels = features.INITIAL.items()
-            first = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
-            self.commit(self.metadata_log.bootstrap() or first)
+            self.commit(self.controller.first_records(self.metadata_log.bootstrap(), self.first_levels))
         drop_unusable(self.image.configs)
         registration.register(self)
         self.logs.broker_epoch = min((node.broker_epoch for node in self.nodes.values()), default=None)
