@@ -5,14 +5,14 @@ Codes and messages are what Apache Kafka 4.3 answers; of a message only what tel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from conformance.wire.conftest import NewTopic
 from conformance.wire.connection import Connection
-from conformance.wire.requests import broker_id, repeated
+from conformance.wire.requests import broker_id, create_request, repeated, topic
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 
@@ -74,6 +74,54 @@ def test_what_a_topic_has(connection: Connection, new_topic: NewTopic, version: 
         named = ("cleanup.policy", "compression.type", "retention.ms", "segment.bytes", "preallocate")
         assert [types[each] for each in named] == [7, 2, 5, 3, 1]
         assert types["min.cleanable.dirty.ratio"] == 6
+
+
+# All that Kafka 4.3 lists: who copies a topic's settings to another cluster must find no other there.
+OF_A_TOPIC = set(
+    [
+        "cleanup.policy",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "delete.retention.ms",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "index.interval.bytes",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "max.compaction.lag.ms",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "min.insync.replicas",
+        "preallocate",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
+        "unclean.leader.election.enable",
+    ]
+)
+
+
+def test_all_that_is_listed_of_a_topic(connection: Connection, new_name: Callable[[], str]) -> None:
+    name = new_name()
+    answer = connection.ask(create_request(topic(name)), 7).topics[0]
+    assert {each.name for each in answer.configs} == OF_A_TOPIC
+    listed = repeated(lambda: describe(connection, TOPIC, name), lambda answer: bool(answer.error_code == 0))
+    assert values(listed).keys() == OF_A_TOPIC
 
 
 def test_only_what_is_asked_and_there(connection: Connection, new_topic: NewTopic) -> None:
@@ -248,3 +296,19 @@ def test_a_brokers_default_for_topics(connection: Connection, new_topic: NewTopi
     for resource in (here, ""):
         assert alter(connection, (BROKER, resource, [("log.retention.ms", DELETE, None)])) == DONE
     assert eventually(connection, name, "retention.ms", ("604800000", OF_DEFAULT))
+
+
+MINIMUM = "min.insync.replicas"
+BROKER_LEVEL = [(ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled.")]
+ALL_BROKERS = [(ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")]
+
+
+def test_the_minimum_of_replicas_in_sync_is_one_for_all_brokers(connection: Connection, new_topic: NewTopic) -> None:
+    of_all, here = 3, str(broker_id(connection))
+    assert values(describe(connection, BROKER, "", [MINIMUM])) == {MINIMUM: ("1", of_all)}
+    assert values(describe(connection, TOPIC, new_topic(), [MINIMUM])) == {MINIMUM: ("1", of_all)}
+    assert values(describe(connection, BROKER, here, [MINIMUM])) == {MINIMUM: ("1", of_all)}
+    assert alter(connection, (BROKER, here, [(MINIMUM, SET, "2")])) == BROKER_LEVEL
+    assert alter(connection, (BROKER, here, [(MINIMUM, DELETE, None)])) == BROKER_LEVEL
+    assert alter(connection, (BROKER, "", [(MINIMUM, DELETE, None)])) == ALL_BROKERS
+    assert alter(connection, (BROKER, "", [(MINIMUM, SET, "1")])) == DONE

@@ -198,3 +198,10 @@ def test_voters_do_not_go(connection: Connection) -> None:
     assert asked(cluster_id="wrong")[0] == ErrorCode.INCONSISTENT_CLUSTER_ID
     message = "Remove voter request didn't include a valid voter"
     assert asked(voter_directory_id=bytes(16)) == (ErrorCode.INVALID_REQUEST, message)
+
+
+def test_a_new_cluster_has_finalized_the_levels_of_its_release(connection: Connection) -> None:
+    answer = connection.ask(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4)
+    levels = {one.name: one.max_version_level for one in answer.finalized_features}
+    expected = {METADATA: 30, ELR: 1, "group.version": 1, "transaction.version": 2}
+    assert {name: levels.get(name) for name in expected} == expected

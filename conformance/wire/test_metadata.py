@@ -106,15 +106,25 @@ def test_a_topic_that_is_asked_twice_is_answered_once(connection: Connection, ne
     assert len(metadata(connection, by_name(name, name)).topics) == 1
 
 
-@pytest.mark.parametrize("version", [0, 3, 4, 9, 12])
-def test_a_topic_is_created_on_demand(connection: Connection, new_name: Callable[[], str], version: int) -> None:
+@pytest.mark.parametrize("version", [0, 3, 4, 9, 12, 13])
+def test_a_topic_is_created_on_demand_for_whoever_asks_next(
+    connection: Connection, new_name: Callable[[], str], version: int
+) -> None:
     name = new_name()
-    first = metadata(connection, by_name(name), version, auto=True).topics[0].error_code
-    assert first in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
+    (first,) = metadata(connection, by_name(name), version, auto=True).topics
+    assert (first.error_code, first.name) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+    assert (first.topic_id, first.is_internal, first.partitions) == (ZERO, False, [])
     answer = repeated(
         lambda: metadata(connection, by_name(name), version, auto=True), lambda answer: codes(answer) == {name: 0}
     )
     assert len(answer.topics[0].partitions) == 3
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_the_topic_of_a_coordinator_is_created_on_demand(connection: Connection, name: str) -> None:
+    answer = repeated(lambda: metadata(connection, by_name(name), auto=True), lambda answer: codes(answer) == {name: 0})
+    (topic,) = answer.topics
+    assert topic.is_internal and topic.partitions
 
 
 def test_a_topic_is_not_created_when_the_client_does_not_want_it(

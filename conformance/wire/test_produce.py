@@ -84,6 +84,14 @@ def test_acks_that_mean_something(connection: Connection, new_topic: NewTopic, a
     assert produce(connection, new_topic(), GOOD, acks=acks) == Outcome(0, 0, log_start_offset=0)
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_topic_of_one_replica_that_wants_two_in_sync_takes_records(
+    connection: Connection, new_topic: NewTopic, acks: int
+) -> None:
+    name = new_topic(min_insync_replicas="2")
+    assert produce(connection, name, GOOD, acks=acks) == Outcome(0, 0, log_start_offset=0)
+
+
 def test_without_acks_nothing_is_answered_and_the_batch_is_there(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     connection.send(produce_request(name, (0, GOOD), acks=0), 9)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minibroker.broker import elections, features, registration
@@ -29,7 +29,7 @@ from minibroker.broker.topics import (
 )
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
 from minibroker.protocol.steps import Steps
 from minibroker.storage.checkpoints import PARTITION_METADATA
@@ -84,7 +84,10 @@ class Node:
 
 
 class Cluster:
-    """All state of the process. `commit` is the only way to change the image; `commits` counts how often it was."""
+    """All state of the process. `commit` is the only way to change the image; `commits` counts how often it was.
+
+    `first_levels` are the levels of features that a new cluster begins with.
+    """
 
     def __init__(self, settings: Settings, clock: Clock, logs: LogDirectories, source: random.Random) -> None:
         """Raises MetadataError for directories with logs that no metadata knows, LogDirectoryError, KafkaError."""
@@ -96,6 +99,7 @@ class Cluster:
         self.cluster_id = logs.cluster_id
         self.nodes: dict[int, Node] = {}
         self.image = Image()
+        self.first_levels: Mapping[str, int] = features.INITIAL
         self.controller = Controller(self)
         self.metadata_log = MetadataLog(self._open_metadata(), logs.disk)
         self.moves = LogMoves(self)
@@ -170,9 +174,7 @@ class Cluster:
             self._check_features()
         self.metadata_log.lead(min(self.nodes, default=self.static_settings["node.id"]), self.clock.wall_ms())
         if is_new:
-            levels = features.INITIAL.items()
-            first = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
-            self.commit(self.metadata_log.bootstrap() or first)
+            self.commit(self.controller.first_records(self.metadata_log.bootstrap(), self.first_levels))
         drop_unusable(self.image.configs)
         registration.register(self)
         self.logs.broker_epoch = min((node.broker_epoch for node in self.nodes.values()), default=None)
@@ -191,7 +193,7 @@ class Cluster:
 
     def _replayed(self, record: Message, removed: set[bytes]) -> None:
         self.image.apply(record)
-        if isinstance(record, records.RemoveTopicRecord):
+        if isinstance(record, RemoveTopicRecord):
             removed.add(record.topic_id)
 
     def _check_nothing_lost(self, removed: set[bytes]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.elections import bring_up
 from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED, Update, check_updates
-from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image
 from minibroker.broker.partition_changes import UNKNOWN_DIRECTORY
 from minibroker.broker.placement import (
     DEFAULT,
@@ -232,6 +232,20 @@ class Controller:
 
     # --- features -------------------------------------------------------------------------------
 
+    def first_records(self, formatted: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
+        """What a new cluster's metadata begin with: what Kafka's format command has left, if it has, or these levels.
+
+        With eligible leaders, min.insync.replicas is one value for all brokers from the beginning.
+        """
+        made = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+        first: list[Message] = list(formatted or made)
+        begun = Image()
+        for record in first:
+            begun.apply(record)
+        if begun.features.get(ELIGIBLE_LEADER_REPLICAS):
+            first += self._minimum_isr_of_all(begun)
+        return first
+
     def update_features(self, updates: Sequence[Update], *, validate_only: bool = False) -> None:
         """Set the levels of features, all or none. Raises KafkaError(INVALID_UPDATE_VERSION)."""
         cluster = self._cluster
@@ -247,16 +261,16 @@ class Controller:
         if validate_only:
             return
         levels = {update.name: update.level for update in updates}
-        decided = self._minimum_isr_of_all() if levels.get(ELIGIBLE_LEADER_REPLICAS) else []
+        decided = self._minimum_isr_of_all(image) if levels.get(ELIGIBLE_LEADER_REPLICAS) else []
         decided += [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
         if decided:
             cluster.commit(decided)
             cluster.settings_changed(None)
 
-    def _minimum_isr_of_all(self) -> list[Message]:
+    def _minimum_isr_of_all(self, image: Image) -> list[Message]:
         """Have min.insync.replicas be one value for all brokers, as eligible leaders depend on it (KIP-966)."""
         decided: list[Message] = []
-        configs = self._cluster.image.configs
+        configs = image.configs
         if MINIMUM_ISR not in configs.get((BROKER_RESOURCE, ""), ()):
             value = str(self._cluster.static_settings[MINIMUM_ISR])
             decided.append(

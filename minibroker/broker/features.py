@@ -42,7 +42,7 @@ class Feature(NamedTuple):
 FEATURES: dict[str, Feature] = {
     METADATA_VERSION: Feature(range(LOWEST_METADATA_VERSION, METADATA_VERSION_LEVEL + 1), METADATA_VERSION_LEVEL),
     TRANSACTION_VERSION: Feature(range(3), 2),
-    ELIGIBLE_LEADER_REPLICAS: Feature(range(2), 0, {1: (METADATA_VERSION, 23)}),
+    ELIGIBLE_LEADER_REPLICAS: Feature(range(2), 1, {1: (METADATA_VERSION, 23)}),
     GROUP_VERSION: Feature(range(2), 1),
 }
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from minibroker.broker.cleaner_statistics import CleanerStatistics
 from minibroker.broker.clock import BusyClock, Clock, SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
 from minibroker.broker.elections import bring_up
+from minibroker.broker.features import INITIAL
 from minibroker.broker.housekeeping import Housekeeping
 from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.listeners import broker_listeners, listeners_of_node
@@ -54,7 +55,8 @@ class UncleanStop(Exception):
 class Seams:
     """What a broker is given from outside: time, the disk, chance, and who looks at its requests.
 
-    `sockets_clock` is for what outlives the cluster, if `clock` does not.
+    `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the levels of features
+    that a new cluster begins with.
     """
 
     clock: BusyClock
@@ -62,6 +64,7 @@ class Seams:
     disk: Disk = field(default_factory=Disk)
     random: random.Random = field(default_factory=random.SystemRandom)
     interceptors: list[Interceptor] = field(default_factory=list)
+    first_levels: Mapping[str, int] = field(default_factory=INITIAL.copy)
 
 
 class Running:
@@ -87,6 +90,7 @@ class Running:
         try:
             with _understood():
                 self.cluster = Cluster(settings, seams.clock, self.logs, seams.random)
+                self.cluster.first_levels = seams.first_levels
                 self._load()
         except BaseException:
             with contextlib.suppress(UncleanStop):  # who could not even start is told why, and not that

@@ -75,6 +75,14 @@ class ConfigEntry(NamedTuple):
         """The setting's sentence, which also says when it has no effect."""
         return self.setting.documentation if self.setting.acts else f"{self.setting.documentation} No effect yet."
 
+    @property
+    def listed(self) -> bool:
+        """Whether it stands in a list of all settings; what Kafka 4 does not know stands there only where it is set.
+
+        Programs such as MirrorMaker set on one cluster whatever another one lists.
+        """
+        return self.setting.in_kafka or self.source is not ConfigSource.DEFAULT
+
 
 class Settings:
     """The broker's settings, by name: `settings["log.segment.bytes"]`.

@@ -104,8 +104,11 @@ class Partition:
         return dict(zip(self.replicas, self.directories, strict=False))
 
     def check_in_sync(self) -> None:
-        """Raises KafkaError(NOT_ENOUGH_REPLICAS) below min.insync.replicas, as for whoever wants acks=all."""
-        if len(self.isr) < self.topic.min_insync_replicas:
+        """Raises KafkaError(NOT_ENOUGH_REPLICAS) below min.insync.replicas, as for whoever wants acks=all.
+
+        As in Kafka, a partition with fewer replicas than that needs all of them.
+        """
+        if len(self.isr) < self.topic.min_insync_replicas and len(self.isr) < len(self.replicas):
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
 
     def check_epoch(self, epoch: int) -> None:

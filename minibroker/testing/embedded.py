@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 from minibroker.broker.clock import LifeClock, SystemClock
 from minibroker.broker.configuration import load_settings
+from minibroker.broker.features import INITIAL
 from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.running import Running, Seams
 from minibroker.broker.settings import Settings, SettingsError
 from minibroker.testing.data import Data, Snapshot
 from minibroker.testing.emulation.defaults import settings_of
-from minibroker.testing.emulation.emulation import Emulation
+from minibroker.testing.emulation.emulation import Emulation, first_levels_of
 from minibroker.testing.emulation.releases import release_of
 from minibroker.testing.loops import CallersLoop, Loop, LoopThread, NotRunning, Result
 from minibroker.testing.moving_clock import MovingClock
@@ -258,7 +259,8 @@ class Embedded:
         self._end_life()
         self._life = LifeClock(clock)
         disk = self._data.disk if self.measured is None else self._data.measured(self.measured.syncs)
-        return Seams(self._life, clock, disk, self._random, self.interceptors)
+        levels = INITIAL if self.emulated is None else first_levels_of(self.emulated)
+        return Seams(self._life, clock, disk, self._random, self.interceptors, levels)
 
     def _end_life(self) -> None:
         """What has crashed does nothing more, however much time passes."""

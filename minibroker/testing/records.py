@@ -125,7 +125,9 @@ class Records:
         if topic not in cluster.image.topics:
             asked = [MetadataRequest.MetadataRequestTopic(name=topic)]
             made = await ask(cluster, nodes[0], MetadataRequest(topics=asked, allow_auto_topic_creation=True))
-            _raise(made.topics[0].error_code, topic, {ErrorCode.LEADER_NOT_AVAILABLE})
+            # Who asks first is told that the topic is not there, also when that is no longer so.
+            first = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            _raise(made.topics[0].error_code, topic, first if topic in cluster.image.topics else set())
         found = cluster.image.topics.get(topic)
         index = None if found is None else found.partition(partition)
         leader = nodes[0] if index is None else cluster.nodes.get(index.leader_id, nodes[0])

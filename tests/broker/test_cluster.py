@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.cluster import Endpoint, new_uuid
+from minibroker.broker.image import BROKER_RESOURCE
 from minibroker.broker.metadata_log import MetadataError
 from minibroker.broker.topics import NO_LEADER
 from minibroker.protocol.declare import Message
@@ -38,11 +39,19 @@ def contents(harness: Harness, topic: str, index: int = 0) -> bytes:
 
 
 def test_a_new_cluster_records_its_features_once(harness: Harness) -> None:
-    assert harness.cluster.image.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+    levels = {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+    assert harness.cluster.image.features == {**levels, "eligible.leader.replicas.version": 1}
     harness.restart()
     seen: list[Message] = []
     harness.cluster.metadata_log.replay(seen.append)
-    assert [type(record) for record in seen].count(records.FeatureLevelRecord) == 3
+    assert [type(record) for record in seen].count(records.FeatureLevelRecord) == 4
+
+
+def test_a_new_cluster_has_one_minimum_of_replicas_in_sync_for_all_brokers(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings={"min.insync.replicas": "2"}) as harness:
+        harness.restart(settings={"min.insync.replicas": "3"})
+        assert harness.cluster.image.config(BROKER_RESOURCE, "") == {"min.insync.replicas": "2"}
+        assert harness.cluster.settings["min.insync.replicas"] == 2
 
 
 @pytest.mark.parametrize("crash", [False, True])

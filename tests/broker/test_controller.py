@@ -32,7 +32,7 @@ def test_a_topic_is_recorded_as_kafka_records_it(harness: Harness) -> None:
     topic_id, replicas = harness.cluster.controller.create_topic("t", 2, 1, overrides={"segment.ms": " 7 "})
     assert replicas == [[1], [1]]
     assert recorded(harness, records.TopicRecord) == [records.TopicRecord(name="t", topic_id=topic_id)]
-    (config,) = recorded(harness, records.ConfigRecord)
+    _, config = recorded(harness, records.ConfigRecord)  # the first is the new cluster's own
     assert (config.resource_type, config.resource_name, config.name, config.value) == (2, "t", "segment.ms", "7")
     partitions = recorded(harness, records.PartitionRecord)
     assert [(one.partition_id, one.topic_id, one.leader, one.leader_epoch) for one in partitions] == [
@@ -98,6 +98,7 @@ def test_a_change_of_configs_is_recorded_and_acts(harness: Harness) -> None:
     assert (settings.segment_ms, settings.index_interval_bytes) == (7, 9)
     assert harness.cluster.image.topics["t"].overrides == {"segment.ms": "7"}
     assert [(one.name, one.value) for one in recorded(harness, records.ConfigRecord)] == [
+        ("min.insync.replicas", "1"),  # of the new cluster
         ("flush.messages", "3"),
         ("segment.ms", "7"),
         ("flush.messages", None),

@@ -103,7 +103,6 @@ def test_without_replicas_in_sync_an_eligible_one_leads_and_others_follow(
     # as a controlled shutdown of the last replica leaves it in a Kafka with eligible.leader.replicas.version=1
     with Harness(tmp_path, nodes=4) as harness:
         topic_id = create(harness, [1, 2, 3, 4])
-        harness.cluster.commit([records.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1)])
         nobody = records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=NO_LEADER, isr=[])
         nobody.eligible_leader_replicas, nobody.last_known_elr = eligible, last_known
         harness.cluster.commit([nobody])
@@ -122,8 +121,8 @@ def test_the_last_replicas_in_sync_are_remembered_when_they_go(
 ) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2])
-        if enabled:
-            harness.cluster.commit([records.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1)])
+        level = records.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=int(enabled))
+        harness.cluster.commit([level])
         harness.restart(nodes=[3])
         partition = harness.partition("t")
         assert (partition.leader_id, partition.isr, partition.eligible_leader_replicas) == (NO_LEADER, isr, eligible)

@@ -195,7 +195,7 @@ def test_what_does_not_fit_into_a_batch_is_refused_whole(harness: Harness) -> No
 
 def test_too_few_replicas_in_sync_are_no_coordinator(harness: Harness) -> None:
     topic = made(harness)
-    harness.partition(NAME).topic.min_insync_replicas = 2
+    harness.partition(NAME).isr = []
     with pytest.raises(KafkaError) as raised:
         topic.append(0, [(b"k", b"v")])
     assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE

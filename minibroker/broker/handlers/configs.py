@@ -1,8 +1,9 @@
 """DescribeConfigs: the settings of topics, brokers, groups and subscriptions to metrics, and the levels of loggers.
 
-Behaviour: a resource is described with all its settings, or with those that are named and exist. The broker without a
-name stands for all brokers; any other, and its loggers, are asked at its own node. A group or a subscription that has
-never been heard of is described with the defaults it would have.
+Behaviour: a resource is described with all its settings, or with those that are named and exist. Settings that Kafka 4
+has no more, or not yet, are described where they are set, or when they are named. The broker without a name stands for
+all brokers; any other, and its loggers, are asked at its own node. A group or a subscription that has never been heard
+of is described with the defaults it would have.
 
 Versions: 1 brought synonyms and the source of a value in place of "is default" (KIP-226), 3 types and documentation
 (KIP-569), 4 flexible fields.
@@ -63,7 +64,9 @@ def _described(
     try:
         namings.add((resource.resource_type, resource.resource_name))
         entries = _entries(context, resource.resource_type, resource.resource_name)
-        answer.configs = [_entry(request, entry) for entry in entries if not wanted or entry.name in wanted]
+        answer.configs = [
+            _entry(request, entry) for entry in entries if (entry.name in wanted if wanted else entry.listed)
+        ]
     except KafkaError as error:
         answer.error_code = error.code
         answer.error_message = error.message or ""

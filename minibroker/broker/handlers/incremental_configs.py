@@ -137,7 +137,7 @@ def _topic_change(context: Context, name: str, changes: Iterable[Change]) -> dic
     return differences(current, valid)
 
 
-def _broker_change(context: Context, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+def _broker_change(context: Context, name: str, changes: Sequence[Change]) -> dict[str, str | None]:
     cluster = context.cluster
     if name:
         check_broker(context, name, "Node id")
@@ -148,8 +148,9 @@ def _broker_change(context: Context, name: str, changes: Iterable[Change]) -> di
     if changed and name and len(cluster.nodes) > 1:
         message = "The nodes of this process share their settings: change those of all brokers, with an empty name."
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    if MINIMUM_ISR in changed and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
-        _check_minimum_isr(name, changed[MINIMUM_ISR])
+    is_named = any(change.name == MINIMUM_ISR for change in changes)
+    if is_named and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
+        _check_minimum_isr(name, texts.get(MINIMUM_ISR))
     return changed
 
 

@@ -1,10 +1,10 @@
 """Metadata: the nodes, the controller, and where the partitions of topics are.
 
 Behaviour: a node is told with the address of the listener that the client came by. A topic that is not there is made
-when the request and `auto.create.topics.enable` allow it, and is usable in the same answer: Kafka's own answer has
-UNKNOWN_TOPIC_OR_PARTITION first, and keeps it, as this one does, if the topic cannot be made; the reason is in the log.
-Internal topics are not made on demand. A topic that is asked for twice is told once; where one is asked for by id,
-those that are asked for by name alone are passed over.
+when the request and `auto.create.topics.enable` allow it, and is usable from the answer on; but that answer itself says
+UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, and so do the next ones if the topic cannot be made; the reason is in the log.
+The topics of the coordinators are made as these make them, but that of share groups, which are not served. A topic that
+is asked for twice is told once; where one is asked for by id, those that are asked for by name alone are passed over.
 
 Versions: 0 asks for all topics with an empty list, later ones with null; 4 brought the request's flag for creation, 8
 authorized operations, 10 topic ids in the answer, 12 topic ids in the request (in 10 and 11 they stand there too, and
@@ -21,7 +21,16 @@ from minibroker.broker.durable import durably
 from minibroker.broker.leaders import available_leader, offline_replicas
 from minibroker.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from minibroker.broker.refusals import refused, tell_refusals
-from minibroker.broker.topics import INTERNAL_TOPICS, METADATA_TOPIC, NO_LEADER, Partition, Topic, check_name
+from minibroker.broker.topics import (
+    GROUPS_TOPIC,
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    NO_LEADER,
+    TRANSACTIONS_TOPIC,
+    Partition,
+    Topic,
+    check_name,
+)
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -37,7 +46,7 @@ AskedTopic = MetadataRequest.MetadataRequestTopic
 FIRST_WITH_NULL_FOR_ALL = 1
 FIRST_WITH_CREATION_FLAG = 4
 FIRST_BY_TOPIC_ID = 12
-NEVER_MADE = INTERNAL_TOPICS | {METADATA_TOPIC}
+NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TOPIC}
 
 
 @handles(ApiKey.METADATA, "0-13")
@@ -107,20 +116,26 @@ def _by_name(context: Context, name: str, create: bool) -> Steps[TopicAnswer]:
 
 
 def _existing(context: Context, name: str, create: bool) -> Steps[Topic]:
-    """The topic, made if need be. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
+    """The topic, if it is there; else it is made if need be. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
     topics = context.cluster.image.topics
     if name in topics:
         return topics[name]
-    if not create or not context.cluster.settings["auto.create.topics.enable"] or name in NEVER_MADE:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    try:
+    if create and context.cluster.settings["auto.create.topics.enable"] and name not in NEVER_MADE:
+        try:
+            yield from _create(context, name)
+        except KafkaError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # else somebody makes it already
+                refused(context, error, name)
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _create(context: Context, name: str) -> Steps[None]:
+    if name == GROUPS_TOPIC:
+        context.cluster.groups.topic.create()
+    elif name == TRANSACTIONS_TOPIC:
+        context.cluster.transactions.create_topic()
+    else:
         yield from context.cluster.controller.create_topic_in_steps(name)
-    except KafkaError as error:
-        if error.code == ErrorCode.TOPIC_ALREADY_EXISTS and name in topics:
-            return topics[name]
-        refused(context, error, name)
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
-    return topics[name]
 
 
 def _found(context: Context, topic: Topic) -> Steps[TopicAnswer]:

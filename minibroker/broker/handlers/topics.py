@@ -105,6 +105,7 @@ def _configs(context: Context, overrides: dict[str, str]) -> list[CreatedConfig]
             is_sensitive=entry.setting.sensitive,
         )
         for entry in context.cluster.settings.describe_topic(overrides)
+        if entry.listed
     ]
 
 

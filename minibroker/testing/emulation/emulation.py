@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.dispatch import Unanswerable, answer_start, encoded
+from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, INITIAL
 from minibroker.broker.interceptors import Call, Interceptor
 from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
 FIRST_WITHOUT_OLD_PRODUCE: Final = "4.0"
 FIRST_PRODUCE_THEN: Final = 3
+FIRST_WITH_ELIGIBLE_LEADERS: Final = "4.1"  # of itself; 4.0 has them where they are asked for (KIP-966)
 # The release that brought each feature, and its highest level there and later (KIP-584): none before 3.3, as clusters
 # with ZooKeeper had none.
 FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
@@ -64,6 +66,12 @@ def levels_of(release: str) -> dict[str, int]:
             if is_since(release, since):
                 found[name] = level
     return found
+
+
+def first_levels_of(release: str) -> dict[str, int]:
+    """The levels of features that a new cluster of a release begins with, as far as clients notice them."""
+    eligible = is_since(release, FIRST_WITH_ELIGIBLE_LEADERS)
+    return {name: level for name, level in INITIAL.items() if name != ELIGIBLE_LEADER_REPLICAS or eligible}
 
 
 class Emulation(Interceptor):

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from minibroker.broker.dispatch import Unanswerable
+from minibroker.broker.image import TOPIC_RESOURCE
 from minibroker.broker.interceptors import Call
+from minibroker.broker.settings import ELIDE
+from minibroker.broker.settings_table import TOPIC_SETTINGS
 from minibroker.broker.topics import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceResponse
-from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, read_header
 from minibroker.storage.log import Log
 from minibroker.testing.emulation.releases import is_since
@@ -47,7 +49,7 @@ class Change:
 
 
 class MadeOnDemand(Change):
-    """The first answer about a topic that it creates has no partitions yet, only an error that clients retry."""
+    """The first answer about a topic that it creates has another error: nobody leads its partitions yet."""
 
     def before(self, request: Any) -> Message | None:
         known = self.call.context.cluster.image.topics
@@ -55,13 +57,10 @@ class MadeOnDemand(Change):
         return None
 
     def answer(self, response: Any) -> None:
-        kraft = is_since(self.release, FIRST_WITH_KRAFT)
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if kraft else ErrorCode.LEADER_NOT_AVAILABLE
+        made = self._unknown & self.call.context.cluster.image.topics.keys()
         for topic in response.topics:
-            if topic.name in self._unknown and topic.error_code == ErrorCode.NONE:
-                topic.error_code = code
-                topic.topic_id = ZERO_UUID
-                topic.partitions = []
+            if topic.name in made and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                topic.error_code = ErrorCode.LEADER_NOT_AVAILABLE
 
 
 class CoordinatorMadeOnDemand(Change):
@@ -90,6 +89,16 @@ class NoDefaultsOfTopics(Change):
             if not topic.assignments:
                 topic.num_partitions = 0 if topic.num_partitions == DEFAULT else topic.num_partitions
                 topic.replication_factor = 0 if topic.replication_factor == DEFAULT else topic.replication_factor
+        return None
+
+
+class OlderTopicSettings(Change):
+    """A topic is described with settings that Kafka 4 has no more, also where they are not set."""
+
+    def before(self, request: Any) -> Message | None:
+        for resource in request.resources:
+            if resource.resource_type == TOPIC_RESOURCE and not resource.configuration_keys:
+                resource.configuration_keys = [name for name in TOPIC_SETTINGS if name != ELIDE]
         return None
 
 
@@ -168,12 +177,14 @@ class Quirk(NamedTuple):
 
 
 QUIRKS: Final = (
-    # AutoTopicCreationManager: what it answers while the controller, or ZooKeeper, creates the topic.
-    Quirk("0.8.2", None, (ApiKey.METADATA,), MadeOnDemand),
+    # What is answered while ZooKeeper is told of the topic; AutoTopicCreationManager of KRaft answers as here.
+    Quirk("0.8.2", FIRST_WITH_KRAFT, (ApiKey.METADATA,), MadeOnDemand),
     # KafkaApis, as it finds a coordinator.
     Quirk("0.8.2", None, (ApiKey.FIND_COORDINATOR,), CoordinatorMadeOnDemand),
     # KIP-464: the broker's defaults in CreateTopics, in all its versions.
     Quirk("0.10.1", "2.4", (ApiKey.CREATE_TOPICS,), NoDefaultsOfTopics),
+    # KIP-724: message formats before 2, and their settings, are gone in 4.0.
+    Quirk("0.11", "4.0", (ApiKey.DESCRIBE_CONFIGS,), OlderTopicSettings),
     # KafkaApis of 3.x: requireZkOrThrow; 4.0 removed the version (KIP-896).
     Quirk("3.3", "4.0", (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH), NoOffsetsInZooKeeper),
     # OffsetManager of 0.8.2; coordinators of groups came in 0.9.

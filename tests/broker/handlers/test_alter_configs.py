@@ -162,13 +162,19 @@ def test_each_resource_stands_alone_and_one_that_stands_twice_is_refused(topic: 
 
 
 def test_brokers_settings_are_replaced_too(harness: Harness) -> None:
-    for name in ("", "1"):
-        assert alter(harness, BROKER, name, ("message.max.bytes", "2000000"), ("log.segment.bytes", "3000000"))[0] == 0
-        assert alter(harness, BROKER, name, ("message.max.bytes", "2100000"))[0] == 0
-        assert set_on(harness, BROKER_RESOURCE, name) == {"message.max.bytes": "2100000"}
+    minimum = ("min.insync.replicas", "1")  # which cannot be removed from all brokers
+    for name, kept in (("", [minimum]), ("1", [])):
+        lines = [("message.max.bytes", "2000000"), ("log.segment.bytes", "3000000"), *kept]
+        assert alter(harness, BROKER, name, *lines)[0] == 0
+        assert alter(harness, BROKER, name, ("message.max.bytes", "2100000"), *kept)[0] == 0
+        assert set_on(harness, BROKER_RESOURCE, name) == {"message.max.bytes": "2100000", **dict(kept)}
     assert harness.cluster.settings["message.max.bytes"] == 2_100_000
-    assert alter(harness, BROKER, "")[0] == alter(harness, BROKER, "1")[0] == 0
+    assert alter(harness, BROKER, "", minimum)[0] == alter(harness, BROKER, "1")[0] == 0
     assert harness.cluster.settings["message.max.bytes"] == 1_048_588
+    assert alter(harness, BROKER, "") == (
+        ErrorCode.INVALID_CONFIG,
+        "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+    )
 
 
 def test_names_that_are_refused_leave_nothing_behind(harness: Harness) -> None:
@@ -185,4 +191,5 @@ def test_no_resources_are_no_answers(harness: Harness) -> None:
 def test_each_node_is_asked_for_its_own_settings(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         assert alter(harness, BROKER, "2", node=1)[1] == "Unexpected broker id, expected 1, but received 2"
-        assert alter(harness, BROKER, "", ("message.max.bytes", "2000000"), node=2)[0] == 0
+        lines = ("message.max.bytes", "2000000"), ("min.insync.replicas", "1")
+        assert alter(harness, BROKER, "", *lines, node=2)[0] == 0

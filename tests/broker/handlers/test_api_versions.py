@@ -63,6 +63,7 @@ def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> N
     assert [(one.name, one.min_version_level, one.max_version_level) for one in before.finalized_features] == [
         ("metadata.version", 30, 30),
         ("transaction.version", 2, 2),
+        ("eligible.leader.replicas.version", 1, 1),
         ("group.version", 1, 1),
     ]
     harness.create_topic("t")

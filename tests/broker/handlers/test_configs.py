@@ -83,8 +83,22 @@ def test_a_topic_is_described_with_all_its_settings(topic: Harness, version: int
     result = describe(topic, TOPIC, "t", version=version)
     assert (result.error_code, result.error_message) == (ErrorCode.NONE, "")
     names = [found.name for found in result.configs]
-    assert names == sorted(name for name, row in TOPIC_SETTINGS.items() if not row.internal)
+    assert names == sorted(name for name, row in TOPIC_SETTINGS.items() if row.in_kafka and not row.internal)
     assert not any(found.read_only or found.is_sensitive for found in result.configs)
+
+
+OURS = {"message.format.version", "message.timestamp.difference.max.ms", "record.attributes.elide"}
+
+
+def test_what_kafka_does_not_know_is_described_where_it_is_set_or_named(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings={"log.message.timestamp.difference.max.ms": "5"}) as harness:
+        harness.create_topic("t", message_format_version="0.10.2")
+        listed = {found.name for found in describe(harness, TOPIC, "t").configs}
+        assert listed & OURS == {"message.format.version", "message.timestamp.difference.max.ms"}
+        assert value(harness, TOPIC, "t", "record.attributes.elide") == ("false", DEFAULT)
+        of_broker = {found.name for found in describe(harness, BROKER, "1").configs}
+        assert "log.message.timestamp.difference.max.ms" in of_broker
+        assert "log.message.format.version" not in of_broker
 
 
 @pytest.mark.parametrize("version", DESCRIBED)
@@ -130,7 +144,9 @@ def test_an_empty_list_of_names_means_all(topic: Harness) -> None:
 @pytest.mark.parametrize("version", DESCRIBED)
 def test_a_broker_is_described_with_all_its_settings(harness: Harness, version: int) -> None:
     result = describe(harness, BROKER, "1", version=version)
-    assert [found.name for found in result.configs] == sorted(BROKER_SETTINGS)
+    assert [found.name for found in result.configs] == sorted(
+        name for name, row in BROKER_SETTINGS.items() if row.in_kafka
+    )
     read_only = {found.name: found.read_only for found in result.configs}
     assert (read_only["node.id"], read_only["log.retention.ms"]) == (True, False)
 
@@ -151,9 +167,9 @@ def test_each_node_describes_itself(tmp_path: Path) -> None:
 
 
 def test_the_broker_without_a_name_has_what_was_changed_for_all(harness: Harness) -> None:
-    assert describe(harness, BROKER, "").configs == []
+    assert [found.name for found in describe(harness, BROKER, "").configs] == ["min.insync.replicas"]
     alter(harness, BROKER, "", ("log.segment.bytes", SET, "2000000"))
-    (found,) = describe(harness, BROKER, "").configs
+    found, _ = describe(harness, BROKER, "").configs
     assert (found.name, found.value, found.config_source) == ("log.segment.bytes", "2000000", DYNAMIC_DEFAULT)
 
 
@@ -209,8 +225,8 @@ def test_a_change_acts_on_the_next_produce(topic: Harness) -> None:
     assert topic.produce_batch("t", large).error_code == ErrorCode.NONE
     alter(topic, TOPIC, "t", ("max.message.bytes", SET, "100"))
     assert topic.produce_batch("t", large).error_code == ErrorCode.MESSAGE_TOO_LARGE
-    alter(topic, TOPIC, "t", ("max.message.bytes", DELETE, None), ("min.insync.replicas", SET, "2"))
-    assert topic.produce_batch("t", large).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    alter(topic, TOPIC, "t", ("max.message.bytes", DELETE, None), ("cleanup.policy", SET, "compact"))
+    assert topic.produce_batch("t", large).error_code == ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -465,7 +481,7 @@ def test_a_bad_change_of_a_broker_is_refused(
 ) -> None:
     lines = [("log.retention.ms", SET, "5")] if line is None else [line]
     assert alter(harness, BROKER, name, *lines, version=version) == (code, message)
-    assert describe(harness, BROKER, "").configs == []
+    assert [found.name for found in describe(harness, BROKER, "").configs] == ["min.insync.replicas"]
 
 
 def test_one_of_several_brokers_in_a_process_has_no_values_of_its_own(tmp_path: Path) -> None:

@@ -41,6 +41,17 @@ def refused(harness: Harness, *wanted: tuple[str, int, int]) -> str:
 def at_level(harness: Harness, level: int) -> None:
     """Have the cluster be one that an older Kafka has formatted."""
     harness.cluster.commit([records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)])
+    without_eligible_leaders(harness)
+
+
+def without_eligible_leaders(harness: Harness) -> None:
+    """Have the cluster be one that was formatted before they were finalised of themselves."""
+    harness.cluster.commit(
+        [
+            records.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0),
+            records.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MINIMUM_ISR, value=None),
+        ]
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -68,7 +79,7 @@ def test_records_are_written_in_the_form_of_the_new_level(harness: Harness) -> N
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 1])
 def test_an_update_that_is_only_to_be_checked_changes_nothing(harness: Harness, version: int) -> None:
-    wanted = (ELIGIBLE_LEADER_REPLICAS, 1, UPGRADE)
+    wanted = (ELIGIBLE_LEADER_REPLICAS, 0, SAFE_DOWNGRADE)
     assert update(harness, wanted, version=version, validate_only=True).error_code == ErrorCode.NONE
     assert harness.cluster.image.features == INITIAL
 
@@ -119,6 +130,7 @@ def test_a_level_goes_down_as_far_as_the_records_stay_the_same(
     ],
 )
 def test_what_cannot_be_is_refused_with_its_reason(harness: Harness, wanted: tuple[str, int, int], reason: str) -> None:
+    without_eligible_leaders(harness)
     message = f"Invalid update version {wanted[1]} for feature {wanted[0]}. {reason}"
     assert refused(harness, wanted) == message
 
@@ -159,12 +171,14 @@ def alter(harness: Harness, name: str, text: str | None) -> tuple[int, str | Non
 
 def test_eligible_leaders_have_one_minimum_for_all_brokers(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={MINIMUM_ISR: "2"}) as harness:
+        without_eligible_leaders(harness)
         assert alter(harness, "1", "3") == (ErrorCode.NONE, None)
         update(harness, (ELIGIBLE_LEADER_REPLICAS, 1, UPGRADE))
         assert harness.cluster.settings[MINIMUM_ISR] == 2
         assert harness.cluster.image.config(BROKER_RESOURCE, "") == {MINIMUM_ISR: "2"}
         message = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
         assert alter(harness, "1", "3") == (ErrorCode.INVALID_CONFIG, message)
+        assert alter(harness, "1", None) == (ErrorCode.INVALID_CONFIG, message)
         message = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
         assert alter(harness, "", None) == (ErrorCode.INVALID_CONFIG, message)
         assert alter(harness, "", "1") == (ErrorCode.NONE, None)

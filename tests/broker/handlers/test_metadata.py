@@ -135,16 +135,20 @@ def test_neither_name_nor_id_is_no_name(filled: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_topic_that_is_not_there_is_made_on_demand_and_usable_at_once(harness: Harness, version: int) -> None:
-    (topic,) = harness.request(by_name("new", create=True), version).topics
-    assert (topic.error_code, len(topic.partitions)) == (ErrorCode.NONE, 1)
+def test_a_topic_that_is_not_there_is_made_on_demand_for_whoever_asks_next(harness: Harness, version: int) -> None:
+    (first,) = harness.request(by_name("new", create=True), version).topics
+    assert (first.error_code, first.topic_id) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ZERO_UUID)
+    assert first.partitions == []
     assert harness.produce("new", "v") == 0
+    (second,) = harness.request(by_name("new", create=True), version).topics
+    assert (second.error_code, len(second.partitions)) == (ErrorCode.NONE, 1)
 
 
 def test_a_topic_made_on_demand_is_made_by_the_settings(tmp_path: Path) -> None:
     settings = {"num.partitions": "4", "default.replication.factor": "2"}
     with Harness(tmp_path, nodes=2, settings=settings) as harness:
-        (topic,) = harness.request(by_name("new", create=True)).topics
+        harness.request(by_name("new", create=True))
+        (topic,) = harness.request(by_name("new")).topics
         assert [len(partition.replica_nodes) for partition in topic.partitions] == [2] * 4
 
 
@@ -170,11 +174,19 @@ def test_a_bad_name_is_told(harness: Harness, version: int, name: str, create: b
     assert topics_in(answer) == [(name, ErrorCode.INVALID_TOPIC_EXCEPTION)]
 
 
-@pytest.mark.parametrize(
-    ("name", "internal"),
-    [("__consumer_offsets", True), ("__transaction_state", True), ("__cluster_metadata", False)],
-)
-def test_internal_topics_are_not_made_on_demand(harness: Harness, name: str, internal: bool) -> None:
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_the_topic_of_a_coordinator_is_made_on_demand_as_the_coordinator_makes_it(harness: Harness, name: str) -> None:
+    (first,) = harness.request(by_name(name, create=True)).topics
+    assert (first.error_code, first.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
+    (second,) = harness.request(by_name(name)).topics
+    assert (second.error_code, second.is_internal, len(second.partitions)) == (ErrorCode.NONE, True, 50)
+    assert harness.cluster.image.topics[name].overrides["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(("name", "internal"), [("__share_group_state", True), ("__cluster_metadata", False)])
+def test_topics_that_nobody_here_keeps_state_in_are_not_made_on_demand(
+    harness: Harness, name: str, internal: bool
+) -> None:
     (topic,) = harness.request(by_name(name, create=True)).topics
     assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, internal)
     assert harness.cluster.image.topics == {}

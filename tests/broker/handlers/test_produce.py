@@ -327,11 +327,19 @@ def test_the_topics_own_limit_of_size_is_exact(harness: Harness) -> None:
     assert [answer.error_code for answer in answers.values()] == [0, ErrorCode.MESSAGE_TOO_LARGE]
 
 
-def test_too_few_replicas_in_sync_refuse_acks_all_only(harness: Harness) -> None:
+def test_too_few_replicas_in_sync_refuse_acks_all_only(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.create_topic("t", replicas=2, min_insync_replicas="3")
+        assert produce(harness, {("t", 0): GOOD}, acks=-1)["t", 0].error_code == 0
+        harness.restart(nodes=[1])
+        refused = produce(harness, {("t", 0): GOOD}, acks=-1)["t", 0]
+        assert (refused.error_code, refused.log_start_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, 0)
+        assert produce(harness, {("t", 0): GOOD}, acks=1)["t", 0].error_code == 0
+
+
+def test_a_topic_with_fewer_replicas_than_are_to_be_in_sync_needs_all_of_them(harness: Harness) -> None:
     harness.create_topic("t", min_insync_replicas="2")
-    refused = produce(harness, {("t", 0): GOOD}, acks=-1)["t", 0]
-    assert (refused.error_code, refused.log_start_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, 0)
-    assert produce(harness, {("t", 0): GOOD}, acks=1)["t", 0].error_code == 0
+    assert produce(harness, {("t", 0): GOOD}, acks=-1)["t", 0].error_code == 0
 
 
 def test_internal_topics_are_written_by_the_admin_client_only(harness: Harness) -> None:

@@ -38,6 +38,7 @@ def test_a_release_announces_its_versions_as_far_as_they_are_served_here(release
             assert told[key] == (versions[key][0], versions[key][-1])
         finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         assert set(finalized) <= set(levels_of(release))
+        assert ("eligible.leader.replicas.version" in finalized) == (RELEASES.index(release) >= RELEASES.index("4.1"))
 
 
 @pytest.mark.parametrize("release", RELEASES)

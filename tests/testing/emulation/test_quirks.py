@@ -8,6 +8,7 @@ from kafka import KafkaProducer
 
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
@@ -78,6 +79,18 @@ def test_producers_ask_again_for_a_topic_that_is_made_on_demand(release: str) ->
         for name in ("a", "b"):
             codes = [code for topic, code in told if topic == name]
             assert (codes[0], codes[-1]) == (error, 0)
+
+
+@pytest.mark.parametrize(("release", "listed"), [("0.11", True), ("3.9", True), ("4.0", False)])
+def test_settings_that_kafka_4_has_no_more_are_listed_by_older_releases(release: str, listed: bool) -> None:
+    with Broker(emulate=release) as broker:
+        broker.create_topic("t")
+        asking = DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name="t")
+        (answer,) = asked(broker, DescribeConfigsRequest(resources=[asking]), 1 if release != "0.11" else 0).results
+        names = {found.name for found in answer.configs}
+        older = {"message.format.version", "message.timestamp.difference.max.ms"}
+        assert names & older == (older if listed else set())
+        assert "retention.ms" in names and "record.attributes.elide" not in names
 
 
 # --- coordinators ---------------------------------------------------------------------------------

@@ -174,11 +174,11 @@ def test_an_assignment_that_cannot_be_kept_is_given_to_nobody(driver: Driver) ->
     joined = answered(driver.ask_join(leader))
     waiting = driver.ask_sync(other.response())
     partition = driver.harness.partition("__consumer_offsets", driver.harness.cluster.groups.topic.partition_of("g"))
-    partition.topic.min_insync_replicas = 2
+    partition.isr = []
     assert answered(driver.ask_sync(joined, {leader: b"x"})).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert waiting.response().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.group.state_name == "PreparingRebalance"
-    partition.topic.min_insync_replicas = 1
+    partition.isr = [1]
     other = driver.ask_join(follower)
     driver.sync_all({leader: answered(driver.ask_join(leader)), follower: answered(other)})
     assert driver.group.state_name == "Stable"
