@@ -29,6 +29,14 @@ def cpu_seconds(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
 
 
+def is_alive(pid: int) -> bool:
+    """Whether the process runs: one that has ended and waits for its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def resident_kib(pid: int) -> int:
     """Resident memory of `pid` in KiB, summed over its mappings: VmRSS is kept per thread and lags."""
     match = re.search(r"^Rss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)

@@ -145,7 +145,7 @@ class Client:
 
     def ask_api_versions(self) -> None:
         """What a client asks first; the answer is not looked at."""
-        self._socket.sendall(_frame(ApiVersionsRequest(), API_VERSIONS_VERSION))
+        self._socket.sendall(api_versions_request())
         self._receive()
 
     def _ask(self, request: Message, version: int, answer: type[Answer]) -> Answer:
@@ -219,6 +219,11 @@ def list_offsets_request(topic: str, timestamp_ms: int) -> bytes:
     partition = asked.ListOffsetsPartition(partition_index=0, timestamp=timestamp_ms)
     request = ListOffsetsRequest(replica_id=-1, topics=[asked(name=topic, partitions=[partition])])
     return _frame(request, LIST_OFFSETS_VERSION)
+
+
+def api_versions_request() -> bytes:
+    """A frame that asks what a client asks first."""
+    return _frame(ApiVersionsRequest(), API_VERSIONS_VERSION)
 
 
 def metadata_request(topic: str) -> bytes:
