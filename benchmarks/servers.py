@@ -67,12 +67,17 @@ def data_directory() -> Iterator[str]:
 
 @contextmanager
 def minibroker_on(
-    folder: str, entry: Sequence[str] = MINIBROKER, *, settings: Sequence[str] = (), stderr: IO[bytes] | None = None
+    folder: str,
+    entry: Sequence[str] = MINIBROKER,
+    *,
+    settings: Sequence[str] = (),
+    log_level: str = "warning",
+    stderr: IO[bytes] | None = None,
 ) -> Iterator[Server]:
     """The same with its data in `folder`, where another one may have left some. `settings` are `key=value`."""
     assignments = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={folder}", *SETTINGS, *settings]
     words = [word for assignment in assignments for word in ("--set", assignment)]
-    with _process([sys.executable, *entry, "serve", "--log-level", "warning", *words], stderr) as server:
+    with _process([sys.executable, *entry, "serve", "--log-level", log_level, *words], stderr) as server:
         yield server
 
 
