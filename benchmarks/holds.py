@@ -168,14 +168,14 @@ def _answer_bytes(server: Server, connection: socket.socket, give_up_at: float) 
 
 def _piece(server: Server, connection: socket.socket, most: int, give_up_at: float) -> bytes:
     while True:
-        busy_s = machine.cpu_seconds(server.pid) if machine.is_alive(server.pid) else 0.0
+        wanted_s = _wanted_s(server)
         connection.settimeout(4 * LOOK_S)
         try:
             piece = connection.recv(min(most, RECEIVE_BYTES))
         except TimeoutError:
             if time.monotonic() > give_up_at:
                 raise _NoAnswer("gave up") from None
-            if machine.cpu_seconds(server.pid) - busy_s < 4 * LOOK_S * IDLE_SHARE:
+            if _wanted_s(server) - wanted_s < 4 * LOOK_S * IDLE_SHARE:
                 raise _NoAnswer("waits") from None
             continue
         if not piece:
@@ -186,11 +186,19 @@ def _piece(server: Server, connection: socket.socket, most: int, give_up_at: flo
 def _settle(server: Server) -> None:
     """Wait until the server has nothing more to do: what it puts off may hold others, too."""
     give_up_at = time.monotonic() + SETTLE_S
-    while machine.is_alive(server.pid) and time.monotonic() < give_up_at:
-        busy_s = machine.cpu_seconds(server.pid)
+    while time.monotonic() < give_up_at:
+        wanted_s = _wanted_s(server)
         time.sleep(LOOK_S)
-        if not machine.is_alive(server.pid) or machine.cpu_seconds(server.pid) - busy_s < LOOK_S * IDLE_SHARE:
+        if _wanted_s(server) - wanted_s < LOOK_S * IDLE_SHARE:
             return
+
+
+def _wanted_s(server: Server) -> float:
+    """How long the server's loop was busy so far, or would have been; 0 if it is no more."""
+    try:
+        return machine.loop_time(server.pid).wanted_s
+    except OSError:
+        return 0.0
 
 
 def table(figures: Sequence[Figures], max_hold_ms: float, max_times: float) -> Table:

@@ -102,14 +102,14 @@ class _Asking:
         """Ask once, and pause: the seconds until the answer, without and with the time for which there was no core."""
         frame = self._frames[self._asked % len(self._frames)]
         self._asked += 1
-        coreless = self._coreless_s()
         self._asked_at = time.perf_counter()
+        coreless = self._coreless_s()
         self._connection.sendall(frame)
         self._receive()
-        took = self.waiting_s
         coreless = self._coreless_s() - coreless
+        took = self.waiting_s
         time.sleep(PAUSE_S)
-        return took - coreless, took
+        return max(0.0, took - coreless), took
 
     @property
     def waiting_s(self) -> float:
