@@ -31,7 +31,7 @@ NUMBERS = (0, 0, 0, 1, 1, -1, -1, 2, 3, 5, 100, 1_000)
 TEXTS = (
     "", "fuzz", "fuzz", "fuzz-2", "group", "group", "id", "member", "consumer", "range", "User:fuzz", "ключ", "*",
     "Empty", "classic", "share", "Ongoing", "cleanup.policy", "compact", "retention.ms", "delete", "user", "client-id",
-    "transaction.version", "group.version", "__consumer_offsets", "__transaction_state", "a\nb", "a\0b", "..", "a/b",
+    "transaction.version", "group.version", "a\nb", "a\0b", "..", "a/b",
     "\U0001f600",
 )  # fmt: skip
 
@@ -88,9 +88,9 @@ class Requests:
             return pack(">h", 4) + b"fuzz"
         if pick < 0.7:
             return pack(">h", -1)
-        if pick < 0.75:
+        if pick < 0.71:
             return pack(">h", LONG_TEXT) + b"c" * LONG_TEXT
-        text = self.random.randbytes(12) if pick < 0.85 else self._text().encode()
+        text = self.random.randbytes(3) if pick < 0.73 else self._text().encode()
         return pack(">h", len(text)) + text
 
     # --- pieces ---
