@@ -103,22 +103,24 @@ class _Asking:
         frame = self._frames[self._asked % len(self._frames)]
         self._asked += 1
         self._asked_at = time.perf_counter()
-        coreless = self._coreless_s()
+        before = self._times()
         self._connection.sendall(frame)
         self._receive()
-        coreless = self._coreless_s() - coreless
+        ran_s, server_s, own_s = (after - first for after, first in zip(self._times(), before, strict=True))
         took = self.waiting_s
         time.sleep(PAUSE_S)
-        return max(0.0, took - coreless), took
+        # Both may have been without a core at once, so their sum may be too much: what the server ran is held, too.
+        return min(took - max(server_s, own_s), max(took - server_s - own_s, ran_s)), took
 
     @property
     def waiting_s(self) -> float:
         """Seconds since the last question."""
         return time.perf_counter() - self._asked_at
 
-    def _coreless_s(self) -> float:
-        """How long both, the server's loop and we, have waited for a core so far."""
-        return sum(int(os.pread(file, 100, 0).split()[1]) for file in self._files) / 1e9
+    def _times(self) -> tuple[float, float, float]:
+        """Seconds so far in which the server's loop ran, in which it waited for a core, and in which we did."""
+        (ran, server), (_, own) = (map(int, os.pread(file, 100, 0).split()[:2]) for file in self._files)
+        return ran / 1e9, server / 1e9, own / 1e9
 
     def _receive(self) -> None:
         size = int.from_bytes(self._exactly(4), "big")
