@@ -29,6 +29,32 @@ def cpu_seconds(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
 
 
+class LoopTime(NamedTuple):
+    """What a process's first thread has had since it began: seconds on a core, and seconds in wait for one."""
+
+    ran_s: float
+    coreless_s: float
+
+    @property
+    def wanted_s(self) -> float:
+        """All seconds in which it was not idle."""
+        return self.ran_s + self.coreless_s
+
+
+def loop_time(pid: int) -> LoopTime:
+    """Of the thread that runs the event loop. Raises `OSError` when there is no such process."""
+    ran, waited, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
+    return LoopTime(int(ran) / 1e9, int(waited) / 1e9)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs: one that has ended and waits for its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def resident_kib(pid: int) -> int:
     """Resident memory of `pid` in KiB, summed over its mappings: VmRSS is kept per thread and lags."""
     match = re.search(r"^Rss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)

@@ -12,11 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
+import machine
 import programs
 
 # Deleted topics give their memory (page cache) back at once: the next row shall not have to find new one.
@@ -65,17 +66,35 @@ def data_directory() -> Iterator[str]:
 
 
 @contextmanager
-def minibroker_on(folder: str, entry: Sequence[str] = MINIBROKER, *, settings: Sequence[str] = ()) -> Iterator[Server]:
+def minibroker_on(
+    folder: str,
+    entry: Sequence[str] = MINIBROKER,
+    *,
+    settings: Sequence[str] = (),
+    log_level: str = "warning",
+    stderr: IO[bytes] | None = None,
+) -> Iterator[Server]:
     """The same with its data in `folder`, where another one may have left some. `settings` are `key=value`."""
     assignments = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={folder}", *SETTINGS, *settings]
     words = [word for assignment in assignments for word in ("--set", assignment)]
-    with _process([sys.executable, *entry, "serve", "--log-level", "warning", *words]) as server:
+    with _process([sys.executable, *entry, "serve", "--log-level", log_level, *words], stderr) as server:
         yield server
 
 
 def kill(server: Server) -> None:
     """End the process as a crash does: it writes down nothing more."""
     os.kill(server.pid, signal.SIGKILL)
+
+
+def end(server: Server, patience_s: float) -> None:
+    """Have the process stop, and end it if it takes longer; one that has ended already is left alone."""
+    give_up_at = time.monotonic() + patience_s
+    with suppress(ProcessLookupError):
+        os.kill(server.pid, signal.SIGTERM)
+    while machine.is_alive(server.pid):
+        if time.monotonic() > give_up_at:
+            return kill(server)
+        time.sleep(0.01)
 
 
 @contextmanager
@@ -93,12 +112,12 @@ def foreign(bootstrap: str, pid: int) -> Iterator[Server]:
 
 
 @contextmanager
-def _process(words: Sequence[str]) -> Iterator[Server]:
-    """The server's stderr goes to ours: what it has to complain of is never thrown away."""
+def _process(words: Sequence[str], stderr: IO[bytes] | None = None) -> Iterator[Server]:
+    """The server's stderr goes to ours if nothing else is said: what it has to complain of is never thrown away."""
     environment = dict(os.environ, PYTHONPATH=str(Path(__file__).resolve().parent.parent))
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or each start compiles anew, which no installed package does
     exec_at = time.perf_counter()
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment) as process:
         try:
             host, port = _announced(process)
             yield Server(host, port, process.pid, exec_at, time.perf_counter())

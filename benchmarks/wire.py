@@ -47,8 +47,10 @@ FIND_COORDINATOR_VERSION = 2
 COMMIT_VERSION = 7
 TOPIC_RESOURCE, SET = 2, 0
 TIMEOUT_MS = 30_000
+GROUPS, TRANSACTIONS = 0, 1  # what a coordinator is asked for
 SENTINEL = 0x7E7D  # an error code that no server sends, found again in an answer that we encode
 
+CLIENT_ID = "benchmark"
 AT_ONCE = 64  # requests that are on their way together: some for every turn of a server, and no full socket
 NO_CONFIGS: Mapping[str, str] = {}
 
@@ -75,13 +77,13 @@ class Client:
         overrides = [topic.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
         asked = topic(name=name, num_partitions=partitions, replication_factor=1, configs=overrides)
         request = CreateTopicsRequest(topics=[asked], timeout_ms=TIMEOUT_MS)
-        answer = self._ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
+        answer = self.ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
         _check(answer.topics[0].error_code)
 
     def delete_topic(self, name: str) -> None:
         """Raises Failed."""
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
-        _check(self._ask(request, DELETE_TOPICS_VERSION, DeleteTopicsResponse).responses[0].error_code)
+        _check(self.ask(request, DELETE_TOPICS_VERSION, DeleteTopicsResponse).responses[0].error_code)
 
     def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
         """Set some of its configs. Raises Failed."""
@@ -91,15 +93,15 @@ class Client:
         ]
         asked = resource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
         request = IncrementalAlterConfigsRequest(resources=[asked])
-        answer = self._ask(request, ALTER_CONFIGS_VERSION, IncrementalAlterConfigsResponse)
+        answer = self.ask(request, ALTER_CONFIGS_VERSION, IncrementalAlterConfigsResponse)
         _check(answer.responses[0].error_code)
 
-    def wait_for_coordinator(self, group: str) -> None:
-        """The first group that is asked for has the topic of the groups created. Raises Failed."""
-        request = FindCoordinatorRequest(key=group)
+    def wait_for_coordinator(self, name: str, *, transactions: bool = False) -> None:
+        """The first group, or transactional id, that is asked for has the topic of them all created. Raises Failed."""
+        request = FindCoordinatorRequest(key=name, key_type=TRANSACTIONS if transactions else GROUPS)
         give_up_at = time.monotonic() + TIMEOUT_MS / 1000
         while True:
-            code = self._ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse).error_code
+            code = self.ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse).error_code
             if code == ErrorCode.NONE or time.monotonic() > give_up_at:
                 return _check(code)
             time.sleep(0.01)
@@ -109,20 +111,20 @@ class Client:
         request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
         give_up_at = time.monotonic() + TIMEOUT_MS / 1000
         while True:
-            (topic,) = self._ask(request, METADATA_VERSION, MetadataResponse).topics
+            (topic,) = self.ask(request, METADATA_VERSION, MetadataResponse).topics
             if not topic.error_code and topic.partitions and not any(each.error_code for each in topic.partitions):
                 return
             if time.monotonic() > give_up_at:
                 _check(topic.error_code or topic.partitions[0].error_code)
             time.sleep(0.01)
 
-    def exchange(self, frames: Sequence[bytes], error_at: int | None) -> None:
-        """Send requests of one kind, some at a time, and read the answers.
+    def exchange(self, frames: Sequence[bytes], error_at: int | None, *, at_once: int = AT_ONCE) -> None:
+        """Send requests of one kind, `at_once` at a time, and read the answers.
 
         Raises Failed if one has an error code at `error_at`, see `produce_error_at`; None: it has no such place.
         """
-        for start in range(0, len(frames), AT_ONCE):
-            some = frames[start : start + AT_ONCE]
+        for start in range(0, len(frames), at_once):
+            some = frames[start : start + at_once]
             self._socket.sendall(b"".join(some))
             for _ in some:
                 body = self._receive()
@@ -145,11 +147,12 @@ class Client:
 
     def ask_api_versions(self) -> None:
         """What a client asks first; the answer is not looked at."""
-        self._socket.sendall(_frame(ApiVersionsRequest(), API_VERSIONS_VERSION))
+        self._socket.sendall(api_versions_request())
         self._receive()
 
-    def _ask(self, request: Message, version: int, answer: type[Answer]) -> Answer:
-        self._socket.sendall(_frame(request, version))
+    def ask(self, request: Message, version: int, answer: type[Answer]) -> Answer:
+        """Send a request, and read its answer."""
+        self._socket.sendall(frame(request, version))
         return self._answer(version, answer)
 
     def _answer(self, version: int, answer: type[Answer]) -> Answer:
@@ -199,7 +202,7 @@ def produce_request(topic: str, batch: bytes, partition: int = 0) -> bytes:
     data = ProduceRequest.TopicProduceData
     written = data.PartitionProduceData(index=partition, records=memoryview(batch))
     topics = [data(name=topic, partition_data=[written])]
-    return _frame(ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=topics), PRODUCE_VERSION)
+    return frame(ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=topics), PRODUCE_VERSION)
 
 
 def fetch_request(
@@ -210,7 +213,7 @@ def fetch_request(
     wanted = fetched.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     topics = [fetched(topic=topic, partitions=[wanted])]
     request = FetchRequest(max_wait_ms=1000, min_bytes=1, max_bytes=max_bytes, session_epoch=-1, topics=topics)
-    return _frame(request, version)
+    return frame(request, version)
 
 
 def list_offsets_request(topic: str, timestamp_ms: int) -> bytes:
@@ -218,12 +221,17 @@ def list_offsets_request(topic: str, timestamp_ms: int) -> bytes:
     asked = ListOffsetsRequest.ListOffsetsTopic
     partition = asked.ListOffsetsPartition(partition_index=0, timestamp=timestamp_ms)
     request = ListOffsetsRequest(replica_id=-1, topics=[asked(name=topic, partitions=[partition])])
-    return _frame(request, LIST_OFFSETS_VERSION)
+    return frame(request, LIST_OFFSETS_VERSION)
+
+
+def api_versions_request() -> bytes:
+    """A frame that asks what a client asks first."""
+    return frame(ApiVersionsRequest(), API_VERSIONS_VERSION)
 
 
 def metadata_request(topic: str) -> bytes:
     """A frame that asks for a topic with all its partitions."""
-    return _frame(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), METADATA_VERSION)
+    return frame(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), METADATA_VERSION)
 
 
 def produce_error_at(topic: str) -> int:
@@ -256,7 +264,7 @@ def commit_request(group: str, topic: str, partitions: int) -> bytes:
         asked.OffsetCommitRequestPartition(partition_index=index, committed_offset=index, committed_metadata="")
         for index in range(partitions)
     ]
-    return _frame(OffsetCommitRequest(group_id=group, topics=[asked(name=topic, partitions=offsets)]), COMMIT_VERSION)
+    return frame(OffsetCommitRequest(group_id=group, topics=[asked(name=topic, partitions=offsets)]), COMMIT_VERSION)
 
 
 def commit_error_at(topic: str, partitions: int) -> int:
@@ -272,9 +280,10 @@ def _sentinel_at(answer: Message, version: int) -> int:
     return 4 + len(header) + answer.encode(version).index(SENTINEL.to_bytes(2, "big"))
 
 
-def _frame(request: Message, version: int) -> bytes:
+def frame(request: Message, version: int, *, client_id: str = CLIENT_ID) -> bytes:
+    """A request with its header and its size."""
     header = headers.RequestHeader(
-        request_api_key=request.api_key, request_api_version=version, correlation_id=7, client_id="benchmark"
+        request_api_key=request.api_key, request_api_version=version, correlation_id=7, client_id=client_id
     )
     body = header.encode(headers.request_header_version(request.api_key, version)) + request.encode(version)
     return len(body).to_bytes(4, "big") + body

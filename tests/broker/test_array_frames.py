@@ -1,0 +1,209 @@
+"""Every array of every request, filled with its least items: no turn of the loop does much, and memory stays bounded.
+
+Nothing here looks at a clock. What a turn does is counted in calls, of Python and of C, and the slicer's clock counts
+them too: a call is a microsecond. What seconds it takes is measured in `benchmarks/holds.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from minibroker.broker.connection import Connection
+from minibroker.broker.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.framing import FrameBudget
+from minibroker.broker.slices import Slicer
+from minibroker.protocol.apis import ApiKey, request_class
+from minibroker.protocol.headers import RequestHeader, request_header_version
+from tests.broker.harness import Harness, KeptOutlet
+from tests.protocol.array_frames import Array, all_arrays, array_frame, tags_frame
+
+FRAME_BYTES = 40_000  # more than what is read at once in any case
+LARGE_BYTES = 300_000  # for what counts memory
+CALL_SECONDS = 1e-6
+MOST_CALLS = 12_000  # in a turn: a slice and its last step, a thousand items that are read
+MOST_TIMES = 10  # the frame, of memory,
+SLACK_BYTES = 9 << 20  # beside what any frame may take
+
+ARRAYS = all_arrays()
+by_array = pytest.mark.parametrize("array", ARRAYS, ids=[array.name.replace(" ", "-") for array in ARRAYS])
+
+
+# Whose handlers have no steps yet.
+STILL_LONG = {
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.METADATA,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FETCH,
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.LIST_GROUPS,
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.DELETE_RECORDS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+}
+
+
+def cases(arrays: Iterable[Array], *, distinct: bool) -> list[Any]:
+    """Each array with items that are alike and, if that is wanted and makes a difference, with items that differ."""
+    made = []
+    for array in arrays:
+        marks = [pytest.mark.xfail(reason="no steps yet")] if array.key in STILL_LONG else []
+        name = array.name.replace(" ", "-")
+        made.append(pytest.param(array, False, id=f"{name}-alike", marks=marks))
+        if distinct and array_frame(array, 1_000) != array_frame(array, 1_000, distinct=True):
+            made.append(pytest.param(array, True, id=f"{name}-distinct", marks=marks))
+    return made
+
+
+def newest(arrays: Iterable[Array]) -> list[Array]:
+    """Of each array, the newest shape."""
+    return list({(array.key, array.path): array for array in arrays}.values())
+
+
+class Loop:
+    """A loop whose turns are counted: `most_calls` is what the longest did, `turns` how many there were."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.calls = 0
+        self.most_calls = 0
+        self.turns = 0
+
+    def now(self) -> float:
+        return self.calls * CALL_SECONDS
+
+    def turn(self, work: Callable[[], object]) -> None:
+        """Run one turn."""
+        before = self.calls
+        profiler = sys.getprofile()
+        sys.setprofile(self._count)
+        try:
+            work()
+        finally:
+            sys.setprofile(profiler)
+        self.turns += 1
+        self.most_calls = max(self.most_calls, self.calls - before)
+
+    def run(self) -> None:
+        """Take turns until there is nothing left to do."""
+        while self.soon:
+            self.turn(self.soon.pop(0))
+
+    def _count(self, frame: object, event: str, argument: object) -> None:
+        if event in ("call", "c_call"):
+            self.calls += 1
+
+
+class Asked:
+    """A connection to a cluster of its own, whose requests run in turns of a counting loop."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.loop = Loop()
+        self.outlet = KeptOutlet()
+        self.outlet.soon = self.loop.soon
+        self.slicer = Slicer(self.loop.soon.append, harness.after_batch, self.loop.now)
+        self._harness = harness
+        self._dispatcher = Dispatcher(harness.cluster, None, self.slicer)
+        self._connection = Connection(
+            harness.cluster.nodes[1],
+            "PLAINTEXT",
+            self.outlet,
+            self._execute,
+            harness.after_batch,
+            FrameBudget(),
+            1 << 27,
+        )
+
+    def ask(self, frame: bytes) -> None:
+        """Have the frame arrive, piece by piece, and run all that it brings about."""
+        scratch = memoryview(bytearray(1 << 16))
+        position = 0
+        while position < len(frame):
+            room = self._connection.room(scratch)
+            count = min(len(room), len(frame) - position)
+            room[:count] = frame[position : position + count]
+            position += count
+            self.loop.turn(lambda count=count: self._connection.received(scratch, count))  # type: ignore[misc]
+        self.loop.run()
+
+    def _execute(self, connection: Connection, frame: memoryview) -> Any:
+        try:
+            return self._dispatcher.execute(connection, frame)
+        except Unanswerable:
+            connection.end()
+            return None
+
+
+@by_array
+def test_a_frame_is_as_it_is_meant(array: Array) -> None:
+    frame = array_frame(array, 3_000)
+    _, position = RequestHeader.decode_from(frame, request_header_version(array.key, array.version), 4)
+    message: Any
+    message, end = request_class(array.key).decode_from(frame, array.version, position)
+    assert end == len(frame) == int.from_bytes(frame[:4], "big") + 4
+    for name in array.path[:-1]:
+        field = getattr(message, name)
+        message = field[0] if isinstance(field, list) else field
+    assert len(getattr(message, array.path[-1])) == 3_000 // array.item_bytes
+
+
+@pytest.mark.parametrize(("array", "distinct"), cases(ARRAYS, distinct=True))
+def test_no_turn_of_the_loop_does_much(harness: Harness, array: Array, distinct: bool) -> None:
+    asked = Asked(harness)
+    asked.ask(array_frame(array, FRAME_BYTES, distinct=distinct))
+    assert asked.loop.most_calls <= MOST_CALLS, f"of {asked.loop.calls} in {asked.loop.turns} turns"
+
+
+@pytest.mark.parametrize(("array", "distinct"), cases(newest(ARRAYS), distinct=False))
+def test_memory_is_bounded_by_the_bytes_of_the_frame(harness: Harness, array: Array, distinct: bool) -> None:
+    asked = Asked(harness)
+    frame = array_frame(array, LARGE_BYTES, distinct=distinct)
+    assert peak_of(lambda: asked.ask(frame)) <= MOST_TIMES * len(frame) + SLACK_BYTES
+
+
+@pytest.mark.parametrize("in_header", [True, False], ids=["header", "body"])
+def test_unknown_tags_are_refused_before_they_take_long(harness: Harness, in_header: bool) -> None:
+    asked = Asked(harness)
+    asked.ask(tags_frame(FRAME_BYTES, in_header=in_header))
+    assert asked.loop.most_calls <= MOST_CALLS, f"of {asked.loop.calls} in {asked.loop.turns} turns"
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """The most memory that Python's allocators have given to a work, in bytes."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

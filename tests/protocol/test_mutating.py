@@ -1,0 +1,50 @@
+"""The spoilt requests themselves: right without a mutation, the same for the same seed, and seldom right with one."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from minibroker.broker import handlers
+from minibroker.broker.dispatch import SERVED
+from minibroker.protocol.apis import api_name, request_class
+from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.primitives import MalformedMessage
+from tests.protocol.mutating import Requests
+
+handlers.load()
+ROUTES = [(int(key), version) for key, row in SERVED.items() for version in row.versions]
+
+
+def read(frame: bytes, key: int, version: int) -> int:
+    """How many bytes of the frame a broker reads. Raises MalformedMessage."""
+    _, position = RequestHeader.decode_from(frame, request_header_version(key, version), 4)
+    return request_class(key).decode_from(frame, version, position)[1]
+
+
+@pytest.mark.parametrize(("key", "version"), ROUTES, ids=[f"{api_name(key)}-{version}" for key, version in ROUTES])
+def test_without_mutations_a_request_is_right(key: int, version: int) -> None:
+    requests = Requests(Random(1))
+    for number in range(5):
+        frame = requests.frame(key, version, number, mutations=0)
+        assert read(frame, key, version) == len(frame)
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+
+
+def test_the_same_seed_makes_the_same_requests() -> None:
+    first, second = Requests(Random(7)), Requests(Random(7))
+    for number, (key, version) in enumerate(ROUTES):
+        frame = first.frame(key, version, number, mutations=2)
+        assert second.frame(key, version, number, mutations=2) == frame
+
+
+def test_with_mutations_many_requests_cannot_be_read_and_many_can() -> None:
+    requests = Requests(Random(3))
+    refused = 0
+    for number, (key, version) in enumerate(ROUTES):
+        try:
+            read(requests.frame(key, version, number, mutations=2), key, version)
+        except MalformedMessage:
+            refused += 1
+    assert len(ROUTES) / 5 < refused < 4 * len(ROUTES) / 5
