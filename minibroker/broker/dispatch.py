@@ -44,8 +44,8 @@ SIZE = Struct(">i")
 SIZE_AND_CORRELATION_ID = Struct(">ii")
 
 LARGE_FRAME_BYTES = 32 << 10  # a smaller one is read within a few milliseconds, whatever is in it
-ALLOWED_BYTES_A_BYTE = 6  # of memory for what is in a frame, for each of its bytes, and
-ALLOWED_BYTES = 8 << 20  # what any frame may take
+ALLOWED_BYTES_A_BYTE = 5  # of memory for what is in a frame, for each of its bytes, and
+ALLOWED_BYTES = 5 << 20  # what any frame may take
 MAX_ANSWER_BYTES = 100 << 20  # as large as a request may be
 # A client that has gone leaves nobody who would want the rest of these; all others are done to their end, as by Kafka.
 READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LIST_"))) | {

@@ -6,6 +6,7 @@ decides whether others run in between: `at_once` here, a slice of time after the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -46,6 +47,15 @@ def each_once(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[li
             made[item] = make(item)
             yield
     return [made[item] for item in wanted]
+
+
+def counted(items: Sequence[Item]) -> Steps[Counter[Item]]:
+    """Return how often each item is there."""
+    counts: Counter[Item] = Counter()
+    for portion in chunks(items, RELEASED_ITEMS):
+        counts.update(portion)
+        yield
+    return counts
 
 
 def released(arrays: Iterable[list[Any]]) -> Steps[None]:

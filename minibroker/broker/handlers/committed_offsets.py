@@ -57,7 +57,7 @@ OldPartition = OldTopic.OffsetFetchResponsePartition
 
 NO_OFFSET = -1
 FEW = 100  # partitions, whose offsets are committed without a pause
-COMMITTED_AT_ONCE = 500  # partitions, in one batch
+COMMITTED_AT_ONCE = 200  # partitions, in one batch
 LATEST_MS = (1 << 63) - 1  # int64: how long to keep an offset is said by clients, and may be beyond all time
 NOT_SAID = -1  # a timestamp or a retention that the client left to the broker
 FIRST_WITH_COORDINATORS = 1

@@ -13,7 +13,6 @@ Not implemented: values for one broker where several share a process, which have
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -35,7 +34,7 @@ from minibroker.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from minibroker.protocol.steps import Steps, each
+from minibroker.protocol.steps import Steps, counted, each
 
 Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -59,7 +58,7 @@ def altered(
 
     `loggers` says whether levels of loggers can be among them.
     """
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    counts = yield from counted([(resource.resource_type, resource.resource_name) for resource in resources])
     change = partial(_altered, context, counts, validate_only=validate_only, loggers=loggers)
     return (yield from each(change, resources))
 

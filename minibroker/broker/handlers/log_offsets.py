@@ -24,7 +24,6 @@ Not implemented: followers, and debugging consumers that ask a node which does n
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from typing import NamedTuple
 
@@ -38,7 +37,7 @@ from minibroker.protocol.messages.log_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from minibroker.protocol.steps import Steps, each, each_in_steps
+from minibroker.protocol.steps import Steps, counted, each, each_in_steps
 
 TopicAnswer = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionAnswer = TopicAnswer.ListOffsetsPartitionResponse
@@ -78,7 +77,7 @@ class Found(NamedTuple):
 @handles(ApiKey.LIST_OFFSETS, "0-11")
 def list_offsets(context: Context, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
     asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    counts = Counter((name, partition.partition_index) for name, partition in asked)
+    counts = yield from counted([(name, partition.partition_index) for name, partition in asked])
     answers: dict[tuple[str, int], PartitionAnswer] = {}
     for name, partition in asked:
         key = name, partition.partition_index
@@ -88,6 +87,7 @@ def list_offsets(context: Context, request: ListOffsetsRequest) -> Steps[ListOff
     topics: dict[str, TopicAnswer] = {}
     for (name, _), answer in answers.items():
         topics.setdefault(name, TopicAnswer(name=name)).partitions.append(answer)
+        yield
     return ListOffsetsResponse(topics=list(topics.values()))
 
 

@@ -29,7 +29,7 @@ from minibroker.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, each_in_steps
+from minibroker.protocol.steps import Steps, counted, each_in_steps
 
 Created = CreateTopicsResponse.CreatableTopicResult
 CreatedConfig = Created.CreatableTopicConfigs
@@ -43,7 +43,7 @@ FIRST_WITH_DELETION_DISABLED = 3
 @handles(ApiKey.CREATE_TOPICS, "0-7")
 @durably
 def create_topics(context: Context, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
-    repeated = _repeated([topic.name for topic in request.topics])
+    repeated = yield from _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     topics = [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated]
     yield
@@ -66,9 +66,9 @@ def _refused(name: str, error: KafkaError) -> Created:
     return Created(name=name, error_code=error.code, error_message=error.message)
 
 
-def _repeated(names: list[str]) -> dict[str, None]:
+def _repeated(names: list[str]) -> Steps[dict[str, None]]:
     """The names that stand more than once, each once."""
-    return {name: None for name, count in Counter(names).items() if count > 1}
+    return {name: None for name, count in (yield from counted(names)).items() if count > 1}
 
 
 def _created(context: Context, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> Steps[Created]:
@@ -118,7 +118,7 @@ def delete_topics(context: Context, request: DeleteTopicsRequest) -> Steps[Delet
         asked = [(name, ZERO_UUID) for name in request.topic_names]
     refused: list[Deleted] = []
     found: Counter[Topic] = Counter()
-    for (name, topic_id), count in Counter(asked).items():
+    for (name, topic_id), count in (yield from counted(asked)).items():
         try:
             _check_deletion(context, name, topic_id, count > 1)
             found[_existing(context, name, topic_id)] += 1
@@ -172,7 +172,7 @@ def _existing(context: Context, name: str | None, topic_id: bytes) -> Topic:
 @handles(ApiKey.CREATE_PARTITIONS, "0-3")
 @durably
 def create_partitions(context: Context, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
-    repeated = _repeated([topic.name for topic in request.topics])
+    repeated = yield from _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     results = yield from each_in_steps(lambda topic: _grown(context, topic, request.validate_only), wanted)
     results += [
