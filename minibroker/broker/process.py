@@ -13,7 +13,13 @@ from typing import Any
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.line_limit import limited_lines
-from minibroker.broker.machine import keep_freed_memory, raise_descriptor_limit, share_the_interpreter
+from minibroker.broker.machine import (
+    collect_when_idle,
+    keep_freed_memory,
+    raise_descriptor_limit,
+    share_the_interpreter,
+    spare_the_old,
+)
 from minibroker.broker.measured_disk import MeasuredDisk
 from minibroker.broker.measuring import bound_metrics, metrics_served
 from minibroker.broker.running import Bound, Running, Seams, UncleanStop, bound_listeners
@@ -44,16 +50,21 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
     share_the_interpreter()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_with_limited_lines(serving))
+            runner.run(_as_a_process(serving))
     except UncleanStop as error:
         log.critical("the logs could not be closed, and the next start will recover them: %s", error)
         return 1
     return 0
 
 
-async def _with_limited_lines(serving: Coroutine[Any, Any, None]) -> None:
-    with limited_lines(SystemClock(asyncio.get_running_loop())):
-        await serving
+async def _as_a_process(serving: Coroutine[Any, Any, None]) -> None:
+    spare_the_old()
+    collecting = asyncio.create_task(collect_when_idle())
+    try:
+        with limited_lines(SystemClock(asyncio.get_running_loop())):
+            await serving
+    finally:
+        collecting.cancel()
 
 
 def stop_signal() -> asyncio.Event:
