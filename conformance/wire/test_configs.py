@@ -199,6 +199,17 @@ def test_a_list_grows_and_shrinks(connection: Connection, new_topic: NewTopic) -
         assert eventually(connection, name, "cleanup.policy", (expected, OF_TOPIC))
 
 
+def test_a_list_grows_until_no_string_could_hold_it(connection: Connection, new_topic: NewTopic) -> None:
+    name, key = new_topic(), "follower.replication.throttled.replicas"
+    texts = [",".join(f"{number}:1" for number in range(start, start + 1600)) for start in (10_000, 20_000, 30_000)]
+    for number, text in enumerate(texts[:2], start=1):
+        assert alter(connection, (TOPIC, name, [(key, APPEND, text)])) == DONE
+        assert eventually(connection, name, key, (",".join(texts[:number]), OF_TOPIC))
+    message = "The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes."
+    assert alter(connection, (TOPIC, name, [(key, APPEND, texts[2])])) == [(ErrorCode.INVALID_CONFIG, message)]
+    assert eventually(connection, name, key, (",".join(texts[:2]), OF_TOPIC))
+
+
 def test_validate_only_changes_nothing(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     assert alter(connection, (TOPIC, name, [("retention.ms", SET, "5000")]), validate_only=True) == DONE

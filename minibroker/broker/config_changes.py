@@ -12,6 +12,7 @@ from typing import NamedTuple
 from minibroker.broker.settings_table import ConfigType, Setting
 from minibroker.broker.settings_values import format_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.primitives import MAX_STRING_BYTES
 
 # Batches that were stored while it was true must be recognised for as long as the topic lives.
 KEPT = {"record.attributes.elide": "false"}
@@ -64,6 +65,13 @@ def _list_outcome(row: Setting | None, text: str | None, change: Change) -> str:
 
 def _elements(text: str) -> list[str]:
     return [element.strip() for element in text.split(",") if element.strip()]
+
+
+def check_sizes(texts: Iterable[str | None]) -> None:
+    """Raises KafkaError(INVALID_CONFIG) for a text that no record and no answer could hold."""
+    if any(text is not None and len(text.encode()) > MAX_STRING_BYTES for text in texts):
+        reason = f"it exceeds the maximum value size of {MAX_STRING_BYTES} bytes."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"The configuration value cannot be added because {reason}")
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:

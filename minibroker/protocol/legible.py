@@ -6,8 +6,12 @@ themselves are kept and sent as they came.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import islice
+
 VALUE_CHARACTERS = 300  # of a name among other words
 MESSAGE_CHARACTERS = 600  # of a sentence that may hold names
+FEW = 3  # of the names in a list
 
 
 def cut(text: str, limit: int) -> str:
@@ -23,6 +27,12 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def few(names: Collection[str]) -> str:
+    """Return the first of the names, cut, and how many more there are."""
+    told = ", ".join(cut(name, VALUE_CHARACTERS) for name in islice(names, FEW))
+    return told if len(names) <= FEW else f"{told} and {len(names) - FEW} more"
 
 
 def legible(text: str, limit: int = VALUE_CHARACTERS) -> str:

@@ -18,6 +18,7 @@ from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from minibroker.protocol.messages.transactions import InitProducerIdRequest
+from minibroker.protocol.steps import at_once
 from tests.broker.harness import Harness, Waiting
 from tests.storage.support import FailingDisk
 
@@ -147,7 +148,7 @@ def unanswerable(handler: Any) -> Any:
             response.topics[0].error_message = 32_768 * "x"
             parked.complete(response)
 
-        handler(context, request).attach(spoilt)
+        at_once(handler(context, request)).attach(spoilt)
         return parked
 
     return run

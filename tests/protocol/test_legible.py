@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.protocol.legible import cut, escaped, legible
+from minibroker.protocol.legible import cut, escaped, few, legible
 
 
 def test_a_short_text_stays_as_it_is() -> None:
@@ -31,6 +31,20 @@ def test_a_long_text_keeps_its_begin_and_its_end() -> None:
 def test_what_a_terminal_would_act_on_is_written_out(text: str, shown: str) -> None:
     assert escaped(text) == shown
     assert shown.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["a", "b", "c"], "a, b, c"),
+        (["a", "b", "c", "d"], "a, b, c and 1 more"),
+        ([1000 * "x"] * 10_000, ", ".join(3 * [cut(1000 * "x", 300)]) + " and 9997 more"),
+    ],
+)
+def test_of_many_names_a_few_are_told(names: list[str], told: str) -> None:
+    assert few(names) == told
 
 
 def test_a_text_is_cut_before_it_is_escaped_so_that_no_escape_is_torn() -> None:

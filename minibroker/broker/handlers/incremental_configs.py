@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from minibroker.broker.client_metrics import CLIENT_METRICS_SETTINGS, validate_client_metrics
-from minibroker.broker.config_changes import Change, ChangeKind, differences, outcome
+from minibroker.broker.config_changes import Change, ChangeKind, check_sizes, differences, outcome
 from minibroker.broker.controller import MINIMUM_ISR
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.durable import durably
@@ -80,6 +80,7 @@ def _altered(
             _change_loggers(context, resource, validate_only=validate_only)
             return answer
         decided = _decided(context, resource)
+        check_sizes(decided.values())
         if decided and not validate_only:
             context.cluster.controller.change_config(kind, name, decided)
     except KafkaError as error:

@@ -65,16 +65,18 @@ def _described(context: Context, name: str, count: int) -> Described:
     result = Described(user=name)
     known = context.cluster.image.scram_credentials
     found = [known[name, mechanism] for mechanism in Mechanism if (name, mechanism) in known]
-    if count > 1:
-        message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-        result.error_code, result.error_message = ErrorCode.DUPLICATE_RESOURCE, message
-    elif not found:
-        message = f"Attempt to describe a user credential that does not exist: {name}"
-        result.error_code, result.error_message = ErrorCode.RESOURCE_NOT_FOUND, message
-    else:
-        result.credential_infos = [
-            Described.CredentialInfo(mechanism=one.mechanism, iterations=one.iterations) for one in found
-        ]
+    try:
+        if count > 1:
+            message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)
+        if not found:
+            message = f"Attempt to describe a user credential that does not exist: {name}"
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message
+    result.credential_infos = [
+        Described.CredentialInfo(mechanism=one.mechanism, iterations=one.iterations) for one in found if count == 1
+    ]
     return result
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from minibroker.broker.groups.classic import rebalance
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     SyncGroupRequest,
 )
@@ -87,6 +90,33 @@ def test_a_client_id_of_which_no_member_id_can_be_made_is_refused_and_the_group_
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
     assert (driver.group.generation, list(driver.group.members)) == before
     assert [driver.heartbeat(member_id) for member_id in before[1]] == [ErrorCode.NONE, ErrorCode.NONE]
+
+
+def test_an_answer_that_cannot_be_encoded_keeps_no_other_member_out(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = [driver.harness.client(node=driver.node) for _ in range(3)]
+    for client in clients:
+        client.send(join(), 3)
+    spoilt = list(driver.group.members)[1]
+    monkeypatch.setattr(rebalance, "join_answer", spoiling(spoilt, rebalance.join_answer))
+    driver.turn()
+    assert [client.closed for client in clients] == [False, True, False]
+    answers = [[answer for _, answer in client.responses()] for client in clients]
+    assert [[(one.error_code, one.generation_id) for one in each] for each in answers] == [[(0, 1)], [], [(0, 1)]]
+    assert len(answers[0][0].members) == 3
+
+
+def spoiling(spoilt: str, join_answer: Any) -> Any:
+    """`join_answer`, but of a protocol that no string can hold for one member."""
+
+    def answer(group: Any, member_id: str, **more: Any) -> JoinGroupResponse:
+        response: JoinGroupResponse = join_answer(group, member_id, **more)
+        if member_id == spoilt:
+            response.protocol_name = 32_768 * "x"
+        return response
+
+    return answer
 
 
 def test_the_longest_client_id_and_instance_id_that_leave_room_for_a_uuid_are_taken(driver: Driver) -> None:

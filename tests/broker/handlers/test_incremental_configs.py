@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.group_settings import group_value
+from minibroker.broker.image import TOPIC_RESOURCE
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import AlterConfigsRequest
 from tests.broker.handlers.test_configs import DELETE, SET, alter, describe, entry, value
@@ -123,6 +124,19 @@ def test_a_subscription_that_cannot_be_is_refused(
 
 
 # --- loggers ------------------------------------------------------------------------------------
+
+
+def test_a_list_grows_until_no_string_could_hold_it(harness: Harness) -> None:
+    resource_type, name, key = TOPIC_RESOURCE, "t", "follower.replication.throttled.replicas"
+    harness.create_topic("t")
+    first, second = (",".join(f"{number}:1" for number in range(start, start + 1600)) for start in (10_000, 20_000))
+    for given in (first, second):
+        assert len(given) < 16_000
+        assert alter(harness, resource_type, name, (key, APPEND, given)) == DONE
+    before = value(harness, resource_type, name, key)
+    message = "The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes."
+    assert alter(harness, resource_type, name, (key, APPEND, first.replace(":1", ":2"))) == (INVALID_CONFIG, message)
+    assert value(harness, resource_type, name, key) == before
 
 
 @pytest.fixture

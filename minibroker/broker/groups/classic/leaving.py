@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.classic import rebalance
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.legible import few
 from minibroker.protocol.messages.groups import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def leave(group: ClassicGroup, members: Iterable[Identity]) -> list[Answer]:
     answers = [_leave(group, member) for member in members]
     gone = [answer.member_id for answer in answers if answer.error_code == ErrorCode.NONE]
     if gone:
-        rebalance.after_removal(group, f"{', '.join(gone)} left")
+        rebalance.after_removal(group, f"{few(gone)} left")
     return answers
 
 

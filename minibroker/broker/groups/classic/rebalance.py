@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.groups.classic.recording import record
 from minibroker.broker.groups.classic.states import CAN_REBALANCE, State
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.legible import few
 from minibroker.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def complete(group: ClassicGroup) -> None:
     for member_id in missed:
         group.remove(member_id)
     if missed:
-        log.info("group %s goes on without %s, which have not joined in time", group.group_id, ", ".join(missed))
+        log.info("group %s goes on without %s, which have not joined in time", group.group_id, few(missed))
     if group.elect_joined_leader() or not group.members:
         _begin_generation(group)
     else:
@@ -182,7 +183,7 @@ def _expire_syncs(group: ClassicGroup) -> None:
     silent = list(group.unsynced)
     for member_id in silent:
         group.remove(member_id)
-    prepare(group, f"{', '.join(silent)} joined and did not ask for their assignment")
+    prepare(group, f"{few(silent)} joined and did not ask for their assignment")
 
 
 # --- members go -------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from minibroker.broker.groups.classic.members import Respond
 from minibroker.broker.groups.classic.recording import record
 from minibroker.broker.groups.classic.states import State, rebalancing, wrong_generation
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.legible import few
 from minibroker.protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _assign(group: ClassicGroup, assignments: dict[str, bytes]) -> None:
 
     forgotten = [member_id for member_id in group.members if member_id not in assignments]
     if forgotten:
-        log.warning("the leader of group %s assigns nothing to %s", group.group_id, ", ".join(forgotten))
+        log.warning("the leader of group %s assigns nothing to %s", group.group_id, few(forgotten))
     try:
         record(group, assignments)
         group.coordinator.when_kept(group.group_id, kept)

@@ -13,6 +13,7 @@ from minibroker.broker.groups.consumer import migration, recording, validation
 from minibroker.broker.groups.consumer.member import LEAVING_FOR_A_WHILE_EPOCH, ConsumerMember
 from minibroker.broker.groups.consumer.updating import Update
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.legible import few
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def fence(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
     gone = {member.member_id for member in members}
     staying = [member for member_id, member in group.members.items() if member_id not in gone]
     if staying and migration.goes_back_without(group, gone):
-        migration.go_back(group, staying, f"{', '.join(gone)} left, who spoke the new protocol")
+        migration.go_back(group, staying, f"{few(gone)} left, who spoke the new protocol")
         return
     update = Update(group)
     update.remove(members)
