@@ -220,7 +220,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("max.request.partition.size.limit", INT, 2000, "How many partitions one DescribeTopicPartitions answer lists at most.", FROM_ONE),
     # Fetch.
     Setting("fetch.max.bytes", INT, 57_671_680, "How many bytes of records one Fetch answer holds at most, whatever the client asks for.", Range(1024)),
-    Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "How many fetch sessions are kept.", FROM_ZERO),
+    Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "How many fetch sessions are kept, as long as they have no more than about a million partitions together.", FROM_ZERO),
     # The log.
     Setting("log.dir", LIST, ("minibroker-data",), "The directory of the data, if log.dirs is unset.", NON_EMPTY, kafka_default=("/tmp/kafka-logs",)),
     Setting("log.dirs", LIST, None, "The directories of the data; a new log goes to the one with the fewest.", NON_EMPTY),
