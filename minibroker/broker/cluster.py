@@ -72,7 +72,8 @@ class Endpoint(NamedTuple):
 class Node:
     """One broker of the cluster: an id, and where its listeners are (by name, as clients are to connect).
 
-    `broker_epoch` tells this life of it from those before; it is given when it registers.
+    `broker_epoch` tells this life of it from those before; it is given when it registers. `waited_for` is how many
+    partitions the fetches of many have that wait here.
     """
 
     def __init__(self, node_id: int, sessions: FetchSessions) -> None:
@@ -81,6 +82,7 @@ class Node:
         self.rack: str | None = None
         self.broker_epoch = -1
         self.sessions = sessions
+        self.waited_for = 0
 
 
 class Cluster:

@@ -120,6 +120,7 @@ class Running:
             for listener in listeners:
                 await self.server.serve(self._nodes[node_id], listener)
         self.server.sweep_idle()
+        self.server.sweep_stalled()
         self._begin_chores()
 
     def _begin_chores(self) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from minibroker.broker.clock import Clock
@@ -17,12 +18,14 @@ from minibroker.broker.connection import Connection
 from minibroker.broker.dispatch import Dispatcher, client_id_in, log_fields, report
 from minibroker.broker.interceptors import Interceptor
 from minibroker.broker.listeners import Listener
-from minibroker.broker.slices import Slicer
+from minibroker.broker.slices import Slicer, in_slices
 from minibroker.broker.sockets import Shared, SocketProtocol
+from minibroker.broker.unread import Reader
 
 log = logging.getLogger("minibroker.connections")
 
 IDLE_SWEEP_MS = 10_000
+STALL_SWEEP_MS = 5_000
 DRAIN_SECONDS = 5.0
 
 
@@ -166,6 +169,29 @@ class Server:
     def drop_work(self) -> None:
         """Run nothing more of the requests that run in slices: what they have not done yet is not done."""
         self._slicer.drop_all()
+
+    def sweep_stalled(self) -> None:
+        """Close the connections that get nowhere and hold memory, now and every five seconds or more often.
+
+        These are those that sent nothing more of a request, or took nothing of their answers, for
+        connections.max.stall.ms, and those that send hardly anything of a request for whose memory others wait.
+        """
+        limit_ms = self._cluster.settings["connections.max.stall.ms"]
+        since_ms = self._clock.monotonic_ms() - limit_ms
+        begun = [client for client in self._shared.sockets if client.connection.owes_bytes]
+        silent = [client for client in begun if client.progress_ms <= since_ms]
+        crawling = [client for client in begun if client.progress_ms > since_ms and client.connection.crawls]
+        self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
+        self._give_up(crawling, "sends hardly anything of a request for whose memory others wait")
+        self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
+        self._clock.call_later(min(STALL_SWEEP_MS, limit_ms), self.sweep_stalled)
+
+    def _give_up(self, clients: Sequence[Reader], reason: str) -> None:
+        """Close the clients, with one line in the log for all."""
+        if clients:
+            others = f" and {len(clients) - 1} others" if len(clients) > 1 else ""
+            log.warning("closing %s%s: it %s", clients[0].peer, others, reason)
+            in_slices(self._cluster, lambda client: client.abort(), iter(clients), lambda: None)
 
     def go_on_with(self, cluster: Cluster) -> None:
         """Serve the same clients from another cluster, which is to be asked what they wait for now."""

@@ -5,6 +5,9 @@ What is read for a session, and how it is answered, is in `handlers/fetch`.
     session id  epoch       meaning
     any         0, -1       fetch all that is named; with 0, a session is made for it (any old one ends)
     known       its next    fetch what the session holds, changed by what is named and what is forgotten
+
+What all sessions of a node hold has a bound, which Kafka has not: beyond it the client of the largest ones has to name
+its partitions again each time.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ FINAL_EPOCH = -1
 NO_SESSION = 0
 STALE_AFTER_MS = 120_000
 LARGEST_EPOCH = (1 << 31) - 1
+LIMIT_BYTES = 320 << 20  # a million partitions
+PARTITION_BYTES = 300  # of memory, beside the topic's name or id
 
 
 class FetchedPartition:
@@ -64,22 +69,39 @@ class FetchedPartition:
 
 
 class FetchSession:
-    """One client's partitions, in the order in which they are served: who got data goes to the end."""
+    """One client's partitions, in the order in which they are served: who got data goes to the end.
 
-    __slots__ = ("epoch", "last_used_ms", "partitions", "session_id", "uses_topic_ids")
+    `size_bytes` is about what they take of memory, `booked_bytes` what the node's sessions know of that.
+    """
 
-    def __init__(
-        self, session_id: int, partitions: Iterable[FetchedPartition], uses_topic_ids: bool, now_ms: float
-    ) -> None:
+    __slots__ = ("booked_bytes", "epoch", "last_used_ms", "partitions", "session_id", "size_bytes", "uses_topic_ids")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: float) -> None:
         self.session_id = session_id
         self.epoch = 1
         self.last_used_ms = now_ms
-        self.partitions = OrderedDict(((partition.topic, partition.index), partition) for partition in partitions)
+        self.partitions: dict[tuple[str | bytes, int], FetchedPartition] = {}
+        self.size_bytes = self.booked_bytes = 0
         self.uses_topic_ids = uses_topic_ids
+
+    def add(self, partitions: Iterable[FetchedPartition]) -> None:
+        """Fetch these too; one that the session has already is replaced."""
+        for partition in partitions:
+            key = partition.topic, partition.index
+            if key not in self.partitions:
+                self.size_bytes += PARTITION_BYTES + len(partition.topic)
+            self.partitions[key] = partition
+
+    def forget(self, topic: str | bytes, index: int) -> None:
+        """Fetch this partition no more; one that is not there is none the worse."""
+        if self.partitions.pop((topic, index), None) is not None:
+            self.size_bytes -= PARTITION_BYTES + len(topic)
 
     def served(self, partition: FetchedPartition) -> None:
         """The partition got data: the others come first next time."""
-        self.partitions.move_to_end((partition.topic, partition.index))
+        key = partition.topic, partition.index
+        if self.partitions.pop(key, None) is not None:
+            self.partitions[key] = partition
 
     def next_epoch(self) -> None:
         """Epochs count up from 1 and skip 0 when they wrap."""
@@ -87,10 +109,15 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of one node, at most `limit` of them (max.incremental.fetch.session.cache.slots)."""
+    """The sessions of one node, at most `limit` of them (max.incremental.fetch.session.cache.slots).
 
-    def __init__(self, limit: int, source: random.Random) -> None:
+    Their partitions hold at most about `limit_bytes` of memory, `held_bytes` now.
+    """
+
+    def __init__(self, limit: int, source: random.Random, limit_bytes: int = LIMIT_BYTES) -> None:
         self.limit = limit
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
         self._random = source
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the longest unused first
 
@@ -113,15 +140,37 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         return session
 
-    def create(self, partitions: list[FetchedPartition], uses_topic_ids: bool, now_ms: float) -> FetchSession | None:
-        """A session for `partitions`, which may be none yet; None when there is no room and nothing to evict."""
-        if not self._make_room(len(partitions), now_ms):
+    def create(self, partition_count: int, uses_topic_ids: bool, now_ms: float) -> FetchSession | None:
+        """A session to which so many partitions are to be added; None when there is no room and nothing to evict."""
+        if not self._make_room(partition_count, now_ms):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randrange(1, 1 << 31)
-        session = self._sessions[session_id] = FetchSession(session_id, partitions, uses_topic_ids, now_ms)
+        session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms)
         return session
+
+    def settle(self, session: FetchSession, now_ms: float) -> bool:
+        """Book what a session holds now; whether it stays.
+
+        If all hold too much, those go that nobody used for two minutes, then those more than twice as large as this
+        one, then this one.
+        """
+        if self._sessions.get(session.session_id) is not session:
+            return False
+        self.held_bytes += session.size_bytes - session.booked_bytes
+        session.booked_bytes = session.size_bytes
+        while self.held_bytes > self.limit_bytes:
+            oldest = next(iter(self._sessions.values()))
+            largest = max(self._sessions.values(), key=lambda other: other.booked_bytes)
+            if now_ms - oldest.last_used_ms > STALE_AFTER_MS:
+                self.remove(oldest.session_id)
+            elif largest.booked_bytes > 2 * session.booked_bytes:
+                self.remove(largest.session_id)
+            else:
+                self.remove(session.session_id)
+                return False
+        return True
 
     def partition_count(self, session_id: int) -> int:
         """How many partitions a session has; 0 if it is not there."""
@@ -135,7 +184,9 @@ class FetchSessions:
 
     def remove(self, session_id: int) -> None:
         """End a session; one that is not there is none the worse."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.held_bytes -= session.booked_bytes
 
     def _make_room(self, partition_count: int, now_ms: float) -> bool:
         """Evict a session that nobody used for two minutes, else a smaller one than the new one."""

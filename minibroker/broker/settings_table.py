@@ -206,11 +206,12 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("controller.listener.names", LIST, None, "Listeners of a KRaft controller, which are not opened: the controller is part of the process.", NON_EMPTY, kafka_default="required"),
     # Connections.
     Setting("connections.max.idle.ms", LONG, 600_000, "A connection on which nothing happens for this long is closed."),
+    Setting("connections.max.stall.ms", LONG, 30_000, "A connection that sends nothing more of a request it has begun, or takes nothing of answers above 64 KiB, for this long is closed.", FROM_ONE, in_kafka=False),
     Setting("socket.listen.backlog.size", INT, 50, "How many connections may wait to be accepted on a listener.", FROM_ONE),
     Setting("socket.receive.buffer.bytes", INT, 102_400, "SO_RCVBUF of the sockets; -1 leaves the operating system's."),
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 leaves the operating system's."),
     Setting("socket.request.max.bytes", INT, 104_857_600, "A request larger than this closes its connection.", FROM_ONE),
-    Setting("queued.max.request.bytes", LONG, -1, "How many bytes of unfinished requests are held before further ones are left unread; -1 for 256 MiB."),
+    Setting("queued.max.request.bytes", LONG, -1, "How many bytes of unfinished requests above 64 KiB are held before further ones are left unread; -1 for 256 MiB."),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether a topic that a client asks for and that does not exist is created."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),
@@ -219,7 +220,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("max.request.partition.size.limit", INT, 2000, "How many partitions one DescribeTopicPartitions answer lists at most.", FROM_ONE),
     # Fetch.
     Setting("fetch.max.bytes", INT, 57_671_680, "How many bytes of records one Fetch answer holds at most, whatever the client asks for.", Range(1024)),
-    Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "How many fetch sessions are kept.", FROM_ZERO),
+    Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "How many fetch sessions are kept, as long as they have no more than about a million partitions together.", FROM_ZERO),
     # The log.
     Setting("log.dir", LIST, ("minibroker-data",), "The directory of the data, if log.dirs is unset.", NON_EMPTY, kafka_default=("/tmp/kafka-logs",)),
     Setting("log.dirs", LIST, None, "The directories of the data; a new log goes to the one with the fewest.", NON_EMPTY),

@@ -16,6 +16,7 @@ from minibroker.broker.clock import Clock
 from minibroker.broker.connection import Connection
 from minibroker.broker.framing import FrameBudget
 from minibroker.broker.interceptors import Mark
+from minibroker.broker.unread import Unread
 from minibroker.protocol.primitives import Output
 
 log = logging.getLogger("minibroker.connections")
@@ -33,12 +34,13 @@ Attach = Callable[["SocketProtocol", str], Connection]
 
 
 class Shared:
-    """What all sockets of one event loop have together: the clock, the scratch buffer, the budget, and who they are."""
+    """What all sockets of one event loop have together: the clock, buffers, what bounds them, and who they are."""
 
     def __init__(self, clock: Clock) -> None:
         self.now_ms = clock.monotonic_ms
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.budget = FrameBudget()
+        self.unread = Unread(self.now_ms)
         self.sockets: set[SocketProtocol] = set()
         self.closed = False  # nobody is served any more, not even who was accepted meanwhile
 
@@ -112,6 +114,14 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._drop_queue()
         self._transport.abort()
 
+    def abort_soon(self) -> None:
+        """Close in the loop's next turn."""
+        self._loop.call_soon(self.abort)
+
+    @property
+    def peer(self) -> str:
+        return self._connection.peer
+
     @property
     def connection(self) -> Connection:
         return self._connection
@@ -133,6 +143,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         if self._paused_reading and not self._transport.is_closing():
             self._paused_reading = False
+            self.progress_ms = self._shared.now_ms()  # that nothing came was not the client's doing
             self._transport.resume_reading()
 
     # --- writing --------------------------------------------------------------------------------
@@ -149,6 +160,16 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._queue += items
         if not self._write_paused and not self._pump_due:
             self._pump()
+        elif self._is_full:
+            self._count_unread()
+
+    def untaken_bytes(self) -> int:
+        """How much of what was written the client has not taken; while that is not 0, nothing more is written."""
+        return self._transport.get_write_buffer_size()
+
+    def _count_unread(self) -> None:
+        queued_bytes = sum([len(item) for item in self._queue if item.__class__ in BYTES])
+        self._shared.unread.book(self, self.untaken_bytes() + queued_bytes)
 
     def hold(self) -> None:
         """Let nothing leave, as if the process stood still."""
@@ -162,6 +183,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_full = self._write_paused = True
+        self._count_unread()
 
     def resume_writing(self) -> None:
         self._is_full = False
@@ -183,7 +205,10 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._pump_due = False
         self.progress_ms = self._shared.now_ms()
         self._pump()
-        if not self.congested:
+        if self.congested:
+            self._count_unread()
+        else:
+            self._shared.unread.forget(self)
             self._connection.resume()
 
     def _pump(self) -> None:
@@ -279,6 +304,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             return b""
 
     def _drop_queue(self) -> None:
+        self._shared.unread.forget(self)
         dropped = list(self._queue)
         self._queue.clear()
         for item in dropped:

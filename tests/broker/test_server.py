@@ -6,14 +6,17 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from struct import pack
+from typing import Any
 
 import pytest
 
+from minibroker.broker.connection import Connection
+from minibroker.broker.framing import OWN_BYTES
 from minibroker.broker.listeners import Listener
-from minibroker.broker.server import IDLE_SWEEP_MS, BindError, BoundListener, Server, bind
+from minibroker.broker.server import IDLE_SWEEP_MS, STALL_SWEEP_MS, BindError, BoundListener, Server, bind
 from minibroker.broker.settings import Settings
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -109,6 +112,27 @@ class Served:
             self.client = other
             yield
 
+    async def crowd(self, count: int, start: bytes, stack: ExitStack) -> list[socket.socket]:
+        """Return so many more clients, each of which has sent these bytes and has been heard."""
+        clients = []
+        for _ in range(count):
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+            client.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(client, self.client.getpeername())
+            await asyncio.get_running_loop().sock_sendall(client, start)
+            clients.append(client)
+        await self.ask()
+        return clients
+
+    async def ask(self, data: bytes = HELLO, cut: int = 0) -> None:
+        """Send a request, in two pieces unless `cut` is 0, and wait for its answer."""
+        await self.send(data[:cut])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await self.send(data[cut:])
+        assert await self.answer()
+
     async def answer(self) -> bytes:
         size = await self.receive(4)
         return size + await self.receive(int.from_bytes(size, "big"))
@@ -122,6 +146,7 @@ def serve(directory: Path, talk: Callable[[Served], Awaitable[None]], **settings
             taken = bind(listener(), harness.cluster.settings)
             await server.serve(harness.cluster.nodes[1], taken)
             server.sweep_idle()
+            server.sweep_stalled()
             with socket.socket() as client:
                 client.setblocking(False)
                 await asyncio.get_running_loop().sock_connect(client, taken.endpoint)
@@ -162,6 +187,96 @@ def test_a_client_that_waits_for_an_answer_is_not_idle(tmp_path: Path) -> None:
         assert b"woken" in await served.answer()
 
     serve(tmp_path, talk, connections_max_idle_ms="100000")
+
+
+def test_many_that_begin_large_requests_keep_nobody_from_being_served_and_are_closed_after_their_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def talk(served: Served) -> None:
+        budget, sockets = served.server._shared.budget, served.server._shared.sockets
+        with ExitStack() as stack:
+            await served.crowd(300, pack(">i", 100_000_000) + bytes(20), stack)
+            assert budget.held_bytes <= 300 * OWN_BYTES
+            for cut in (2, 10, len(HELLO) - 1):
+                await served.ask(HELLO, cut)
+            served.harness.clock.advance(29_999)
+            await served.ask()
+            assert len(sockets) == 301
+            served.harness.clock.advance(STALL_SWEEP_MS)
+            while len(sockets) > 1:
+                await served.ask()
+            assert budget.held_bytes == 0
+        served.harness.clock.advance(500_000)
+        await served.ask()
+
+    serve(tmp_path, talk)
+    (told,) = [message for message in caplog.messages if "sent nothing more" in message]
+    assert "and 299 others: it sent nothing more of a request for 30000 ms" in told
+
+
+def test_who_sends_byte_by_byte_is_not_closed_while_nobody_waits_for_the_memory(tmp_path: Path) -> None:
+    async def talk(served: Served) -> None:
+        (client,) = served.server._shared.sockets
+        for byte in HELLO:
+            served.harness.clock.advance(9_000)
+            await served.send(bytes([byte]))
+            while client.progress_ms < served.harness.clock.monotonic_ms():
+                await asyncio.sleep(0)
+        assert await served.answer()
+
+    serve(tmp_path, talk, connections_max_stall_ms="10000")
+
+
+def test_while_others_wait_for_memory_who_sends_little_is_closed_early(tmp_path: Path) -> None:
+    async def talk(served: Served) -> None:
+        server = served.server
+        server._shared.budget.large.limit_bytes = 1
+        start = pack(">i", 100_000_000) + bytes(30_000)
+        with ExitStack() as stack:
+            slow, waiting = await served.crowd(2, start, stack)
+            while sum(client.connection.owes_bytes for client in server._shared.sockets) != 1:
+                await served.ask()
+            served.harness.clock.advance(STALL_SWEEP_MS)
+            await asyncio.get_running_loop().sock_sendall(slow, bytes(1000))
+            await served.ask()
+            served.harness.clock.advance(STALL_SWEEP_MS)
+            while len(server._shared.sockets) > 2:
+                await served.ask()
+            (left,) = [client for client in server._shared.sockets if client.connection.owes_bytes]
+            assert left.peer == f"127.0.0.1:{waiting.getsockname()[1]}"
+
+    serve(tmp_path, talk)
+
+
+def test_who_takes_nothing_of_his_answers_is_closed_after_his_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk(served: Served) -> None:
+        sockets, unread = served.server._shared.sockets, served.server._shared.unread
+        execute = served.server._dispatcher.execute
+
+        def answer_at_length(connection: Connection, frame: memoryview) -> Any:
+            return [bytes(24 << 20)] if len(frame) == 100 else execute(connection, frame)
+
+        monkeypatch.setattr(served.server._dispatcher, "execute", answer_at_length)
+        with ExitStack() as stack:
+            silent, slow = await served.crowd(2, pack(">i", 100) + bytes(100), stack)
+            while unread.held_bytes < 24 << 20:
+                await served.ask()
+            for _ in range(6):
+                served.harness.clock.advance(STALL_SWEEP_MS)
+                untaken_bytes = sum(client.untaken_bytes() for client in sockets)
+                while sum(client.untaken_bytes() for client in sockets) == untaken_bytes:
+                    await asyncio.get_running_loop().sock_recv(slow, 100_000)
+                    await served.ask()
+            served.harness.clock.advance(STALL_SWEEP_MS)
+            while len(sockets) > 2:
+                await served.ask()
+            assert slow.getsockname()[1] in [int(client.peer.rpartition(":")[2]) for client in sockets]
+            assert 0 < unread.held_bytes < 24 << 20
+
+    serve(tmp_path, talk)
+    assert "it took nothing of its answers for 30000 ms" in caplog.text
 
 
 def test_what_cannot_be_read_closes_the_connection_and_the_log_says_who_sent_it(

@@ -8,6 +8,7 @@ import os
 import random
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import ExitStack
 from pathlib import Path
 from struct import pack
 from typing import Any, NamedTuple, cast
@@ -265,3 +266,57 @@ def test_closing_lets_queued_answers_out_first(run: Any, tmp_path: Path, content
         assert got == content
 
     run(with_client(lambda request: [Piece(file, 0, FILE_BYTES)], talk, receive_buffer_bytes=8192))
+
+
+def test_answers_that_nobody_reads_count_until_they_are_taken(run: Any) -> None:
+    answer = bytes(range(256)) * (FILE_BYTES >> 6)
+
+    async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
+        await loop.sock_sendall(client, frame(b"12345678") * 3)
+        unread = harness.shared.unread
+        while not harness.protocols or not unread.held_bytes:
+            await asyncio.sleep(0)
+        assert 2 * len(answer) < unread.held_bytes < 3 * len(answer)
+        assert await receive(loop, client, 3 * len(answer)) == 3 * answer
+        while harness.protocols[0].congested:
+            await asyncio.sleep(0)
+        assert unread.held_bytes == 0
+
+    run(with_client(lambda request: [answer], talk, receive_buffer_bytes=8192))
+
+
+def test_answers_that_are_never_read_have_a_bound_and_who_reads_gets_his(run: Any) -> None:
+    answer = bytes(range(256)) * (FILE_BYTES >> 6)
+
+    async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
+        unread = harness.shared.unread
+        unread.limit_bytes = 2 * len(answer)
+        with ExitStack() as silent:
+            for _ in range(8):
+                other = silent.enter_context(socket.socket())
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+                other.setblocking(False)
+                await loop.sock_connect(other, client.getpeername())
+                await loop.sock_sendall(other, frame(b"12345678"))
+                await loop.sock_sendall(client, frame(b"12345678"))
+                assert await receive(loop, client, len(answer)) == answer
+                assert unread.held_bytes <= unread.limit_bytes
+            assert 1 <= len(harness.shared.sockets) - 1 <= 3, "of the silent ones those are left for whom there is room"
+            assert unread.held_bytes > 0
+        while len(harness.shared.sockets) > 1:
+            await asyncio.sleep(0)
+        assert unread.held_bytes == 0
+
+    run(with_client(lambda request: [answer], talk))
+
+
+def test_a_region_that_nobody_reads_counts_for_nothing(run: Any, tmp_path: Path, content: bytes) -> None:
+    file = Disk().open(str(tmp_path / "data"))
+
+    async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
+        await loop.sock_sendall(client, frame(b"12345678"))
+        while not harness.protocols or not harness.protocols[0]._is_full:
+            await asyncio.sleep(0)
+        assert harness.shared.unread.held_bytes == 0
+
+    run(with_client(lambda request: [b"head", Piece(file, 0, FILE_BYTES)], talk, receive_buffer_bytes=8192))

@@ -92,7 +92,7 @@ def _fetch_many(context: Context, request: FetchRequest) -> Steps[FetchResponse 
         return FetchResponse(error_code=error.code, session_id=NO_SESSION)
     reading = Reading(context, request, session, wanted)
     yield from reading.read_in_steps()
-    if reading.enough() or request.max_wait_ms <= 0:
+    if reading.enough() or request.max_wait_ms <= 0 or not WaitingForMany.has_room(reading):
         return (yield from reading.response_in_steps())
     waiting = WaitingForMany(reading)
     yield from waiting.begin()
@@ -113,14 +113,29 @@ def _wanted(context: Context, request: FetchRequest) -> Steps[tuple[FetchSession
         wanted = yield from _named(context, request)
         if request.session_epoch == FINAL_EPOCH:
             return None, wanted
-        return sessions.create(wanted, uses_topic_ids, now_ms), wanted
+        return (yield from _begun(context, wanted)), wanted
     session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
     yield from _update(context, session, request)
+    sessions.settle(session, now_ms)
     session.next_epoch()
     if not session.partitions:
         sessions.remove(session.session_id)
         return None, []
     return session, list(session.partitions.values())
+
+
+def _begun(context: Context, wanted: list[FetchedPartition]) -> Steps[FetchSession | None]:
+    """A session that holds these partitions, or None if there is no room for it."""
+    sessions = context.node.sessions
+    now_ms = context.cluster.clock.monotonic_ms()
+    session = sessions.create(len(wanted), context.version >= FIRST_WITH_TOPIC_IDS, now_ms)
+    if session is None:
+        return None
+    for portion in chunks(wanted):
+        session.add(portion)
+        if len(wanted) > FEW:
+            yield
+    return session if sessions.settle(session, now_ms) else None
 
 
 def _named(context: Context, request: FetchRequest) -> Steps[list[FetchedPartition]]:
@@ -150,14 +165,15 @@ def _update(context: Context, session: FetchSession, request: FetchRequest) -> S
         for asked in topic.partitions:
             known = session.partitions.get((key, asked.partition))
             if known is None:
-                known = session.partitions[key, asked.partition] = FetchedPartition(key, asked.partition)
+                known = FetchedPartition(key, asked.partition)
+                session.add([known])
             _asked(known, asked)
             if len(session.partitions) > FEW:
                 yield
     for forgotten in request.forgotten_topics_data:
         key = forgotten.topic_id if by_id else forgotten.topic
         for index in forgotten.partitions:
-            session.partitions.pop((key, index), None)
+            session.forget(key, index)
             if len(forgotten.partitions) > FEW:
                 yield
 

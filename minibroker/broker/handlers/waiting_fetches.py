@@ -12,10 +12,12 @@ from minibroker.broker.clock import Timer
 from minibroker.broker.parked import Parked
 from minibroker.broker.slices import Sliced
 from minibroker.broker.topics import Partition
-from minibroker.protocol.steps import Steps
+from minibroker.protocol.steps import Steps, at_once
 
 if TYPE_CHECKING:
     from minibroker.broker.handlers.fetch import Reading
+
+WAITED_FOR_MAX = 500_000  # partitions of fetches of many, on a node: some 400 MB
 
 
 class WaitingFetch:
@@ -81,9 +83,23 @@ class WaitingFetch:
 
 
 class WaitingForMany:
-    """As `WaitingFetch`, of so many partitions that an append is followed by a look at its own partition only."""
+    """As `WaitingFetch`, of so many partitions that an append is followed by a look at its own partition only.
 
-    __slots__ = ("_grown", "_missing_bytes", "_numbers", "_reading", "_slicer", "_timer", "_unknown", "_work", "parked")
+    What such fetches hold has a bound: beyond it a fetch is answered at once, as if its time were up.
+    """
+
+    __slots__ = (
+        "_booked",
+        "_grown",
+        "_missing_bytes",
+        "_numbers",
+        "_reading",
+        "_slicer",
+        "_timer",
+        "_unknown",
+        "_work",
+        "parked",
+    )
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -92,12 +108,30 @@ class WaitingForMany:
         self._grown: set[Partition] = set()
         self._missing_bytes = reading.min_bytes - reading.size_bytes
         self._unknown = reading.unknown
+        self._booked = 0  # of the partitions that the node's fetches wait for
         self._work: Sliced | None = None  # that looks at all of them, or answers
         self.parked = Parked(self._cancel)
         self.parked.is_long = True
 
+    @staticmethod
+    def has_room(reading: Reading) -> bool:
+        """Whether one more may wait."""
+        return reading.context.node.waited_for + len(reading.wanted) <= WAITED_FOR_MAX
+
     def begin(self) -> Steps[None]:
         """Wait at each of the partitions; what was appended to one of them meanwhile is looked at."""
+        self._booked = len(self._reading.wanted)
+        self._reading.context.node.waited_for += self._booked
+        try:
+            yield from self._join()
+        except BaseException:  # the client is gone
+            at_once(self._forget())
+            raise
+        clock = self._reading.context.cluster.clock
+        self._timer: Timer = clock.call_later(self._reading.request.max_wait_ms, self._time_is_up)
+        self.changed()
+
+    def _join(self) -> Steps[None]:
         image = self._reading.context.cluster.image
         for number, fetched in enumerate(self._reading.wanted):
             key: Any = fetched.topic
@@ -107,9 +141,6 @@ class WaitingForMany:
                 self._numbers.setdefault(partition, []).append(number)
                 partition.waiters.add(self)
             yield
-        clock = self._reading.context.cluster.clock
-        self._timer: Timer = clock.call_later(self._reading.request.max_wait_ms, self._time_is_up)
-        self.changed()
 
     def appended(self, partition: Partition, size_bytes: int) -> None:
         self._grown.add(partition)
@@ -177,6 +208,8 @@ class WaitingForMany:
         self._slicer.start(self._forget())
 
     def _forget(self) -> Steps[None]:
+        self._reading.context.node.waited_for -= self._booked
+        self._booked = 0
         for partition in self._numbers:
             partition.waiters.discard(self)
             yield

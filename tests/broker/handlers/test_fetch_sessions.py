@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.sessions import PARTITION_BYTES
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
@@ -160,6 +161,38 @@ def test_a_session_may_begin_with_nothing(topics: Harness, version: int) -> None
     assert session({}) == {}
     assert session.session_id > 0
     assert session({("t", 1): 0}) == {("t", 1): ["c"]}
+
+
+def test_where_sessions_hold_too_much_a_client_fetches_without_one(topics: Harness) -> None:
+    sessions = topics.cluster.nodes[1].sessions
+    sessions.limit_bytes = 4 * PARTITION_BYTES
+    before = Session(topics)
+    assert before(ALL) == EVERYTHING
+    response = topics.request(fetch_of(topics, ALL, session_epoch=FULL))
+    assert response.session_id == 0
+    assert {where: values_in(answer) for where, answer in answers_in(topics, response).items()} == EVERYTHING
+    assert before({("t", 0): 2, ("t", 1): 1}) == {}, "the other one goes on"
+
+
+def test_a_session_that_comes_to_hold_too_much_is_served_once_more_and_then_unknown(topics: Harness) -> None:
+    sessions = topics.cluster.nodes[1].sessions
+    session = Session(topics, LAST_BY_NAME)
+    session({("t", 0): 0})
+    sessions.limit_bytes = 2 * PARTITION_BYTES
+    assert session({("t", 0): 1, ("t", 1): 0}) == {("t", 0): ["b"], ("t", 1): ["c"]}
+    assert session.refused(session.session_id, session.epoch) == NOT_FOUND
+    assert (len(sessions), sessions.held_bytes) == (0, 0)
+
+
+def test_many_partitions_that_are_unknown_take_no_more_than_the_bound(topics: Harness) -> None:
+    sessions = topics.cluster.nodes[1].sessions
+    sessions.limit_bytes = 1000 * PARTITION_BYTES
+    for _ in range(5):
+        topics.request(
+            fetch_of(topics, {("nowhere", index): 0 for index in range(400)}, session_epoch=FULL), LAST_BY_NAME
+        )
+    assert len(sessions) == 2
+    assert sum(len(session.partitions) for session in sessions._sessions.values()) == 800
 
 
 # --- what does not fit --------------------------------------------------------------------------

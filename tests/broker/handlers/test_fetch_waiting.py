@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.dispatch import Context
+from minibroker.broker.handlers import waiting_fetches
+from minibroker.broker.handlers.fetch import fetch
+from minibroker.broker.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
@@ -252,3 +256,38 @@ def test_the_requests_behind_it_wait_for_its_answer(topics: Harness) -> None:
     topics.clock.advance(WAIT_MS)
     client.outlet.run_soon()
     assert [correlation_id for correlation_id, _ in client.responses()] == [1, 2]
+
+
+# --- of many partitions -------------------------------------------------------------------------
+
+MANY: dict[Where, int] = {("many", index): 0 for index in range(120)}
+
+
+def test_those_that_wait_have_a_bound_and_beyond_it_nobody_waits(
+    topics: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_fetches, "WAITED_FOR_MAX", 250)
+    topics.create_topic("many", 120)
+    node = topics.cluster.nodes[1]
+    first, second = parked(topics, MANY), parked(topics, MANY)
+    assert node.waited_for == 240
+    assert len(at_once(topics, MANY)) == 120
+    topics.produce("many", "a")
+    assert first.done and second.done and node.waited_for == 0
+    third = parked(topics, {**MANY, ("many", 0): 1})
+    topics.clock.advance(WAIT_MS)
+    assert third.done and node.waited_for == 0
+
+
+def test_one_that_is_given_up_while_it_begins_to_wait_leaves_nothing_behind(topics: Harness) -> None:
+    topics.create_topic("many", 120)
+    client = topics.client()
+    request = fetch_of(topics, MANY, max_wait_ms=WAIT_MS)
+    context = Context(topics.cluster, client.connection, VERSIONS[-1], None, Slicer())
+    steps: Any = fetch(context, request)
+    while not context.node.waited_for:
+        next(steps)
+    next(steps)
+    assert waiters(topics, "many") == 1
+    steps.close()
+    assert (waiters(topics, "many"), context.node.waited_for) == (0, 0)

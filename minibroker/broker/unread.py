@@ -1,0 +1,110 @@
+"""Answers that wait in memory for clients who do not take them: how much that is, and who has to go for it.
+
+A little is every client's own. Beyond that the answers of all clients of a loop share a limit. Records that are sent
+from files hold no memory, so they do not count: a consumer may stop reading in the midst of them for as long as it is
+not idle.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+log = logging.getLogger("minibroker.connections")
+
+OWN_UNREAD_BYTES = 64 << 10
+UNREAD_LIMIT_BYTES = 256 << 20
+SECOND_MS = 1000
+TOO_MUCH = "closing %s: it leaves %d bytes of answers unread, and with those of others that is more than %d"
+
+
+class Reader(Protocol):
+    """A client, as far as it matters here."""
+
+    @property
+    def peer(self) -> str: ...
+
+    def untaken_bytes(self) -> int:
+        """How much of what was written the client has not taken; while that is not 0, nothing more is written."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+    def abort_soon(self) -> None:
+        """Close in the loop's next turn."""
+
+
+class _Holding:
+    """What one client leaves unread, and since when it has taken nothing of it."""
+
+    __slots__ = ("held_bytes", "since_ms", "untaken_bytes")
+
+    def __init__(self) -> None:
+        self.held_bytes = 0
+        self.untaken_bytes = -1
+        self.since_ms = 0.0
+
+    def look(self, untaken_bytes: int, now_ms: float) -> None:
+        if untaken_bytes != self.untaken_bytes:
+            self.untaken_bytes = untaken_bytes
+            self.since_ms = now_ms
+
+
+class Unread:
+    """The bytes of answers that clients have not taken. Beyond `limit_bytes` clients are closed."""
+
+    def __init__(self, now_ms: Callable[[], float], limit_bytes: int = UNREAD_LIMIT_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+        self._now_ms = now_ms
+        self._holdings: dict[Reader, _Holding] = {}
+
+    def book(self, client: Reader, held_bytes: int) -> None:
+        """Note that so many bytes in all wait for `client`; if all together are too much, close some."""
+        if held_bytes <= OWN_UNREAD_BYTES:
+            self.forget(client)
+            return
+        holding = self._holdings.get(client)
+        if holding is None:
+            holding = self._holdings[client] = _Holding()
+        holding.look(client.untaken_bytes(), self._now_ms())
+        self.held_bytes += held_bytes - holding.held_bytes
+        holding.held_bytes = held_bytes
+        if self.held_bytes > self.limit_bytes:
+            self._relieve(client)
+
+    def forget(self, client: Reader) -> None:
+        """Note that nothing to speak of waits for `client` any more."""
+        holding = self._holdings.pop(client, None)
+        if holding is not None:
+            self.held_bytes -= holding.held_bytes
+
+    def stalled(self, limit_ms: float) -> list[Reader]:
+        """Return the clients that have taken nothing for so long, as far as shows in how often this is asked."""
+        self._look()
+        since_ms = self._now_ms() - limit_ms
+        return [client for client, holding in self._holdings.items() if holding.since_ms <= since_ms]
+
+    def _look(self) -> None:
+        now_ms = self._now_ms()
+        for client, holding in self._holdings.items():
+            holding.look(client.untaken_bytes(), now_ms)
+
+    def _relieve(self, writing: Reader) -> None:
+        """Close those who have taken nothing for most seconds, of several first who holds most, until it is enough."""
+        self._look()
+        now_ms = self._now_ms()
+
+        def gain(item: tuple[Reader, _Holding]) -> tuple[float, int]:
+            return (now_ms - item[1].since_ms) // SECOND_MS, item[1].held_bytes
+
+        for client, holding in sorted(self._holdings.items(), key=gain, reverse=True):
+            if self.held_bytes <= self.limit_bytes:
+                return
+            self.forget(client)
+            log.warning(TOO_MUCH, client.peer, holding.held_bytes, self.limit_bytes)
+            if client is writing:
+                client.abort_soon()  # it is in the midst of a write
+            else:
+                client.abort()
