@@ -37,6 +37,7 @@ async def work():
         kept.append(knot)
     print(2 in collected)
     kept.clear()
+    del knot
     collecting = asyncio.create_task(machine.collect_when_idle())
     while 2 not in collected:
         await asyncio.sleep(0.01)
