@@ -16,8 +16,9 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(IntEnum):
-    """The type of a setting, with its number in DescribeConfigs (KIP-569)."""
+    """The type of a setting, with its number in DescribeConfigs (KIP-569). Names that nobody knows are UNKNOWN."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -151,8 +152,8 @@ class Setting(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is never shown."""
-        return self.type is ConfigType.PASSWORD
+        """Whether the value is never shown; what is not known may be a password, too."""
+        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     @property
     def dynamic(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
+from minibroker.broker.settings_without_effect import WITHOUT_EFFECT
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from tests.broker.harness import Harness, batch, served_versions
@@ -144,8 +145,9 @@ def test_an_empty_list_of_names_means_all(topic: Harness) -> None:
 @pytest.mark.parametrize("version", DESCRIBED)
 def test_a_broker_is_described_with_all_its_settings(harness: Harness, version: int) -> None:
     result = describe(harness, BROKER, "1", version=version)
+    rows = {**BROKER_SETTINGS, **WITHOUT_EFFECT}.values()
     assert [found.name for found in result.configs] == sorted(
-        name for name, row in BROKER_SETTINGS.items() if row.in_kafka
+        row.name for row in rows if row.in_kafka and not row.internal
     )
     read_only = {found.name: found.read_only for found in result.configs}
     assert (read_only["node.id"], read_only["log.retention.ms"]) == (True, False)
@@ -457,10 +459,31 @@ def test_a_brokers_list_grows_from_its_default(harness: Harness) -> None:
         ),
         (
             "",
-            ("no.such.name", SET, "5"),
+            ("num.io.threads", SET, "x"),
             ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs dynamically: [no.such.name]",
+            "Invalid value x for configuration num.io.threads: Not a number of type INT",
         ),
+        (
+            "1",
+            ("ssl.keystore.location", SET, "/x"),
+            ErrorCode.INVALID_REQUEST,
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            "[ssl.keystore.location]",
+        ),
+        (
+            "",
+            ("sasl.jaas.config", SET, "x"),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: [sasl.jaas.config]",
+        ),
+        (
+            "",
+            ("listener.name.plaintext.ssl.client.auth", SET, "none"),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "[listener.name.plaintext.ssl.client.auth]",
+        ),
+        ("", ("no.such.name", APPEND, "5"), ErrorCode.INVALID_CONFIG, "Unknown config name: no.such.name"),
         (
             "1",
             ("log.retention.ms", SET, "x"),
@@ -472,7 +495,7 @@ def test_a_brokers_list_grows_from_its_default(harness: Harness) -> None:
             "",
             ("log.retention.ms", APPEND, "5"),
             ErrorCode.INVALID_CONFIG,
-            "Can't APPEND to key log.retention.ms because its type is not LIST.",
+            "Config value append is not allowed for config key: log.retention.ms",
         ),
     ],
 )
@@ -482,6 +505,43 @@ def test_a_bad_change_of_a_broker_is_refused(
     lines = [("log.retention.ms", SET, "5")] if line is None else [line]
     assert alter(harness, BROKER, name, *lines, version=version) == (code, message)
     assert [found.name for found in describe(harness, BROKER, "").configs] == ["min.insync.replicas"]
+
+
+def test_settings_of_brokers_that_nobody_knows_or_acts_on_are_kept_and_described(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    rate, unknown = "leader.replication.throttled.rate", "no.such.name"
+    ours, base = "listener.name.x.max.connections", "max.connections"
+    lines = [(rate, SET, "1000"), (unknown, SET, "5"), (ours, SET, "7")]
+    with caplog.at_level(logging.WARNING):
+        assert alter(harness, BROKER, "1", *lines) == (ErrorCode.NONE, None)
+    assert f"broker 1: {rate} is kept, but has no effect here yet" in caplog.text
+    harness.restart(crash=True)
+    found = entry(harness, BROKER, "1", rate, include_documentation=True)
+    assert (found.value, found.config_source, found.config_type, found.read_only) == (
+        "1000",
+        DYNAMIC_BROKER,
+        LONG,
+        False,
+    )
+    assert found.documentation == "No effect yet."
+    found = entry(harness, BROKER, "1", unknown)
+    assert (found.value, found.config_source, found.config_type) == (None, DYNAMIC_BROKER, 0)
+    assert found.is_sensitive and found.read_only
+    found = entry(harness, BROKER, "1", ours, include_synonyms=True)
+    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
+        (ours, "7", DYNAMIC_BROKER),
+        (base, "2147483647", DEFAULT),
+    ]
+    assert alter(harness, BROKER, "1", *[(key, DELETE, None) for key, _, _ in lines]) == (ErrorCode.NONE, None)
+    assert describe(harness, BROKER, "1", rate, unknown, ours).configs == []
+
+
+def test_a_setting_without_effect_is_described_as_the_start_gave_it(tmp_path: Path) -> None:
+    settings = {"num.io.threads": "16", "ssl.keystore.password": "secret"}
+    with Harness(tmp_path, settings=settings) as harness:
+        assert value(harness, BROKER, "1", "num.io.threads") == ("16", STATIC)
+        assert value(harness, BROKER, "1", "ssl.keystore.password") == (None, STATIC)
 
 
 def test_one_of_several_brokers_in_a_process_has_no_values_of_its_own(tmp_path: Path) -> None:
