@@ -12,7 +12,7 @@ from minibroker.broker.client_metrics import CLIENT_METRICS_SETTINGS
 from minibroker.broker.group_settings import GROUP_SETTINGS
 from minibroker.broker.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from minibroker.broker.settings import broker_setting
-from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
+from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS, Scope, Setting
 from minibroker.broker.settings_values import InvalidValue, parse_value
 
 log = logging.getLogger("minibroker.configs")
@@ -37,6 +37,8 @@ def drop_unusable(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
             if reason is not None:
                 log.warning("the metadata sets %s of %s %s: passed over, %s", name, kind, resource or "(all)", reason)
                 del texts[name]
+        if resource_type == BROKER_RESOURCE:
+            _warn_of_inert(resource_type, resource, texts)
 
 
 def _row(resource_type: int, name: str) -> Setting | None:
@@ -54,8 +56,20 @@ def _objection(row: Setting | None, name: str, text: str) -> str | None:
     return None
 
 
-def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
-    """Nothing is ignored in silence: who sets what changes nothing here yet finds its name in the log."""
+def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None], first_node: int) -> None:
+    """Nothing is ignored in silence: who sets what changes nothing here yet finds its name in the log.
+
+    Of nodes that share a process, the first one's settings count for what the process has but once.
+    """
+    is_further = resource_type == BROKER_RESOURCE and resource not in ("", str(first_node))
+    for name in sorted(name for name, value in configs.items() if value is not None):
+        row = _row(resource_type, name)
+        if row is not None and row.acts and is_further and row.scope is not Scope.BOTH:
+            log.warning("broker %s: %s acts only as broker %d has it, for all nodes here", resource, name, first_node)
+    _warn_of_inert(resource_type, resource, configs)
+
+
+def _warn_of_inert(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
     kind = TABLES[resource_type][1]
     for name in sorted(name for name, value in configs.items() if value is not None):
         row = _row(resource_type, name)

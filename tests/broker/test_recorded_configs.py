@@ -35,5 +35,7 @@ def test_unknown_and_wrong_configs_are_passed_over_and_the_others_stay(caplog: p
         "Invalid value x for configuration segment.ms: Not a number of type LONG",
         "the metadata sets log.retention.ms of broker (all): passed over, "
         "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
+        "broker (all): num.io.threads is kept, but has no effect here yet",
+        "broker (all): of.the.future is kept, but has no effect here yet",
         "the metadata sets of.the.future of group g: passed over, as this broker does not know it",
     ]

@@ -4,11 +4,10 @@ Behaviour: a change is checked with all that is set on its resource, and is made
 stands alone. It is recorded in the metadata log and in force when the answer is sent; only the levels of loggers are
 not kept. The broker without a name stands for all brokers; any other, and its loggers, are changed at its own node. A
 setting that cannot change while the broker runs is refused. A setting of brokers that has no effect here, and a name
-that nobody knows, is kept, as in Kafka; the log says so.
+that nobody knows, is kept, as in Kafka; the log says so. Where several brokers share a process, a log goes by what its
+leader's node has for itself; what the process has but once, such as the cleaner, goes by the node with the lowest id.
 
 Versions: 1 has flexible fields.
-
-Not implemented: values for one broker where several share a process, which have their settings in common.
 """
 
 from __future__ import annotations
@@ -144,11 +143,8 @@ def _broker_change(context: Context, name: str, changes: Sequence[Change]) -> di
         check_broker(context, name, "Node id")
     current = cluster.image.config(ResourceType.BROKER, name)
     texts = outcome(_rows_of_lists(changes), current, changes)
-    validate_broker_overrides(cluster.settings, texts, per_broker=bool(name))
+    validate_broker_overrides(cluster.settings_of(context.node.node_id), texts, per_broker=bool(name))
     changed = differences(current, texts)
-    if changed and name and len(cluster.nodes) > 1:
-        message = "The nodes of this process share their settings: change those of all brokers, with an empty name."
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     is_named = any(change.name == MINIMUM_ISR for change in changes)
     if is_named and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
         _check_minimum_isr(name, texts.get(MINIMUM_ISR))

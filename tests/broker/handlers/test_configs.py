@@ -163,6 +163,7 @@ def test_each_node_describes_itself(tmp_path: Path) -> None:
         for name in ("node.id", "broker.id"):
             found = entry(harness, BROKER, "2", name, node=2, include_synonyms=True)
             assert (found.value, found.synonyms[0].value) == ("2", "2")
+        assert value(harness, BROKER, "1", "node.id") == ("1", STATIC)
         refused = describe(harness, BROKER, "2", node=1)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
         assert refused.error_message == "Unexpected broker id, expected 1 or empty string, but received 2"
@@ -544,12 +545,69 @@ def test_a_setting_without_effect_is_described_as_the_start_gave_it(tmp_path: Pa
         assert value(harness, BROKER, "1", "ssl.keystore.password") == (None, STATIC)
 
 
-def test_one_of_several_brokers_in_a_process_has_no_values_of_its_own(tmp_path: Path) -> None:
+def test_each_of_several_brokers_in_a_process_has_values_of_its_own(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        harness.cluster.controller.create_topic("t", assignment=[(0, [1, 3]), (1, [2, 3]), (2, [3, 1])])
+        assert alter(harness, BROKER, "2", ("message.max.bytes", SET, "99"), node=2) == (ErrorCode.NONE, None)
+        assert alter(harness, BROKER, "3", ("message.max.bytes", SET, "77"), node=3) == (ErrorCode.NONE, None)
+
+        def limits() -> list[int]:
+            return [harness.partition("t", index).log.settings.max_message_bytes for index in range(3)]
+
+        assert limits() == [1_048_588, 99, 77]  # a log goes by its leader's
+        harness.restart(crash=True)
+        assert limits() == [1_048_588, 99, 77]
+        assert value(harness, BROKER, "1", "message.max.bytes") == ("1048588", DEFAULT)
+        found = [entry(harness, BROKER, str(node), "message.max.bytes", node=node) for node in (2, 3)]
+        assert [(one.value, one.config_source) for one in found] == [("99", DYNAMIC_BROKER), ("77", DYNAMIC_BROKER)]
+        of_topic = entry(harness, TOPIC, "t", "max.message.bytes", node=2)
+        assert (of_topic.value, of_topic.config_source) == ("99", DYNAMIC_BROKER)
+        harness.restart(nodes=[1, 3])
+        assert limits() == [1_048_588, 77, 77]  # node 3 leads for 2
+        assert alter(harness, BROKER, "3", ("message.max.bytes", DELETE, None), node=3) == (ErrorCode.NONE, None)
+        assert limits() == [1_048_588, 1_048_588, 1_048_588]
+
+
+def test_a_new_topic_goes_by_its_leaders_settings_at_once(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
-        for name, node in (("1", 1), ("2", 2)):
-            code, message = alter(harness, BROKER, name, ("message.max.bytes", SET, "9"), node=node)
-            assert code == ErrorCode.INVALID_REQUEST
-            assert message is not None and "share their settings" in message
+        alter(harness, BROKER, "2", ("message.max.bytes", SET, "99"), node=2)
+        harness.cluster.controller.create_topic("t", assignment=[(0, [2]), (1, [1])])
+        assert harness.partition("t", 0).log.settings.max_message_bytes == 99
+        assert harness.partition("t", 1).log.settings.max_message_bytes == 1_048_588
+
+
+def test_what_a_further_broker_has_for_itself_of_what_all_share_is_told_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Harness(tmp_path, nodes=2) as harness, caplog.at_level(logging.WARNING):
+        alter(harness, BROKER, "2", ("log.cleaner.threads", SET, "2"), ("log.retention.ms", SET, "7"), node=2)
+        assert harness.cluster.settings["log.cleaner.threads"] == 1
+        assert [record.getMessage() for record in caplog.records] == [
+            "broker 2: log.cleaner.threads acts only as broker 1 has it, for all nodes here"
+        ]
+
+
+def test_each_of_several_brokers_is_described_with_its_own_place(tmp_path: Path) -> None:
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:9092,INTERNAL://[::1]:0",
+        "advertised.listeners": "PLAINTEXT://kafka.test:80,INTERNAL://kafka.test:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+        "broker.rack": "a,b",
+    }
+    with Harness(tmp_path, nodes=2, settings=settings) as harness:
+        harness.cluster.nodes[1].rack, harness.cluster.nodes[2].rack = "a", "b"
+        harness.cluster.settings_changed(None)
+        names = ("broker.rack", "listeners", "advertised.listeners", "node.id")
+        told = [[entry(harness, BROKER, str(node), name, node=node).value for name in names] for node in (1, 2)]
+        assert told == [
+            ["a", settings["listeners"], settings["advertised.listeners"], "1"],
+            [
+                "b",
+                "PLAINTEXT://127.0.0.1:9093,INTERNAL://[::1]:0",
+                "PLAINTEXT://kafka.test:81,INTERNAL://kafka.test:0",
+                "2",
+            ],
+        ]
 
 
 def test_what_one_of_several_brokers_does_not_have_can_be_removed_as_kafka_s_tools_do(tmp_path: Path) -> None:
