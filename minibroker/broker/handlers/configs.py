@@ -7,8 +7,6 @@ of is described with the defaults it would have.
 
 Versions: 1 brought synonyms and the source of a value in place of "is default" (KIP-226), 3 types and documentation
 (KIP-569), 4 flexible fields.
-
-Not implemented: the settings of share and streams groups, of which there are none.
 """
 
 from __future__ import annotations
