@@ -72,6 +72,30 @@ def test_partitions_move_and_leaders_are_elected(
     assert {one["broker"] for one in told["brokers"]} == {1, 2, 3}
 
 
+def test_a_throttled_reassignment_moves_partitions_and_its_limits_go_with_it(
+    tool: Tool, cluster: RunningBroker, tmp_path: Path
+) -> None:
+    tool(f"{TOOLS}.TopicCommand", "--create", "--topic", "throttled", "--replica-assignment", "1:2")
+    wanted = tmp_path / "wanted.json"
+    wanted.write_text(json.dumps({"partitions": [{"topic": "throttled", "partition": 0, "replicas": [3, 2]}]}))
+    command = f"{TOOLS}.reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(wanted)
+    assert "The inter-broker throttle limit was set to 5000000 B/s" in tool(
+        *command, "--execute", "--throttle", "5000000"
+    )
+    configs = "kafka.admin.ConfigCommand", "--entity-type", "brokers", "--entity-name"
+    assert "leader.replication.throttled.rate=5000000" in tool(*configs, "2", "--describe")
+    assert "Clearing broker-level throttles" in tool(*command, "--verify")
+    assert "throttled.rate" not in tool(*configs, "2", "--describe")
+    assert "Replicas: 3,2" in tool(f"{TOOLS}.TopicCommand", "--describe", "--topic", "throttled")
+
+
+def test_each_node_has_settings_of_its_own(tool: Tool) -> None:
+    configs = "kafka.admin.ConfigCommand", "--entity-type", "brokers", "--entity-name"
+    tool(*configs, "3", "--alter", "--add-config", "log.retention.ms=5000")
+    assert "log.retention.ms=5000 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG" in tool(*configs, "3", "--describe")
+    assert "log.retention.ms" not in tool(*configs, "2", "--describe")
+
+
 def test_features_and_the_quorum_are_told(tool: Tool) -> None:
     features = tool(f"{TOOLS}.FeatureCommand", "describe")
     assert "metadata.version" in features and "FinalizedVersionLevel: 4.3-IV0" in features

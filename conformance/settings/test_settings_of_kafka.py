@@ -17,14 +17,20 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from conformance import builds
 from conformance.kafka_reference import running_kafka
 from minibroker.broker.properties import MalformedProperties, parse_properties
-from minibroker.broker.settings import ConfigEntry, Settings, validate_topic_overrides
+from minibroker.broker.settings import ConfigEntry, Settings, broker_setting, validate_topic_overrides
 from minibroker.broker.settings_table import BROKER_SETTINGS, SETTINGS, TOPIC_SETTINGS, ConfigType, Scope, Setting
 from minibroker.broker.settings_values import InvalidValue, format_value, parse_value
-from minibroker.broker.settings_without_effect import KNOWN_WITHOUT_EFFECT
+from minibroker.broker.settings_without_effect import WITHOUT_EFFECT
 
 # What Kafka 4.3 does not know (any more) is not asked about.
 TOPIC_NAMES = [name for name, row in TOPIC_SETTINGS.items() if row.in_kafka]
 BROKER_NAMES = [name for name, row in BROKER_SETTINGS.items() if row.in_kafka]
+# Kafka has them in no definition of the broker's settings: they are set only while it runs.
+OF_QUOTAS = (".throttled.rate", "replica.alter.log.dirs.io.max.bytes.per.second")
+KEPT = [row for row in WITHOUT_EFFECT.values() if not row.name.endswith(OF_QUOTAS)]
+# What is no class, or no address, in a setting without effect does not concern us.
+NOT_CHECKED = {"controller.quorum.bootstrap.servers", "controller.quorum.voters"}
+KEPT_NAMES = [row.name for row in KEPT if row.type is not ConfigType.CLASS and row.name not in NOT_CHECKED]
 
 PROGRAM = Path(__file__).parent / "KafkaSettings.java"
 TEXTS = (
@@ -52,7 +58,7 @@ def kafka() -> dict[str, Any]:
     """All that Apache Kafka says."""
     questions = {
         "topic values": value_questions(TOPIC_NAMES),
-        "broker values": value_questions(BROKER_NAMES),
+        "broker values": value_questions([*BROKER_NAMES, *KEPT_NAMES]),
         "properties": property_texts(),
     }
     command = ["java", "-cp", f"{builds.apache_kafka()}/*", str(PROGRAM)]
@@ -65,7 +71,7 @@ def kafka() -> dict[str, Any]:
 def test_each_name_of_kafka_is_in_the_table_or_known_without_effect_and_no_other(kafka: dict[str, Any]) -> None:
     assert set(TOPIC_NAMES) == set(kafka["topic"])
     quotas = set(kafka["quotas"]) - set(kafka["broker"])
-    assert set(BROKER_NAMES) | KNOWN_WITHOUT_EFFECT == set(kafka["broker"]) | quotas
+    assert set(BROKER_NAMES) | set(WITHOUT_EFFECT) == set(kafka["broker"]) | quotas
 
 
 def kafka_default(row: Setting) -> str | None:
@@ -73,7 +79,9 @@ def kafka_default(row: Setting) -> str | None:
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in SETTINGS if row.scope is not Scope.TOPIC and row.in_kafka], ids=lambda row: row.name
+    "row",
+    [*(row for row in SETTINGS if row.scope is not Scope.TOPIC and row.in_kafka), *KEPT],
+    ids=lambda row: row.name,
 )
 def test_a_broker_setting_has_kafkas_type_and_default(row: Setting, kafka: dict[str, Any]) -> None:
     theirs = kafka["broker"][row.name]
@@ -95,7 +103,8 @@ ONLY_AT_THE_START = {"listeners", "listener.security.protocol.map"}
 
 
 def test_what_changes_while_running_is_what_does_so_in_kafka(kafka: dict[str, Any]) -> None:
-    rows = [row for row in BROKER_SETTINGS.values() if row.in_kafka and row.name not in ONLY_AT_THE_START]
+    every = (*BROKER_SETTINGS.values(), *WITHOUT_EFFECT.values())
+    rows = [row for row in every if row.in_kafka and row.name not in ONLY_AT_THE_START]
     theirs = {row.name: kafka["dynamic"].get(row.name, "read-only") for row in rows}
     assert {row.name: row.update.value for row in rows} == theirs
 
@@ -124,8 +133,9 @@ STRICTER = {
 
 
 def test_a_broker_takes_the_values_it_takes_in_kafka(kafka: dict[str, Any]) -> None:
-    for (name, text), theirs in zip(value_questions(BROKER_NAMES), kafka["broker values"], strict=True):
-        ours = complaint(BROKER_SETTINGS[name], name, text)
+    names = [*BROKER_NAMES, *KEPT_NAMES]
+    for (name, text), theirs in zip(value_questions(names), kafka["broker values"], strict=True):
+        ours = complaint(broker_setting(name), name, text)
         same = (ours is None) == (theirs is None) or (name in STRICTER and theirs is None)
         assert same, f"{name}={text!r}: {ours!r} here, {theirs!r} in Kafka"
 

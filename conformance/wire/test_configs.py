@@ -323,3 +323,83 @@ def test_the_minimum_of_replicas_in_sync_is_one_for_all_brokers(connection: Conn
     assert alter(connection, (BROKER, here, [(MINIMUM, DELETE, None)])) == BROKER_LEVEL
     assert alter(connection, (BROKER, "", [(MINIMUM, DELETE, None)])) == ALL_BROKERS
     assert alter(connection, (BROKER, "", [(MINIMUM, SET, "1")])) == DONE
+
+
+RATE = "leader.replication.throttled.rate"
+OF_BROKER, OF_ALL = 2, 3
+
+
+def test_settings_of_a_broker_that_have_no_effect_or_no_meaning_are_kept(connection: Connection) -> None:
+    here, unknown = str(broker_id(connection)), "no.such.name"
+    assert values(describe(connection, BROKER, here, [RATE, unknown])) == {}
+    assert alter(connection, (BROKER, "", [(RATE, SET, "2000")])) == DONE
+    assert alter(connection, (BROKER, here, [(RATE, SET, "1000"), (unknown, SET, "x")])) == DONE
+    found = repeated(
+        lambda: describe(connection, BROKER, here, [RATE, unknown], include_synonyms=True),
+        lambda answer: len(answer.configs) == 2 and len(answer.configs[0].synonyms + answer.configs[1].synonyms) == 3,
+    )
+    known = {each.name: each for each in found.configs}
+    assert [(one.value, one.source) for one in known[RATE].synonyms] == [("1000", OF_BROKER), ("2000", OF_ALL)]
+    assert (known[RATE].config_type, known[RATE].read_only, known[RATE].is_sensitive) == (5, False, False)
+    assert (known[unknown].value, known[unknown].config_type) == (None, 0)
+    assert known[unknown].read_only and known[unknown].is_sensitive
+    assert alter(connection, (BROKER, "", [(RATE, DELETE, None)])) == DONE
+    assert alter(connection, (BROKER, here, [(RATE, DELETE, None), (unknown, DELETE, None)])) == DONE
+
+
+ONLY = "Cannot update these configs at default cluster level, broker id must be specified: "
+PREFIXED = "These security configs can be dynamically updated only per-listener using the listener prefix: "
+INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
+OF_BROKERS: dict[str, tuple[str, Change, ErrorCode, str]] = {
+    "security": ("", ("ssl.keystore.location", SET, "/x"), INVALID_REQUEST, f"{PREFIXED}[ssl.keystore.location]"),
+    "of one broker": ("", ("sasl.jaas.config", SET, "x"), INVALID_REQUEST, f"{ONLY}[sasl.jaas.config]"),
+    "fixed": ("0", ("num.partitions", SET, "4"), INVALID_REQUEST, "Cannot update these configs dynamically: [num."),
+    "a bad value": ("0", ("num.io.threads", SET, "0"), INVALID_REQUEST, "Invalid value 0 for configuration num.io"),
+    "a bad word": ("0", ("ssl.client.auth", SET, "x"), INVALID_REQUEST, "Invalid value x for configuration ssl.client"),
+    "an unknown list": ("0", ("no.such", APPEND, "x"), INVALID_CONFIG, "Unknown config name: no.such"),
+    "no list": (
+        "0",
+        ("max.connections", SUBTRACT, "1"),
+        INVALID_CONFIG,
+        "Config value subtract is not allowed for conf",
+    ),
+    "one listener's": (
+        "",
+        ("listener.name.plaintext.ssl.client.auth", SET, "none"),
+        INVALID_REQUEST,
+        f"{ONLY}[listener.name.plaintext.ssl.client.auth]",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "line", "code", "message"), OF_BROKERS.values(), ids=OF_BROKERS)
+def test_what_a_broker_does_not_take(
+    connection: Connection, name: str, line: Change, code: ErrorCode, message: str
+) -> None:
+    ((found, words),) = alter(connection, (BROKER, name and str(broker_id(connection)), [line]), validate_only=True)
+    assert (found, words[: len(message)]) == (code, message)
+
+
+TAKEN: list[tuple[str, str]] = [
+    ("num.io.threads", "9"),
+    ("num.network.threads", "3"),
+    ("max.connections", "5"),
+    ("max.connections.per.ip.overrides", "10.0.0.1:1"),
+    ("remote.log.reader.threads", "11"),
+    ("follower.replication.throttled.rate", "1"),
+    ("replica.alter.log.dirs.io.max.bytes.per.second", "1"),
+    ("listener.name.x.max.connections", "9"),
+    ("ssl.client.auth", "none"),
+    ("sasl.enabled.mechanisms", "PLAIN"),
+    ("zookeeper.connect", "x"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), TAKEN)
+def test_what_a_broker_takes(connection: Connection, key: str, value: str) -> None:
+    here = str(broker_id(connection))
+    assert alter(connection, (BROKER, here, [(key, SET, value)]), validate_only=True) == DONE
+
+
+def test_how_many_settings_are_listed(connection: Connection) -> None:
+    assert len(values(describe(connection, BROKER, str(broker_id(connection))))) == 340

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from conformance.wire.conftest import Differing
 from conformance.wire.connection import Connection
 from conformance.wire.requests import broker_id, repeated
 from minibroker.protocol.errors import ErrorCode
@@ -204,3 +205,78 @@ def test_loggers_are_listed_like_brokers(connection: Connection) -> None:
     here = str(broker_id(connection))
     listed = connection.ask(ListConfigResourcesRequest(resource_types=[LOGGER, 4]), 1).config_resources
     assert [(one.resource_name, one.resource_type) for one in listed] == [(here, LOGGER), (here, 4)]
+
+
+OF_A_GROUP = {
+    "share.auto.offset.reset": ("latest", "share.auto.offset.reset"),
+    "share.isolation.level": ("read_uncommitted", "share.isolation.level"),
+    "share.renew.acknowledge.enable": ("true", "share.renew.acknowledge.enable"),
+    **{
+        name: (text, f"group.{name}")
+        for name, text in {
+            "consumer.heartbeat.interval.ms": "5000",
+            "consumer.session.timeout.ms": "45000",
+            "share.assignment.interval.ms": "1000",
+            "share.delivery.count.limit": "5",
+            "share.heartbeat.interval.ms": "5000",
+            "share.partition.max.record.locks": "2000",
+            "share.record.lock.duration.ms": "30000",
+            "share.session.timeout.ms": "45000",
+            "streams.assignment.interval.ms": "1000",
+            "streams.heartbeat.interval.ms": "5000",
+            "streams.initial.rebalance.delay.ms": "3000",
+            "streams.num.standby.replicas": "0",
+            "streams.session.timeout.ms": "45000",
+        }.items()
+    },
+}
+
+
+def test_all_that_is_listed_of_a_group(
+    connection: Connection, new_name: Callable[[], str], differing: Differing
+) -> None:
+    delay = differing(kafka="1000", minibroker="0", because="tests should not wait for an assignment")
+    expected = {**OF_A_GROUP, "consumer.assignment.interval.ms": (delay, "group.consumer.assignment.interval.ms")}
+    found = described(connection, GROUP, new_name()).configs
+    assert {one.name: (one.value, one.synonyms[0].name) for one in found} == expected
+    assert all(one.config_source == DEFAULT and not one.read_only and len(one.synonyms) == 1 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("share.auto.offset.reset", "by_duration:PT1H", None),
+        ("share.isolation.level", "read_committed", None),
+        ("streams.session.timeout.ms", "45001", None),
+        ("streams.initial.rebalance.delay.ms", "99999999", None),
+        (
+            "share.auto.offset.reset",
+            "by_duration:PT-1S",
+            "Invalid value by_duration:PT-1S for configuration",
+        ),
+        (
+            "share.isolation.level",
+            "x",
+            "Invalid value x for configuration share.isolation.level: String must",
+        ),
+        (
+            "share.session.timeout.ms",
+            "1",
+            "share.session.timeout.ms must be greater than or equal to group.share.min.session.timeout.ms",
+        ),
+        (
+            "streams.num.standby.replicas",
+            "3",
+            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        ),
+        (
+            "share.delivery.count.limit",
+            "1",
+            "Invalid value 1 for configuration share.delivery.count.limit: Value must be at least 2",
+        ),
+    ],
+)
+def test_settings_of_share_and_streams_groups(connection: Connection, key: str, text: str, message: str | None) -> None:
+    code, words = changed(connection, GROUP, "g", (key, SET, text), validate_only=True)
+    assert code == (ErrorCode.NONE if message is None else INVALID_CONFIG)
+    assert (words or "")[: len(message or "")] == (message or "")

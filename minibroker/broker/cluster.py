@@ -14,6 +14,7 @@ from minibroker.broker import elections, features, registration
 from minibroker.broker.clock import Clock
 from minibroker.broker.controller import Controller
 from minibroker.broker.image import BROKER_RESOURCE, Image
+from minibroker.broker.listeners import settings_of_node
 from minibroker.broker.log_moves import LogMoves
 from minibroker.broker.metadata_log import MetadataError, MetadataLog
 from minibroker.broker.recorded_configs import drop_unusable
@@ -94,7 +95,8 @@ class Cluster:
     def __init__(self, settings: Settings, clock: Clock, logs: LogDirectories, source: random.Random) -> None:
         """Raises MetadataError for directories with logs that no metadata knows, LogDirectoryError, KafkaError."""
         self.static_settings = settings
-        self.settings = settings
+        self.settings = settings  # of the node with the lowest id, by which goes what all nodes share
+        self._settings_of_nodes: dict[int, Settings] = {}
         self.clock = clock
         self.logs = logs
         self.random = source
@@ -184,6 +186,9 @@ class Cluster:
         for topic in self.image.topics.values():
             self._open_logs(topic)
         self._set_strays_aside()
+        for topic in self.image.topics.values():
+            for partition in topic.partitions:
+                self.follow_leader(partition)
         if not self.logs.clean:
             elections.begin_epochs(self)
         elections.bring_up(self)
@@ -300,8 +305,13 @@ class Cluster:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         self.metadata_log.append_batch(batch)
         self.image.take_over(topic, beside)
-        self._configure(self.image.topics[name])
+        made = self.image.topics[name]
+        self._configure(made)
         self._committed()
+        if self._nodes_differ:
+            for log in logs:
+                self.follow_leader(made.partitions[log.partition])
+                yield
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         """Tell those who keep something about a topic that it is gone."""
@@ -346,17 +356,47 @@ class Cluster:
             self._configure(changed)
             for partition in changed.partitions:
                 if partition.is_here:
-                    partition.log.update_settings(changed.settings)
+                    partition.log.update_settings(self._log_settings(partition))
 
     def _configure(self, topic: Topic) -> None:
         topic.settings = self.settings.log_settings(topic.overrides)
         topic.min_insync_replicas = self.settings.topic_value("min.insync.replicas", topic.overrides)
 
     def _apply_broker_configs(self) -> None:
-        node = str(min(self.nodes, default=self.static_settings["node.id"]))
-        self.settings = self.static_settings.with_dynamic(
-            cluster=self.image.config(BROKER_RESOURCE, ""), broker=self.image.config(BROKER_RESOURCE, node)
-        )
+        self._settings_of_nodes.clear()
+        first = min(self.nodes, default=None)
+        of_all = self.image.config(BROKER_RESOURCE, "")
+        self.settings = self.static_settings.with_dynamic(cluster=of_all) if first is None else self.settings_of(first)
+
+    def settings_of(self, node_id: int) -> Settings:
+        """The settings of one node: those that all share, where it is, and what was changed for it alone."""
+        node = self.nodes.get(node_id)
+        if node is None:
+            return self.settings
+        if node_id not in self._settings_of_nodes:
+            of_all, own = self.image.config(BROKER_RESOURCE, ""), self._own_configs(node_id)
+            static = settings_of_node(self.static_settings, node_id, node.rack)
+            self._settings_of_nodes[node_id] = static.with_dynamic(cluster=of_all, broker=own)
+        return self._settings_of_nodes[node_id]
+
+    def _own_configs(self, node_id: int) -> Mapping[str, str]:
+        return self.image.configs.get((BROKER_RESOURCE, str(node_id)), {})
+
+    @property
+    def _nodes_differ(self) -> bool:
+        return len(self.nodes) > 1 and any(map(self._own_configs, self.nodes))
+
+    def _log_settings(self, partition: Partition) -> LogSettings:
+        """What a partition's log goes by: what is set on its topic, and the settings of its leader's node."""
+        topic = partition.topic
+        if not self._nodes_differ:
+            return topic.settings
+        return self.settings_of(partition.leader_id).log_settings(topic.overrides)
+
+    def follow_leader(self, partition: Partition) -> None:
+        """Have the partition's log go by the settings of its leader's node, if the nodes have different ones."""
+        if self._nodes_differ and partition.is_here:
+            partition.log.update_settings(self._log_settings(partition))
 
     @property
     def directory_owner(self) -> int:

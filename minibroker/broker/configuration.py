@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from minibroker.broker.listeners import broker_listeners, controller_listeners
 from minibroker.broker.properties import MalformedProperties, parse_properties
-from minibroker.broker.settings import Settings, SettingsError
+from minibroker.broker.settings import Settings, SettingsError, broker_setting
 from minibroker.broker.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
 from minibroker.broker.settings_values import InvalidValue, parse_value
 
@@ -46,7 +46,7 @@ def load_settings(file: Path | None, environment: Mapping[str, str], assignments
     given.update(_from_environment(environment))
     given.update(_from_assignments(assignments))
     inert = [name for name in sorted(given) if _is_inert(name, given[name].origin)]
-    texts = {name: _checked(name, *given[name]) for name in given if name in BROKER_SETTINGS}
+    texts = {name: _checked(name, *given[name]) for name in given}
     settings = Settings(texts)
     broker_listeners(settings)
     more = (_controller_warnings(settings), _state_topic_warnings(settings), _selector_warnings(settings))
@@ -97,7 +97,7 @@ def _from_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
 
 def _checked(name: str, text: str, origin: str) -> str:
     try:
-        parse_value(BROKER_SETTINGS[name], name, text)
+        parse_value(broker_setting(name), name, text)
     except InvalidValue as error:
         raise SettingsError(f"{origin}: {error}") from None
     return text

@@ -90,7 +90,7 @@ class Controller:
         ]
         with self._changes(name):
             yield from self._add(name, topic_id, 0, configs, decided, replicas)
-        warn_without_effect(TOPIC_RESOURCE, name, configs)
+        warn_without_effect(TOPIC_RESOURCE, name, configs, self._cluster.controller_id)
         return topic_id, replicas
 
     def _check_new_name(self, name: str) -> None:
@@ -228,7 +228,7 @@ class Controller:
             self._cluster.settings_changed(topic)
         if UNCLEAN_ELECTION in changes:
             bring_up(self._cluster)
-        warn_without_effect(resource_type, name, changes)
+        warn_without_effect(resource_type, name, changes, self._cluster.controller_id)
 
     # --- features -------------------------------------------------------------------------------
 

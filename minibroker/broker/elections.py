@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS
-from minibroker.broker.partition_changes import Election, PartitionChange
+from minibroker.broker.partition_changes import UNCHANGED, Election, PartitionChange
 from minibroker.broker.topics import NO_LEADER, Partition
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -58,6 +58,8 @@ def apply_changes(
     for change in decided:
         partition = cluster.image.topics_by_id[change.topic_id].partitions[change.partition_id]
         cluster.open_log_of(partition)
+        if change.leader != UNCHANGED.leader:
+            cluster.follow_leader(partition)
         partition.wake()
 
 

@@ -6,6 +6,7 @@ Text in, `Listener` out; sockets are opened elsewhere, and only there is a port 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from minibroker.broker.settings import Settings, SettingsError
@@ -63,6 +64,29 @@ def listeners_of_node(listeners: tuple[Listener, ...], index: int) -> tuple[List
         )
         for listener in listeners
     )
+
+
+def settings_of_node(settings: Settings, node_id: int, rack: str | None) -> Settings:
+    """What the start gave, as one of several nodes has it: its own id, rack and ports."""
+    texts = settings.given
+    index = node_id - settings["node.id"]
+    if index:
+        texts["node.id"] = texts["broker.id"] = str(node_id)
+        for name in ("listeners", "advertised.listeners"):
+            if settings[name]:
+                controllers = controller_listeners(settings)
+                texts[name] = ",".join(_shifted_text(text, index, controllers) for text in settings[name])
+    if rack is not None:
+        texts["broker.rack"] = rack
+    return settings if texts == settings.given else Settings(texts)
+
+
+def _shifted_text(text: str, by: int, controllers: Collection[str]) -> str:
+    """The address as a further node has it; a controller's is not opened, and stays."""
+    match = LISTENER.fullmatch(text)
+    if match is None or match["name"].upper() in controllers:
+        return text
+    return f"{text[: match.start('port')]}{_shifted(int(match['port']), by)}"
 
 
 def _shifted(port: int, by: int) -> int:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from minibroker.broker.client_metrics import CLIENT_METRICS_SETTINGS
 from minibroker.broker.group_settings import GROUP_SETTINGS
 from minibroker.broker.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
+from minibroker.broker.settings import broker_setting
+from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS, Scope, Setting
 from minibroker.broker.settings_values import InvalidValue, parse_value
 
 log = logging.getLogger("minibroker.configs")
@@ -30,26 +31,47 @@ def drop_unusable(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
     for (resource_type, resource), texts in configs.items():
         if resource_type not in TABLES:
             continue
-        table, kind = TABLES[resource_type]
+        kind = TABLES[resource_type][1]
         for name in list(texts):
-            reason = _objection(table, name, texts[name])
+            reason = _objection(_row(resource_type, name), name, texts[name])
             if reason is not None:
                 log.warning("the metadata sets %s of %s %s: passed over, %s", name, kind, resource or "(all)", reason)
                 del texts[name]
+        if resource_type == BROKER_RESOURCE:
+            _warn_of_inert(resource_type, resource, texts)
 
 
-def _objection(table: Mapping[str, Setting], name: str, text: str) -> str | None:
-    if name not in table:
+def _row(resource_type: int, name: str) -> Setting | None:
+    """What there is to know of a setting; a broker may have some that nobody knows, as in Kafka."""
+    return broker_setting(name) if resource_type == BROKER_RESOURCE else TABLES[resource_type][0].get(name)
+
+
+def _objection(row: Setting | None, name: str, text: str) -> str | None:
+    if row is None:
         return "as this broker does not know it"
     try:
-        parse_value(table[name], name, text)
+        parse_value(row, name, text)
     except InvalidValue as error:
         return str(error)
     return None
 
 
-def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
-    """Nothing is ignored in silence: who sets what changes nothing here yet finds its name in the log."""
-    table, kind = TABLES[resource_type]
-    for name in sorted(name for name, value in configs.items() if value is not None and not table[name].acts):
-        log.warning("%s %s: %s is kept, but has no effect here yet", kind, resource or "(all)", name)
+def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None], first_node: int) -> None:
+    """Nothing is ignored in silence: who sets what changes nothing here yet finds its name in the log.
+
+    Of nodes that share a process, the first one's settings count for what the process has but once.
+    """
+    is_further = resource_type == BROKER_RESOURCE and resource not in ("", str(first_node))
+    for name in sorted(name for name, value in configs.items() if value is not None):
+        row = _row(resource_type, name)
+        if row is not None and row.acts and is_further and row.scope is not Scope.BOTH:
+            log.warning("broker %s: %s acts only as broker %d has it, for all nodes here", resource, name, first_node)
+    _warn_of_inert(resource_type, resource, configs)
+
+
+def _warn_of_inert(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
+    kind = TABLES[resource_type][1]
+    for name in sorted(name for name, value in configs.items() if value is not None):
+        row = _row(resource_type, name)
+        if row is not None and not row.acts:
+            log.warning("%s %s: %s is kept, but has no effect here yet", kind, resource or "(all)", name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from minibroker.broker.client_metrics import CLIENT_METRICS_SETTINGS
-from minibroker.broker.group_settings import GROUP_SETTINGS
+from minibroker.broker.group_settings import GROUP_SETTINGS, GroupSetting
 from minibroker.broker.logger_levels import levels
 from minibroker.broker.settings import ConfigEntry, ConfigSource, ConfigSynonym, Settings
 from minibroker.broker.settings_table import STRING, Setting
@@ -18,16 +18,17 @@ from minibroker.broker.settings_values import format_value
 
 def describe_group(settings: Settings, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """All settings of a group with these (valid) overrides; behind its own value stands the broker's."""
-    return [
-        _entry(
-            setting.row,
-            overrides.get(name),
-            ConfigSource.DYNAMIC_GROUP,
-            format_value(settings[setting.default]),
-            settings.synonyms(setting.default),
-        )
-        for name, setting in sorted(GROUP_SETTINGS.items())
-    ]
+    return [_group_entry(settings, setting, overrides.get(name)) for name, setting in sorted(GROUP_SETTINGS.items())]
+
+
+def _group_entry(settings: Settings, setting: GroupSetting, text: str | None) -> ConfigEntry:
+    row, of_broker = setting.row, setting.default
+    if of_broker is None:
+        default = format_value(row.default)
+        others: tuple[ConfigSynonym, ...] = (ConfigSynonym(row.name, default, ConfigSource.DEFAULT),)
+    else:
+        default, others = format_value(settings.kept(of_broker)), settings.synonyms(of_broker)
+    return _entry(row, text, ConfigSource.DYNAMIC_GROUP, default, others)
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:

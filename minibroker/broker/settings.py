@@ -6,7 +6,7 @@ is the business of `configuration`, a single value that of `settings_values`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -30,6 +30,17 @@ KEY_BYTES = 24  # what a key takes in the cleaner's memory
 
 UNLIMITED = -1
 ELIDE = "record.attributes.elide"
+
+
+def broker_setting(name: str) -> Setting:
+    """What there is to know of a broker's setting, also of one without effect, or of a name that nobody knows."""
+    row = BROKER_SETTINGS.get(name)
+    if row is not None:
+        return row
+    # Needed only by who sets or lists more than the table knows, so a plain start does without it.
+    from minibroker.broker.settings_without_effect import row_of
+
+    return row_of(name)
 
 
 class SettingsError(Exception):
@@ -73,7 +84,9 @@ class ConfigEntry(NamedTuple):
     @property
     def documentation(self) -> str:
         """The setting's sentence, which also says when it has no effect."""
-        return self.setting.documentation if self.setting.acts else f"{self.setting.documentation} No effect yet."
+        return (
+            self.setting.documentation if self.setting.acts else f"{self.setting.documentation} No effect yet.".strip()
+        )
 
     @property
     def listed(self) -> bool:
@@ -89,7 +102,7 @@ class Settings:
 
     A look-up gives the value in force, with the type the table names (so it is typed Any here): bool, int, float, str,
     tuple of str, or None. `log.roll.ms` and its like give the value in force also if it was set in hours. An unknown
-    name is a KeyError, as it is a mistake in the code.
+    name is a KeyError, as it is a mistake in the code. Settings without effect are kept and described, not looked up.
     """
 
     def __init__(
@@ -101,7 +114,7 @@ class Settings:
     ) -> None:
         """`static` is what the start gave; `cluster` and `broker` are what AlterConfigs set.
 
-        Texts by broker names that stand in the table. Raises SettingsError.
+        Texts by broker names. Raises SettingsError.
         """
         self._texts = {
             ConfigSource.DYNAMIC_BROKER: _canonical(broker or {}),
@@ -109,6 +122,7 @@ class Settings:
             ConfigSource.STATIC_BROKER: _with_node_id(_canonical(static or {})),
         }
         self._set = self._parsed()
+        self._described: list[ConfigEntry] | None = None  # made when it is first asked for
         self._values = {name: self._in_force(row) for name, row in BROKER_SETTINGS.items()}
         self._check()
         self._topic_values: dict[str, Value] = {
@@ -118,6 +132,10 @@ class Settings:
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
+
+    def kept(self, name: str) -> Any:
+        """The typed value that a setting has been given, or its default; also of one without effect."""
+        return self._set.get(name, broker_setting(name).default)
 
     @property
     def given(self) -> dict[str, str]:
@@ -160,8 +178,14 @@ class Settings:
         return [self._topic_entry(name, overrides) for name in sorted(names)]
 
     def describe_broker(self) -> list[ConfigEntry]:
-        """All settings of this broker."""
-        return [self._broker_entry(name, tuple(self._synonyms(name))) for name in sorted(BROKER_SETTINGS)]
+        """All settings of this broker; the internal ones only where they are set."""
+        if self._described is None:
+            from minibroker.broker.settings_without_effect import WITHOUT_EFFECT
+
+            rows = (*BROKER_SETTINGS.values(), *WITHOUT_EFFECT.values())
+            names = {row.name for row in rows if not row.internal} | self._set.keys()
+            self._described = [self._broker_entry(name, tuple(self._synonyms(name))) for name in sorted(names)]
+        return self._described
 
     def describe_cluster(self) -> list[ConfigEntry]:
         """What was changed, while running, for all brokers: the answer for the broker without a name."""
@@ -179,7 +203,7 @@ class Settings:
     def _parsed(self) -> dict[str, Value]:
         """The typed value of every name that is set, the strongest source last."""
         return {
-            name: parse_value(BROKER_SETTINGS[name], name, text)
+            name: parse_value(broker_setting(name), name, text)
             for source in reversed(self._texts)
             for name, text in self._texts[source].items()
         }
@@ -220,7 +244,7 @@ class Settings:
         return ConfigEntry(name, value, source, row, False, synonyms)
 
     def _broker_entry(self, name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
-        row = BROKER_SETTINGS[name]
+        row = broker_setting(name)
         value = None if row.sensitive else format_value(self._set.get(name, row.default))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         return ConfigEntry(name, value, source, row, not row.dynamic, synonyms)
@@ -231,12 +255,12 @@ class Settings:
         As in Kafka, what stands before the first entry of the name itself is left out: log.roll.hours is no synonym of
         log.roll.ms while only the hours are set, and the source of both is then DEFAULT.
         """
-        row = BROKER_SETTINGS[name]
+        row = broker_setting(name)
         names = (name, *(fallback for fallback, _ in row.fallbacks))
         reached = False
         for source, texts in (*self._texts.items(), (ConfigSource.DEFAULT, None)):
             for synonym in names:
-                text = format_value(BROKER_SETTINGS[synonym].default) if texts is None else texts.get(synonym)
+                text = format_value(broker_setting(synonym).default) if texts is None else texts.get(synonym)
                 reached = reached or (text is not None and synonym == name)
                 if text is not None and reached:
                     yield ConfigSynonym(synonym, None if row.sensitive else text, source)
@@ -245,7 +269,7 @@ class Settings:
 def _canonical(texts: Mapping[str, str]) -> dict[str, str]:
     """The texts as DescribeConfigs shows them: trimmed, lists without blanks. Raises SettingsError for a bad value."""
     try:
-        return {name: canonical_text(BROKER_SETTINGS[name], name, text) for name, text in texts.items()}
+        return {name: canonical_text(broker_setting(name), name, text) for name, text in texts.items()}
     except InvalidValue as error:
         raise SettingsError(str(error)) from None
 
@@ -345,16 +369,28 @@ def _invalid(message: str) -> KafkaError:
 def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, per_broker: bool) -> None:
     """The dynamic settings, all of them together, of this broker (`per_broker`) or of all.
 
-    Raises KafkaError(INVALID_REQUEST), which is what Kafka answers here, that names the setting.
+    Names that nobody knows are kept, as in Kafka. Raises KafkaError(INVALID_REQUEST), which is what Kafka answers here,
+    that names the setting.
     """
-    fixed = sorted(name for name in texts if name not in BROKER_SETTINGS or not BROKER_SETTINGS[name].dynamic)
-    if fixed:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    from minibroker.broker.settings_without_effect import is_fixed, is_of_listeners_only, is_per_broker
+
+    _refuse_any(texts, is_fixed, "Cannot update these configs dynamically")
+    reason = "These security configs can be dynamically updated only per-listener using the listener prefix"
+    _refuse_any(texts, is_of_listeners_only, reason)
     try:
         changed = settings.with_dynamic(**{"broker" if per_broker else "cluster": texts})
     except SettingsError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    if not per_broker:
+        reason = "Cannot update these configs at default cluster level, broker id must be specified"
+        _refuse_any(texts, is_per_broker, reason)
     _check_cleaner_threads(settings["log.cleaner.threads"], changed["log.cleaner.threads"])
+
+
+def _refuse_any(names: Iterable[str], is_wrong: Callable[[str], bool], reason: str) -> None:
+    wrong = sorted(name for name in names if is_wrong(name))
+    if wrong:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: [{', '.join(wrong)}]")
 
 
 def _check_cleaner_threads(current: int, wanted: int) -> None:

@@ -16,8 +16,9 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(IntEnum):
-    """The type of a setting, with its number in DescribeConfigs (KIP-569)."""
+    """The type of a setting, with its number in DescribeConfigs (KIP-569). Names that nobody knows are UNKNOWN."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -151,8 +152,8 @@ class Setting(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is never shown."""
-        return self.type is ConfigType.PASSWORD
+        """Whether the value is never shown; what is not known may be a password, too."""
+        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     @property
     def dynamic(self) -> bool:
@@ -223,7 +224,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("max.incremental.fetch.session.cache.slots", INT, 1000, "How many fetch sessions are kept, as long as they have no more than about a million partitions together.", FROM_ZERO),
     # The log.
     Setting("log.dir", LIST, ("minibroker-data",), "The directory of the data, if log.dirs is unset.", NON_EMPTY, kafka_default=("/tmp/kafka-logs",)),
-    Setting("log.dirs", LIST, None, "The directories of the data; a new log goes to the one with the fewest.", NON_EMPTY),
+    Setting("log.dirs", LIST, None, "The directories of the data; a new log goes to the one with the fewest. Several nodes share them, as they share their logs.", NON_EMPTY),
     Setting("accept.lost.metadata", BOOLEAN, False, "Whether to start although the metadata log is damaged or has lost its end: what it no longer knows of is set aside, as told in docs/durability.md.", in_kafka=False),
     _both("segment.bytes", "log.segment.bytes", INT, 1 << 30, "A segment file that would grow beyond this is closed and a new one begun.", Range(1 << 20)),
     _both("segment.ms", "log.roll.ms", LONG, None, "A segment whose first record is older than this is closed at the next append.", FROM_ONE, fallbacks=(("log.roll.hours", HOUR_MS),)),

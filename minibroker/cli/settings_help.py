@@ -32,8 +32,9 @@ underscores are one, three a dash), then from `--set` on the command line; the l
 name by which a topic can have a value of its own, given to CreateTopics and IncrementalAlterConfigs. "Changes" is
 whether a running broker takes a new value, from IncrementalAlterConfigs.
 
-A name that Kafka does not know is refused. A name that Kafka knows and that changes nothing here yet is accepted with a
-warning that names it; those of them that a topic can have stand in this table too, and say "No effect yet".
+A name that Kafka does not know is refused at the start. A name that Kafka knows and that changes nothing here yet is
+accepted with a warning that names it, and so is any name that is set while the broker runs, as in Kafka.
+DescribeConfigs lists all of them, and says "No effect yet"; those of them that a topic can have stand in this table.
 
 Made from `minibroker/broker/settings_table.py`, by `python3 -m minibroker.cli.settings_help > docs/settings.md`.
 """

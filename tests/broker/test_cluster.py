@@ -118,6 +118,7 @@ def test_configs_that_only_another_kafka_knows_do_not_hinder_the_start(
     with caplog.at_level(logging.WARNING):
         harness.restart()
     assert harness.cluster.image.topics["t"].overrides == {"retention.ms": "5"}
+    assert harness.cluster.image.config(BROKER_RESOURCE, "")["num.io.threads"] == "8"
     assert "of.the.future" in caplog.text and "num.io.threads" in caplog.text
 
 

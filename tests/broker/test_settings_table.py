@@ -20,7 +20,7 @@ from minibroker.broker.settings_table import (
     UpdateMode,
 )
 from minibroker.broker.settings_values import format_value, parse_value
-from minibroker.broker.settings_without_effect import KNOWN_WITHOUT_EFFECT
+from minibroker.broker.settings_without_effect import KNOWN_WITHOUT_EFFECT, WITHOUT_EFFECT, row_of
 from minibroker.storage.log_settings import LogSettings
 
 
@@ -29,6 +29,32 @@ def test_every_name_stands_in_the_table_once() -> None:
     topics = [row.topic for row in SETTINGS if row.topic is not None]
     assert len(set(names)) == len(names) and len(set(topics)) == len(topics)
     assert not KNOWN_WITHOUT_EFFECT & set(names)
+
+
+def test_a_default_of_a_setting_without_effect_is_a_value_of_its_own_setting() -> None:
+    for row in WITHOUT_EFFECT.values():
+        text = format_value(row.default)
+        assert text is None or parse_value(row, row.name, text) == row.default, row
+
+
+@pytest.mark.parametrize(
+    ("name", "type", "base"),
+    [
+        ("listener.name.x.max.connections", ConfigType.INT, "max.connections"),
+        ("listener.name.x.socket.request.max.bytes", ConfigType.INT, "socket.request.max.bytes"),
+        ("listener.name.x.plain.sasl.jaas.config", ConfigType.PASSWORD, "sasl.jaas.config"),
+    ],
+)
+def test_a_setting_of_one_listener_is_like_that_of_all(name: str, type: ConfigType, base: str) -> None:
+    row = row_of(name)
+    assert (row.name, row.type, row.fallbacks) == (name, type, ((base, 1),))
+    assert not row.dynamic and not row.acts
+
+
+@pytest.mark.parametrize("name", ["no.such", "listener.name.x.no.such", "listener.name.x", "ssl.x"])
+def test_a_name_that_nobody_knows_may_be_a_secret(name: str) -> None:
+    row = row_of(name)
+    assert row.type is ConfigType.UNKNOWN and row.sensitive and not row.acts
 
 
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)

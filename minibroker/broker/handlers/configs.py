@@ -7,8 +7,6 @@ of is described with the defaults it would have.
 
 Versions: 1 brought synonyms and the source of a value in place of "is default" (KIP-226), 3 types and documentation
 (KIP-569), 4 flexible fields.
-
-Not implemented: the settings of share and streams groups, of which there are none.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from enum import IntEnum
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.namings import Namings
 from minibroker.broker.resource_configs import describe_client_metrics, describe_group, describe_loggers
-from minibroker.broker.settings import ConfigEntry, ConfigSource
+from minibroker.broker.settings import ConfigEntry, ConfigSource, Settings
 from minibroker.broker.topics import check_name
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -86,15 +84,19 @@ def _topic(context: Context, name: str) -> list[ConfigEntry]:
     topic = context.cluster.image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return context.cluster.settings.describe_topic(topic.overrides)
+    return _settings(context).describe_topic(topic.overrides)
 
 
 def _broker(context: Context, name: str) -> list[ConfigEntry]:
-    settings = context.cluster.settings
     if not name:
-        return settings.describe_cluster()
+        return _settings(context).describe_cluster()
     check_broker(context, name, "Broker id", " or empty string,")
-    return [_of_node(context, entry) for entry in settings.describe_broker()]
+    return _settings(context).describe_broker()
+
+
+def _settings(context: Context) -> Settings:
+    """Those of the node that is asked."""
+    return context.cluster.settings_of(context.node.node_id)
 
 
 def _loggers(context: Context, name: str) -> list[ConfigEntry]:
@@ -113,7 +115,7 @@ def _client_metrics(context: Context, name: str) -> list[ConfigEntry]:
 def _group(context: Context, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-    return describe_group(context.cluster.settings, _overrides(context, ResourceType.GROUP, name))
+    return describe_group(_settings(context), _overrides(context, ResourceType.GROUP, name))
 
 
 def _overrides(context: Context, kind: ResourceType, name: str) -> dict[str, str]:
@@ -137,18 +139,6 @@ def check_broker(context: Context, name: str, kind: str, alternative: str = ",")
     if int(name) != expected:
         message = f"Unexpected broker id, expected {expected}{alternative} but received {name}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-
-
-def _of_node(context: Context, entry: ConfigEntry) -> ConfigEntry:
-    """The entry as it is on this node: the ids of the second and later nodes follow from that of the first."""
-    if entry.name not in ("node.id", "broker.id"):
-        return entry
-    text = str(context.node.node_id)
-    synonyms = (
-        synonym if synonym.source is ConfigSource.DEFAULT else synonym._replace(value=text)
-        for synonym in entry.synonyms
-    )
-    return entry._replace(value=text, synonyms=tuple(synonyms))
 
 
 def _entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribedEntry:

@@ -3,12 +3,11 @@
 Behaviour: a change is checked with all that is set on its resource, and is made whole or not at all; each resource
 stands alone. It is recorded in the metadata log and in force when the answer is sent; only the levels of loggers are
 not kept. The broker without a name stands for all brokers; any other, and its loggers, are changed at its own node. A
-setting that cannot change while the broker runs is refused, and so is, other than in Kafka, a name that this broker
-does not know: to keep it without acting on it would be no help.
+setting that cannot change while the broker runs is refused. A setting of brokers that has no effect here, and a name
+that nobody knows, is kept, as in Kafka; the log says so. Where several brokers share a process, a log goes by what its
+leader's node has for itself; what the process has but once, such as the cleaner, goes by the node with the lowest id.
 
 Versions: 1 has flexible fields.
-
-Not implemented: values for one broker where several share a process, which have their settings in common.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.group_settings import GROUP_SETTINGS, validate_group_overrides
 from minibroker.broker.handlers.configs import INTEGER, ResourceType, check_broker
 from minibroker.broker.logger_levels import change_levels
-from minibroker.broker.settings import validate_broker_overrides, validate_topic_overrides
-from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
+from minibroker.broker.settings import broker_setting, validate_broker_overrides, validate_topic_overrides
+from minibroker.broker.settings_table import TOPIC_SETTINGS, ConfigType, Setting
 from minibroker.broker.topics import check_name
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -39,6 +38,7 @@ from minibroker.protocol.steps import Steps, counted, each
 Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
+LIST_CHANGES = (ChangeKind.APPEND, ChangeKind.SUBTRACT)
 GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 
 
@@ -142,16 +142,25 @@ def _broker_change(context: Context, name: str, changes: Sequence[Change]) -> di
     if name:
         check_broker(context, name, "Node id")
     current = cluster.image.config(ResourceType.BROKER, name)
-    texts = outcome(BROKER_SETTINGS, current, changes)
-    validate_broker_overrides(cluster.settings, texts, per_broker=bool(name))
+    texts = outcome(_rows_of_lists(changes), current, changes)
+    validate_broker_overrides(cluster.settings_of(context.node.node_id), texts, per_broker=bool(name))
     changed = differences(current, texts)
-    if changed and name and len(cluster.nodes) > 1:
-        message = "The nodes of this process share their settings: change those of all brokers, with an empty name."
-        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     is_named = any(change.name == MINIMUM_ISR for change in changes)
     if is_named and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
         _check_minimum_isr(name, texts.get(MINIMUM_ISR))
     return changed
+
+
+def _rows_of_lists(changes: Iterable[Change]) -> dict[str, Setting]:
+    """The rows of the brokers' settings that are added to or subtracted from. Raises KafkaError(INVALID_CONFIG)."""
+    changed = [(change, broker_setting(change.name)) for change in changes if change.kind in LIST_CHANGES]
+    for change, row in changed:
+        if row.type is ConfigType.UNKNOWN:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {change.name}")
+        if row.type is not ConfigType.LIST:
+            what = f"Config value {change.kind.name.lower()}"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{what} is not allowed for config key: {change.name}")
+    return {change.name: row for change, row in changed}
 
 
 def _check_minimum_isr(name: str, text: str | None) -> None:
