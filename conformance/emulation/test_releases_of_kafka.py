@@ -29,9 +29,6 @@ BETWEEN_BROKERS = {4, 5, 6, 7, 56, 58, 67}
 WITH_A_PLUGIN_ONLY = {71, 72}
 DECLARED_ONLY = {"0.8.2": {ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT}}  # the server had no handler of them yet
 
-# What minibroker has not: controllers that come and go, share groups, groups of Kafka Streams.
-NOT_HERE = {"kraft.version", "share.version", "streams.version"}
-
 Versions = tuple[int, int]
 
 
@@ -78,7 +75,7 @@ def test_a_release_has_the_versions_that_its_own_jar_names(
 def test_a_release_has_the_features_that_its_own_jar_names(release: str, lines: list[list[str]]) -> None:
     levels = {name: int(level) for found, kind, _, name, _, level in lines if (found, kind) == (release, "FEATURES")}
     assert bool(levels) == is_since(release, FIRST_WITH_KRAFT)
-    assert levels_of(release) == {name: level for name, level in levels.items() if level and name not in NOT_HERE}
+    assert levels_of(release) == {name: level for name, level in levels.items() if level}
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -6,6 +6,7 @@ patterns in the background, so that the tests beat until they see what they wait
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -58,6 +59,40 @@ def test_a_pattern_gets_the_topics_whose_whole_names_it_matches(
     member.said = {"subscribed_topic_names": [f"{prefix}-2x"], "subscribed_topic_regex": ""}
     assert member.beat(**member.said).error_code == 0
     settle(member, total=1)
+
+
+def test_the_topics_of_a_new_pattern_come_with_a_later_heartbeat(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
+    """The one that brings it is answered before they are looked for."""
+    name, other = new_topic(2), new_topic(1)
+    member = Member(connection, group, "m-1", subscribed_topic_names=None, subscribed_topic_regex=name)
+    assert (member.join().error_code, member.epoch, member.count) == (0, 1, 0)
+    settle(member, total=2)
+    assert (member.epoch, describe(connection, group).group_epoch) == (2, 2)
+    answer = member.beat(subscribed_topic_regex=other)
+    assert (answer.error_code, member.epoch, member.count) == (0, 2, 0)
+    settle(member, total=1)
+    assert (member.epoch, describe(connection, group).group_epoch) == (3, 3)
+
+
+def test_the_topics_of_names_beside_a_new_pattern_come_at_once(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
+    name, other = new_topic(2), new_topic(1)
+    member = Member(connection, group, "m-1", name, subscribed_topic_regex=other)
+    assert (member.join().error_code, member.epoch, member.count) == (0, 2, 2)
+    settle(member, total=3)
+    assert (member.epoch, describe(connection, group).group_epoch) == (3, 3)
+
+
+def test_a_pattern_that_matches_nothing_changes_nothing(connection: Connection, name: str, group: str) -> None:
+    member = Member(connection, group, "m-1", subscribed_topic_names=None, subscribed_topic_regex="no-such-topic.*")
+    assert (member.join().error_code, member.epoch, member.count) == (0, 1, 0)
+    time.sleep(1.5)  # in which it is looked for, and another target would be made
+    assert (member.beat().error_code, member.epoch, member.count) == (0, 1, 0)
+    described = describe(connection, group)
+    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 1, 1)
 
 
 def test_a_pattern_finds_topics_of_the_broker_too(connection: Connection, group: str) -> None:

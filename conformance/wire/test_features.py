@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from conformance.wire.conftest import Differing
 from conformance.wire.connection import Connection
 from conformance.wire.requests import broker_id
 from minibroker.protocol.errors import ErrorCode
@@ -23,6 +24,7 @@ from minibroker.protocol.messages.cluster import (
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 METADATA, ELR = "metadata.version", "eligible.leader.replicas.version"
+KRAFT, SHARE, STREAMS = "kraft.version", "share.version", "streams.version"
 FAILED = "The update failed for all features since the following feature had an error: "
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -42,7 +44,21 @@ def test_features_are_announced_as_their_clients_bear_it(connection: Connection)
         return {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
 
     assert supported(3) == {METADATA: (7, 30)}
-    assert supported(4).items() >= {METADATA: (7, 30), ELR: (0, 1)}.items()
+    from_0 = {f"{name}.version": (0, 1) for name in ("group", "kraft", "share", "streams")}
+    assert supported(4) == {METADATA: (7, 30), ELR: (0, 1), "transaction.version": (0, 2), **from_0}
+
+
+def test_the_levels_that_a_new_cluster_begins_with(connection: Connection, differing: Differing) -> None:
+    """That of kraft.version is 0, as the voters are in the properties: no feature is told of with that level."""
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    told = {one.name: one.max_version_level for one in connection.ask(request, 3).finalized_features}
+    told.pop(ELR, None)
+    not_served = differing(
+        kafka={"share.version": 1, "streams.version": 1},
+        minibroker={},
+        because="there are no share groups and no groups of Kafka Streams here",
+    )
+    assert told == {METADATA: 30, "group.version": 1, "transaction.version": 2, **not_served}
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -80,6 +96,9 @@ def test_a_level_that_cannot_be(connection: Connection, version: int, wanted: Wa
         (METADATA, 99, "only supports versions 7-30"),
         (METADATA, 5, "only supports versions 7-30"),
         (ELR, 2, "only supports versions 0-1"),
+        (KRAFT, 2, "only supports versions 0-1"),
+        (SHARE, 2, "only supports versions 0-1"),
+        (STREAMS, 2, "only supports versions 0-1"),
     ],
 )
 def test_a_level_that_is_not_supported(
@@ -89,6 +108,26 @@ def test_a_level_that_is_not_supported(
     begin = f"{FAILED}Invalid update version {level} for feature {name}. Local controller"
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert answer.error_message == f"{begin} {broker_id(connection)} {reason}"
+
+
+@pytest.mark.parametrize("wanted", [(KRAFT, 0, UPGRADE), (KRAFT, 0, SAFE_DOWNGRADE), (SHARE, 1, UPGRADE)])
+def test_levels_that_may_be(connection: Connection, wanted: Wanted) -> None:
+    assert update(connection, 2, wanted, (STREAMS, 1, UPGRADE), validate_only=True).error_code == ErrorCode.NONE
+
+
+def test_the_voters_go_into_the_log_with_controllers_that_have_an_address(
+    connection: Connection, differing: Differing
+) -> None:
+    answer = update(connection, 2, (KRAFT, 1, UPGRADE), validate_only=True)
+    assert (answer.error_code, answer.error_message) == differing(
+        kafka=(0, None),
+        minibroker=(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{FAILED}Invalid update version 1 for feature kraft.version. "
+            "The voters of this quorum are static: the controller is part of the process.",
+        ),
+        because="there is no controller with a listener of its own that voters could be told of",
+    )
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -14,6 +14,7 @@ from conformance.wire.conftest import Differing
 from conformance.wire.connection import Connection, ConnectionClosed
 from conformance.wire.requests import repeated
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.delegation_tokens import (
     CreateDelegationTokenRequest,
     DescribeDelegationTokenRequest,
@@ -27,6 +28,8 @@ from minibroker.protocol.messages.security import (
     DeleteAclsRequest,
     DescribeAclsRequest,
     DescribeUserScramCredentialsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
 )
 
 INVALID = ErrorCode.INVALID_REQUEST
@@ -325,3 +328,30 @@ def test_there_are_no_tokens_without_authentication(connection: Connection, vers
         renewed = connection.ask(RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1), version)
         expired = connection.ask(ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1), version)
         assert [(one.error_code, one.expiry_timestamp_ms) for one in (renewed, expired)] == [(refused, -1)] * 2
+
+
+# --- SASL ---------------------------------------------------------------------------------------
+
+
+def test_sasl_is_announced_where_no_listener_asks_for_it(connection: Connection) -> None:
+    asked = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    told = {api.api_key: (api.min_version, api.max_version) for api in connection.ask(asked, 4).api_keys}
+    assert (told[17], told[36]) == ((0, 1), (0, 2))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "GSSAPI", "SCRAM-SHA-512", "nonsense", ""])
+@pytest.mark.parametrize("version", range(2))
+def test_a_handshake_where_nobody_has_to_authenticate(connection: Connection, version: int, mechanism: str) -> None:
+    """The connection goes on."""
+    for _ in range(2):
+        answer = connection.ask(SaslHandshakeRequest(mechanism=mechanism), version)
+        assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_authenticating_where_nobody_has_to(connection: Connection, version: int) -> None:
+    message = "SaslAuthenticate request received after successful authentication"
+    for _ in range(2):
+        answer = connection.ask(SaslAuthenticateRequest(auth_bytes=b"\0ann\0secret"), version)
+        assert (answer.error_code, answer.error_message) == (ErrorCode.ILLEGAL_SASL_STATE, message)
+        assert (answer.auth_bytes, answer.session_lifetime_ms) == (b"", 0)

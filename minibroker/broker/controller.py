@@ -12,7 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.elections import bring_up
-from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED, Update, check_updates
+from minibroker.broker.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    KRAFT_VERSION,
+    SUPPORTED,
+    Update,
+    check_updates,
+)
 from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image
 from minibroker.broker.partition_changes import UNKNOWN_DIRECTORY
 from minibroker.broker.placement import (
@@ -257,10 +263,10 @@ class Controller:
             for broker in image.brokers.values()
             if broker.broker_id not in cluster.nodes
         ]
-        check_updates(updates, image.features, supported)
+        check_updates(updates, {**image.features, KRAFT_VERSION: cluster.metadata_log.kraft_version}, supported)
         if validate_only:
             return
-        levels = {update.name: update.level for update in updates}
+        levels = {update.name: update.level for update in updates if update.name != KRAFT_VERSION}
         decided = self._minimum_isr_of_all(image) if levels.get(ELIGIBLE_LEADER_REPLICAS) else []
         decided += [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
         if decided:

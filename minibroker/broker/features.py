@@ -18,6 +18,9 @@ ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"  # KIP-966
 TRANSACTION_VERSION = "transaction.version"  # KIP-890: 1 has flexible records, 2 an epoch for each transaction
 
 GROUP_VERSION = "group.version"  # 1 has consumer groups of KIP-848
+SHARE_VERSION = "share.version"  # 1 has share groups (KIP-932), which are not served here
+STREAMS_VERSION = "streams.version"  # 1 has groups of Kafka Streams (KIP-1071), which are not served here
+KRAFT_VERSION = "kraft.version"  # 1 has the voters of the quorum in the metadata log (KIP-853)
 
 # The levels of metadata.version with which the form of the records changed; nobody may go back behind one of them.
 METADATA_CHANGES = (8, 11, 13, 14, 15, 17, 23, 30)
@@ -44,6 +47,9 @@ FEATURES: dict[str, Feature] = {
     TRANSACTION_VERSION: Feature(range(3), 2),
     ELIGIBLE_LEADER_REPLICAS: Feature(range(2), 1, {1: (METADATA_VERSION, 23)}),
     GROUP_VERSION: Feature(range(2), 1),
+    SHARE_VERSION: Feature(range(2), 0),
+    STREAMS_VERSION: Feature(range(2), 0),
+    KRAFT_VERSION: Feature(range(2), 0),
 }
 
 SUPPORTED = {name: feature.levels for name, feature in FEATURES.items()}
@@ -79,6 +85,8 @@ def check_updates(
             _check_downgrade(update, current[METADATA_VERSION])
         else:
             _check_needs(update, proposed)
+        if update.name == KRAFT_VERSION:
+            _check_voters(update, current.get(update.name, 0))
 
 
 def _check_kind(update: Update) -> None:
@@ -116,6 +124,14 @@ def _check_downgrade(update: Update, current: int) -> None:
         reason = "Unsafe metadata downgrade is not supported in this version."
     message = f"Unsupported metadata.version downgrade from {current} to {update.level}. {reason}"
     raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
+
+
+def _check_voters(update: Update, current: int) -> None:
+    """Where the voters of the quorum are written does not change: that would take a controller with an address."""
+    if update.level < current:
+        raise _invalid(update, "Can't downgrade the version of this feature.")
+    if update.level > current:
+        raise _invalid(update, "The voters of this quorum are static: the controller is part of the process.")
 
 
 def _check_needs(update: Update, proposed: Mapping[str, int]) -> None:

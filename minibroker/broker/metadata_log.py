@@ -98,8 +98,9 @@ def decode_record(value: bytes) -> Message:
 class MetadataLog:
     """The log of partition 0 of `__cluster_metadata`: replayed once, then led and appended to.
 
-    `leader_epoch` is the one that `lead` has begun, with `leader_id` as the leader that `voters` have elected. `is_new`
-    says that nothing was ever written here.
+    `leader_epoch` is the one that `lead` has begun, with `leader_id` as the leader that `voters` have elected;
+    `kraft_version` is 1 if a Kafka has written the voters into the log. `is_new` says that nothing was ever written
+    here.
     """
 
     def __init__(self, storage: Log, disk: Disk) -> None:
@@ -107,6 +108,7 @@ class MetadataLog:
         self.leader_epoch = NO_EPOCH
         self.leader_id = NOBODY
         self.voters: tuple[int, ...] = ()
+        self.kraft_version = 0
         self._disk = disk
         self._snapshot_epoch = NO_EPOCH
         self._pending: list[tuple[int, Message]] | None = None  # the records of a transaction that has not ended
@@ -207,6 +209,7 @@ class MetadataLog:
         self.leader_epoch = max(known) + 1
         state = state.elected(node_id, self.leader_epoch)
         self.leader_id, self.voters = node_id, state.voters or (node_id,)
+        self.kraft_version = state.version
         try:
             self._disk.write_whole(self._quorum_path, state.text(), sync=False)
         except OSError as error:

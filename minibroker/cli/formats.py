@@ -27,24 +27,26 @@ record.attributes.elide (KIP-931, which was discarded): it saves the one byte of
 """
 
 
-class Counts(click.ParamType[tuple[int, ...]]):
-    """Numbers from 1 on with commas between them."""
-
-    name = "N,N,..."
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """The numbers. Raises click.BadParameter."""
-        texts = str(value).split(",")
-        if not all(text.isascii() and text.isdecimal() and len(text) < 10 for text in texts):
-            self.fail(f"{value!r} is not numbers with commas between them", param, ctx)
-        counts = tuple(int(text) for text in texts)
-        if not all(1 <= count <= MAX_RECORDS for count in counts):
-            self.fail(f"a batch has 1 to {MAX_RECORDS} records", param, ctx)
-        return counts
+def counts_of(text: str) -> tuple[int, ...]:
+    """Return numbers from 1 on that have commas between them. Raises click.BadParameter."""
+    texts = text.split(",")
+    if not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in texts):
+        raise click.BadParameter(f"{text!r} is not numbers with commas between them")
+    counts = tuple(int(each) for each in texts)
+    if not all(1 <= count <= MAX_RECORDS for count in counts):
+        raise click.BadParameter(f"a batch has 1 to {MAX_RECORDS} records")
+    return counts
 
 
 @click.command()
-@click.option("--records", default="1,3,10,50,100", type=Counts(), show_default=True, help="Records in a batch.")
+@click.option(
+    "--records",
+    metavar="N,N,...",
+    default="1,3,10,50,100",
+    type=counts_of,
+    show_default=True,
+    help="Records in a batch.",
+)
 @click.option("--value-size", default=1024, type=click.IntRange(0), show_default=True, help="Bytes of each value.")
 @click.option("--key-size", default=100, type=click.IntRange(0), show_default=True, help="Bytes of each key.")
 @json_option("Print a JSON array of the figures.")

@@ -24,46 +24,38 @@ SUFFIXES: Final = (".png", ".html")
 TOP_KEYS: Final = 10
 
 
-class Dimensions(click.ParamType[tuple[str, ...]]):
-    """Names of dimensions with commas between them."""
-
-    name = "NAME,..."
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """The names, each once. Raises click.BadParameter."""
-        names = tuple(dict.fromkeys(name.strip() for name in str(value).split(",")))
-        unknown = [name for name in names if name not in DIMENSIONS]
-        if unknown:
-            self.fail(f"{', '.join(map(repr, unknown))}: it can be {', '.join(DIMENSIONS)}", param, ctx)
-        return names
+def dimensions_of(text: str) -> tuple[str, ...]:
+    """Return names of dimensions that have commas between them, each once. Raises click.BadParameter."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    unknown = [name for name in names if name not in DIMENSIONS]
+    if unknown:
+        raise click.BadParameter(f"{', '.join(map(repr, unknown))}: it can be {', '.join(DIMENSIONS)}")
+    return names
 
 
-class Span(click.ParamType[int]):
-    """A time such as 30s, 15m, 1h or 1d, in ms."""
+def span_of(text: str) -> int:
+    """Return a time such as 30s, 15m, 1h or 1d in ms. Raises click.BadParameter."""
+    from minibroker.pipeline.log_source import OptionError
+    from minibroker.pipeline.option_values import duration_ms
 
-    name = "TIME"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Milliseconds. Raises click.BadParameter."""
-        from minibroker.pipeline.log_source import OptionError
-        from minibroker.pipeline.option_values import duration_ms
-
-        try:
-            span_ms = duration_ms("", str(value))
-        except OptionError:
-            span_ms = 0
-        if span_ms <= 0:
-            self.fail(f"{value!r} is not a time like 30s, 15m, 1h or 1d", param, ctx)
-        return span_ms
+    try:
+        span_ms = duration_ms("", text)
+    except OptionError:
+        span_ms = 0
+    if span_ms <= 0:
+        raise click.BadParameter(f"{text!r} is not a time like 30s, 15m, 1h or 1d")
+    return span_ms
 
 
 @click.command()
 @source_options
-@click.option("--by", type=Dimensions(), help=f"One table by these instead: {', '.join(DIMENSIONS)}.")
+@click.option(
+    "--by", metavar="NAME,...", type=dimensions_of, help=f"One table by these instead: {', '.join(DIMENSIONS)}."
+)
 @click.option("--exact", is_flag=True, help="Measure what is uncompressed on all batches; else a large log is sampled.")
 @click.option("--keys", is_flag=True, help="Read all keys too, and tell how records spread over them.")
 @click.option("--top", type=click.IntRange(1, 1000), default=20, show_default=True, help="Rows of a table at most.")
-@click.option("--span", type=Span(), help="How long a step of the rates is; else it is chosen.")
+@click.option("--span", metavar="TIME", type=span_of, help="How long a step of the rates is; else it is chosen.")
 @click.option("--plot", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write a .png or .html.")
 @assignments_option("--option", "options", "An option of the reader, as startingTimestamp=1700000000000.")
 @spark_options

@@ -39,6 +39,29 @@ def test_each_command_explains_itself_with_an_example(run: Run, command: list[st
     assert f"Example:\n      minibroker {command[0]}" in result.stdout or "| minibroker produce" in result.stdout
 
 
+# Before click 8.4 its types take no parameters in brackets.
+BESIDE_CLICK_8_3 = """
+import click
+class ParamType(click.ParamType[object]):
+    name = "any"
+click.ParamType = ParamType
+from minibroker.cli.main import main
+for arguments in {arguments}:
+    try:
+        main([*arguments, "--help"])
+    except SystemExit as end:
+        assert not end.code, arguments
+"""
+
+
+def test_each_command_explains_itself_beside_an_older_click() -> None:
+    """All versions from the lower bound on are tried in `conformance/test_libraries.py`, which fetches them."""
+    code = BESIDE_CLICK_8_3.format(arguments=ALL)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.count("Usage: ") == len(ALL)
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

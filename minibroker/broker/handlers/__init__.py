@@ -31,6 +31,7 @@ FAMILIES = (
     "producer_ids",
     "quorum",
     "reassignments",
+    "sasl",
     "scram_credentials",
     "topic_partitions",
     "topics",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from minibroker.broker.dispatch import SERVED, Context, handles
-from minibroker.broker.features import SUPPORTED
+from minibroker.broker.features import KRAFT_VERSION, SUPPORTED
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
@@ -29,6 +29,7 @@ def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsRe
         if not all(SOFTWARE_NAME.fullmatch(text) for text in texts):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.connection.software = f"{texts[0]} {texts[1]}"
+    levels = {**context.cluster.image.features, KRAFT_VERSION: context.cluster.metadata_log.kraft_version}
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=served.versions[0], max_version=served.versions[-1])
@@ -42,7 +43,7 @@ def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsRe
         finalized_features_epoch=context.cluster.metadata_log.storage.log_end_offset - 1,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in context.cluster.image.features.items()
-            if name in SUPPORTED  # a directory of Kafka's may have others, which clients are not to rely on here
+            for name, level in levels.items()
+            if level and name in SUPPORTED  # a directory of Kafka's may have others, of which nothing is known here
         ],
     )

@@ -2,8 +2,8 @@
 
 Behaviour: all updates of a request are made, or none, and then the answer names the first that cannot be. A level must
 be supported by all registered brokers, also by those that are away. Nothing goes down unless the client says so, and
-metadata.version never behind a level in which the records have another form. Which features there are is in
-`broker/features`.
+metadata.version never behind a level in which the records have another form. That of kraft.version stays as a Kafka
+has left it. Which features there are is in `broker/features`.
 
 Versions: 0 cannot lower a level here, as in Kafka, whatever its allow_downgrade says; 1 brought the type of an upgrade
 and validate_only, 2 one answer for all features.

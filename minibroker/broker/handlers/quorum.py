@@ -2,8 +2,8 @@
 
 Behaviour: the first node leads the quorum, and is its only voter unless a Kafka has left others in the directory; the
 other nodes follow as observers. All of them read the one log, so each is as far as the leader at any time. Only
-partition 0 of `__cluster_metadata` is told of. Voters cannot come or go: as in a Kafka with kraft.version 0, to ask for
-it is UNSUPPORTED_VERSION, unless the request is wrong in itself.
+partition 0 of `__cluster_metadata` is told of. Voters cannot come or go, whatever the level of kraft.version: as in a
+Kafka with level 0, to ask for it is UNSUPPORTED_VERSION, unless the request is wrong in itself.
 
 Versions: of DescribeQuorum 1 brought when a replica last fetched, 2 directories of replicas, addresses of voters and
 error messages.
@@ -120,5 +120,7 @@ def _refusal(
         return KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, message)
     if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
         return KafkaError(ErrorCode.INVALID_REQUEST, f"{what} voter request didn't include a valid voter")
-    message = f"Cluster doesn't support {doing} voter because the kraft.version feature is 0"
+    is_dynamic = context.cluster.metadata_log.kraft_version > 0
+    reason = "all of it is one process" if is_dynamic else "the kraft.version feature is 0"
+    message = f"Cluster doesn't support {doing} voter because {reason}"
     return KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)

@@ -55,6 +55,9 @@ FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "group.version": (("4.0", 1),),
     "transaction.version": (("4.0", 2),),
     "eligible.leader.replicas.version": (("4.0", 1),),
+    "kraft.version": (("3.9", 1),),
+    "share.version": (("4.1", 1),),
+    "streams.version": (("4.2", 1),),
 }
 
 

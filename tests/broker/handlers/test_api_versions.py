@@ -39,6 +39,8 @@ def test_the_first_issues_apis_are_served_in_all_their_versions(harness: Harness
         ApiKey.LIST_OFFSETS: (0, 11),
         ApiKey.METADATA: (0, 13),
         ApiKey.FIND_COORDINATOR: (0, 6),
+        ApiKey.SASL_HANDSHAKE: (0, 1),
+        ApiKey.SASL_AUTHENTICATE: (0, 2),
         ApiKey.API_VERSIONS: (0, 4),
         ApiKey.CREATE_TOPICS: (0, 7),
         ApiKey.DELETE_TOPICS: (0, 6),
@@ -57,8 +59,9 @@ def test_the_first_issues_apis_are_served_in_all_their_versions(harness: Harness
 def test_features_are_those_of_the_metadata(harness: Harness, version: int) -> None:
     before = harness.request(asked(), version)
     supported = {one.name: (one.min_version, one.max_version) for one in before.supported_features}
-    names = {"eligible.leader.replicas.version": (0, 1), "group.version": (0, 1), "transaction.version": (0, 2)}
-    from_0 = {} if version < WITH_LEVEL_0 else names
+    names = ("eligible.leader.replicas", "group", "kraft", "share", "streams")
+    from_0 = {f"{name}.version": (0, 1) for name in names} | {"transaction.version": (0, 2)}
+    from_0 = {} if version < WITH_LEVEL_0 else from_0
     assert supported == {"metadata.version": (7, 30), **from_0}
     assert [(one.name, one.min_version_level, one.max_version_level) for one in before.finalized_features] == [
         ("metadata.version", 30, 30),

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, METADATA_VERSION
+from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, KRAFT_VERSION, METADATA_VERSION
 from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from minibroker.broker.quorum_state import QuorumState
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
-from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
+from minibroker.protocol.messages.cluster import AddRaftVoterRequest, ApiVersionsRequest, UpdateFeaturesRequest
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from tests.broker.harness import Harness, served_versions
 
@@ -36,6 +37,12 @@ def refused(harness: Harness, *wanted: tuple[str, int, int]) -> str:
     message: str = answer.error_message
     assert message.startswith(FAILED)
     return message.removeprefix(FAILED)
+
+
+def told(harness: Harness) -> dict[str, int]:
+    """The levels that ApiVersions tells of."""
+    answer = harness.request(ApiVersionsRequest(client_software_name="a", client_software_version="1"))
+    return {one.name: one.max_version_level for one in answer.finalized_features}
 
 
 def at_level(harness: Harness, level: int) -> None:
@@ -127,12 +134,42 @@ def test_a_level_goes_down_as_far_as_the_records_stay_the_same(
             "downgrade.",
         ),
         (("nope", 0, UPGRADE), "Feature nope not found."),
+        (
+            (KRAFT_VERSION, 1, UPGRADE),
+            "The voters of this quorum are static: the controller is part of the process.",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_reason(harness: Harness, wanted: tuple[str, int, int], reason: str) -> None:
     without_eligible_leaders(harness)
     message = f"Invalid update version {wanted[1]} for feature {wanted[0]}. {reason}"
     assert refused(harness, wanted) == message
+
+
+def test_levels_of_what_is_not_served_are_recorded_and_kept(harness: Harness) -> None:
+    """Another Kafka may start on the directory."""
+    wanted = {"share.version": 1, "streams.version": 1}
+    updates = [(name, level, UPGRADE) for name, level in wanted.items()]
+    assert update(harness, *updates, (KRAFT_VERSION, 0, UPGRADE)).error_code == ErrorCode.NONE
+    harness.restart()
+    assert harness.cluster.image.features == {**INITIAL, **wanted}
+    assert told(harness).items() >= wanted.items()
+
+
+def test_voters_that_a_kafka_has_written_into_the_log_stay_there(harness: Harness) -> None:
+    assert KRAFT_VERSION not in told(harness)
+    state = harness.directory / "data" / "__cluster_metadata-0" / "quorum-state"
+    state.write_bytes(QuorumState(1, 5, version=1).text())
+    harness.restart()
+    assert told(harness)[KRAFT_VERSION] == 1
+    assert update(harness, (KRAFT_VERSION, 1, UPGRADE)).error_code == ErrorCode.NONE
+    assert refused(harness, (KRAFT_VERSION, 0, SAFE_DOWNGRADE)).endswith("Can't downgrade the version of this feature.")
+    assert KRAFT_VERSION not in harness.cluster.image.features
+    listener = AddRaftVoterRequest.Listener(name="a", host="b")
+    asked = AddRaftVoterRequest(cluster_id=None, voter_id=2, voter_directory_id=b"x" * 16, listeners=[listener])
+    answer = harness.request(asked, 0)
+    message = "Cluster doesn't support adding voter because all of it is one process"
+    assert (answer.error_code, answer.error_message) == (ErrorCode.UNSUPPORTED_VERSION, message)
 
 
 def test_a_feature_that_needs_another_waits_for_it(harness: Harness) -> None:

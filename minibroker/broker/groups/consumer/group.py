@@ -52,7 +52,8 @@ class ConsumerGroup(Group):
     `epoch` counts the changes of its members and topics, `assignment_epoch` is that for which `target` was made, at
     `assignment_timestamp_ms` (0: never). `patterns` has the topics of each pattern that members subscribe to.
     `metadata_hash` stands for the topics as they were when they were last looked at, which was after
-    `looked_at_commit` of the metadata. `owners` says which member has, or has still to give up, each partition.
+    `looked_at_commit` of the metadata, as `resolved_commit` is that after which patterns were last matched, which may
+    be going on (`is_resolving`). `owners` says which member has, or has still to give up, each partition.
     """
 
     type = GroupType.CONSUMER
@@ -71,6 +72,8 @@ class ConsumerGroup(Group):
         self.patterns: dict[str, ResolvedPattern] = {}
         self.owners: dict[tuple[bytes, int], str] = {}
         self.looked_at_commit = NEVER_LOOKED
+        self.resolved_commit = NEVER_LOOKED
+        self.is_resolving = False
         self.timers = MemberTimers(coordinator.cluster.clock)
 
     # --- what every kind of group answers ---------------------------------------------------------

@@ -49,7 +49,7 @@ def heartbeat(
     before = _present(update, request, member_id, owned)
     after = _as_it_says(before, request, caller)
     subscription_changed = update.set_member(before, after)
-    update.look_at_topics(changed=subscription_changed)
+    update.look_at_topics(changed=update.wants_other_topics(before, after))
     update.assign()
     after = update.reconcile(after, owned, subscription_changed=subscription_changed)
     group = update.commit()

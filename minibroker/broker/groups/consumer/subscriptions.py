@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from minibroker.broker.groups.consumer.member import ConsumerMember
 from minibroker.broker.groups.consumer.patterns.program import Pattern
 from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
 from minibroker.broker.image import Image
@@ -25,13 +26,18 @@ class ResolvedPattern(NamedTuple):
     timestamp_ms: int
 
 
-def matching_topics(pattern: str, image: Image) -> frozenset[str]:
-    """The topics whose whole names the pattern matches. Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
+def compiled(pattern: str) -> Pattern:
+    """The pattern, ready to find topics. Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
     try:
-        return Pattern(pattern).matching(image.topics)
+        return Pattern(pattern)
     except InvalidPattern as error:
         message = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
+
+
+def wanted_patterns(members: Iterable[ConsumerMember]) -> set[str]:
+    """The patterns that members subscribe to."""
+    return {member.topic_regex for member in members if member.topic_regex}
 
 
 def topic_ids(

@@ -6,13 +6,12 @@ in `heartbeat`, `leaving` and `classic_members`.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.group_settings import group_value
-from minibroker.broker.groups.consumer import recording
+from minibroker.broker.groups.consumer import recording, resolving
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
 from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification, Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember
@@ -20,18 +19,16 @@ from minibroker.broker.groups.consumer.reconciliation import Circumstances, reco
 from minibroker.broker.groups.consumer.recording import Change
 from minibroker.broker.groups.consumer.subscriptions import (
     ResolvedPattern,
-    matching_topics,
+    compiled,
     metadata_hash,
     topic_ids,
+    wanted_patterns,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.consumer.group import ConsumerGroup
     from minibroker.broker.groups.group import Group
-
-log = logging.getLogger("minibroker.groups")
-
 
 class Update:
     """A change of `group`.
@@ -48,6 +45,8 @@ class Update:
         self.target = group.target
         self.assignment_epoch = group.assignment_epoch
         self._patterns = group.patterns
+        self._forgets = False  # whether a pattern may have lost its last member
+        self._resolves = False  # whether one has come that is not resolved yet
         self._cluster = group.coordinator.cluster
         self._image = self._cluster.image
 
@@ -65,10 +64,20 @@ class Update:
 
         Raises KafkaError(INVALID_REGULAR_EXPRESSION).
         """
+        new_pattern = member.topic_regex if member.topic_regex != before.topic_regex else ""
+        if new_pattern and new_pattern not in self._patterns:
+            compiled(new_pattern)
+            self._resolves = True
+        self._forgets = self._forgets or member.topic_regex != before.topic_regex
         if member != before or member.member_id not in self.members:
             self.changes.append(recording.member_metadata(self.group.group_id, member))
             self.members = {**self.members, member.member_id: member}
         return member.topic_names != before.topic_names or member.topic_regex != before.topic_regex
+
+    def wants_other_topics(self, before: ConsumerMember, member: ConsumerMember) -> bool:
+        """Whether it is known what else the member subscribes to: not so for a pattern that is not resolved yet."""
+        is_known = not member.topic_regex or member.topic_regex in self._patterns
+        return member.topic_names != before.topic_names or (member.topic_regex != before.topic_regex and is_known)
 
     def replace(self, member: ConsumerMember, replacement: ConsumerMember) -> None:
         """Have a static member with a new id take the place of the one before, with its target and partitions."""
@@ -85,6 +94,7 @@ class Update:
 
     def remove(self, members: Iterable[ConsumerMember]) -> None:
         """Let members go, with their targets."""
+        self._forgets = True
         self.members, self.target = {**self.members}, {**self.target}
         for member in members:
             self.changes += recording.member_gone(self.group.group_id, member.member_id)
@@ -94,13 +104,25 @@ class Update:
     # --- the group's epoch ------------------------------------------------------------------------
 
     def look_at_topics(self, *, changed: bool) -> None:
-        """Begin another epoch if the members (`changed`) or the topics they subscribe to are others than before.
-
-        Raises KafkaError(INVALID_REGULAR_EXPRESSION) for a pattern that came with this change.
-        """
+        """Begin another epoch if the members (`changed`) or the topics they subscribe to are others than before."""
+        if self._forgets:
+            self._forget_patterns()
         if not changed and self.group.looked_at_commit == self._cluster.commits:
             return
-        changed = self._match_patterns() or changed
+        self._begin_epoch(changed=changed)
+
+    def set_patterns(self, found: Mapping[str, frozenset[str]]) -> None:
+        """Take in the topics of patterns, and begin another epoch if any of these has others than before."""
+        changed = False
+        for pattern, topics in found.items():
+            known = self._patterns.get(pattern)
+            if known is None or known.topics != topics:
+                changed = changed or topics != (known.topics if known else frozenset())
+                version = self._cluster.metadata_log.storage.log_end_offset - 1
+                self._set_pattern(pattern, ResolvedPattern(topics, version, self._cluster.clock.wall_ms()))
+        self._begin_epoch(changed=changed)
+
+    def _begin_epoch(self, *, changed: bool) -> None:
         found = metadata_hash(self._subscribed_topics(), self._image)
         if changed or found != self.group.metadata_hash:
             self.epoch += 1
@@ -108,33 +130,14 @@ class Update:
             if self.group.has_partition_metadata:
                 self.changes.append(recording.partition_metadata_gone(self.group.group_id))
 
-    def _match_patterns(self) -> bool:
-        """Find the topics of the patterns that are subscribed to now; whether any pattern has others than before."""
-        wanted = {member.topic_regex for member in self.members.values() if member.topic_regex}
-        present, self._patterns = self._patterns, {**self._patterns}
-        for pattern in present.keys() - wanted:
+    def _forget_patterns(self) -> None:
+        """Let go of the patterns that nobody subscribes to any more."""
+        for pattern in self._patterns.keys() - wanted_patterns(self.members.values()):
             self._set_pattern(pattern, None)
-        changed = False
-        for pattern in sorted(wanted):
-            topics = self._matching(pattern, present.get(pattern))
-            if pattern not in present or present[pattern].topics != topics:
-                version = self._cluster.metadata_log.storage.log_end_offset - 1
-                self._set_pattern(pattern, ResolvedPattern(topics, version, self._cluster.clock.wall_ms()))
-                changed = True
-        return changed
-
-    def _matching(self, pattern: str, known: ResolvedPattern | None) -> frozenset[str]:
-        """A pattern that takes too long, now that there are more topics, keeps those that it had."""
-        try:
-            return matching_topics(pattern, self._image)
-        except KafkaError as error:
-            if known is None:
-                raise
-            log.warning("group %s: %s It keeps the topics that it had.", self.group.group_id, error.message)
-            return known.topics
 
     def _set_pattern(self, pattern: str, resolved: ResolvedPattern | None) -> None:
         self.changes.append(recording.pattern_topics(self.group.group_id, pattern, resolved))
+        self._patterns = {**self._patterns}
         if resolved is None:
             del self._patterns[pattern]
         else:
@@ -213,6 +216,8 @@ class Update:
             group.offsets = self.replaced.offsets  # with what open transactions are about to commit
             self.replaced.close(ErrorCode.REBALANCE_IN_PROGRESS)
         group.looked_at_commit = self._cluster.commits
+        if self._resolves or group.resolved_commit != self._cluster.commits:
+            resolving.resolve_soon(group)
         return group
 
 

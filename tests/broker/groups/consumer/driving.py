@@ -71,6 +71,7 @@ class Player:
             "instance_id": self.instance,
         }
         answer = self.harness.request(ConsumerGroupHeartbeatRequest(**{**defaults, **fields}), version)
+        self.harness.clock.advance(0)  # patterns are resolved behind it
         return answer.response() if isinstance(answer, Waiting) else answer
 
     def join(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:

@@ -9,6 +9,7 @@ import pytest
 
 from minibroker.broker.groups.consumer.patterns import program
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from tests.broker.groups.consumer.driving import GROUP, Player, all_of, describe, group_of, owners, settle
 from tests.broker.harness import Harness
@@ -84,10 +85,12 @@ def test_members_that_want_other_topics_get_those(harness: Harness, topic: str) 
 def test_a_pattern_gets_the_topics_it_matches_also_those_that_come_later(harness: Harness, topic: str) -> None:
     harness.create_topic("t-old")
     player = Player(harness, "m1", subscribed_topic_regex="t-.*")
-    player.join()
-    assert player.owned == all_of("t-old", 1)
-    harness.create_topic("t-new", 2)
+    answer = player.join()
+    assert (answer.member_epoch, player.owned) == (1, set()), "they come with a later heartbeat, as in Kafka"
     player.beat()
+    assert (player.epoch, player.owned) == (2, all_of("t-old", 1))
+    harness.create_topic("t-new", 2)
+    settle(player)
     assert player.owned == all_of("t-old", 1) | all_of("t-new", 2)
     (member,) = describe(harness).members
     assert (member.subscribed_topic_regex, member.subscribed_topic_names) == ("t-.*", [])
@@ -121,16 +124,89 @@ def test_a_pattern_that_re2_does_not_take_is_told_and_changes_nothing(harness: H
     assert GROUP not in harness.cluster.groups.groups
 
 
+def test_a_pattern_that_matches_nothing_leaves_the_group_as_it_is(harness: Harness, topic: str) -> None:
+    player = Player(harness, "m1", subscribed_topic_regex="no.*")
+    player.join()
+    player.beat()
+    described = describe(harness)
+    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Stable", 1, 1)
+    assert group_of(harness).patterns.keys() == {"no.*"}
+
+
+def test_what_is_known_comes_at_once_and_the_rest_later(harness: Harness, topic: str) -> None:
+    harness.create_topic("u1")
+    player = Player(harness, "m1", topic, subscribed_topic_regex="u.")
+    player.join()
+    assert (player.epoch, player.owned) == (2, all_of(topic, 4))
+    player.beat()
+    assert (player.epoch, player.owned) == (3, all_of(topic, 4) | all_of("u1", 1))
+    player.subscribe(regex="t")
+    assert player.owned == set()
+    settle(player)
+    assert player.owned == all_of(topic, 4)
+    other = Player(harness, "m2", subscribed_topic_regex="t")
+    epoch = group_of(harness).epoch
+    other.join()
+    assert group_of(harness).epoch == epoch + 1, "what another's pattern matches is known"
+
+
+def test_a_pattern_is_resolved_once_for_all_who_bring_it_meanwhile(harness: Harness, topic: str) -> None:
+    """Requests that come in one go are all answered before."""
+    harness.create_topic("u1")
+    harness.coordinator(GROUP)
+    for name, regex in (("m1", "t"), ("m2", "t"), ("m3", "u.")):
+        fields = {"rebalance_timeout_ms": 1000, "topic_partitions": [], "subscribed_topic_regex": regex}
+        harness.request(ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=name, member_epoch=0, **fields), 1)
+    group = group_of(harness)
+    assert (group.epoch, group.patterns) == (1, {})
+    harness.clock.advance(0)
+    assert (group.epoch, {pattern: set(found.topics) for pattern, found in group.patterns.items()}) == (
+        2,
+        {"t": {"t"}, "u.": {"u1"}},
+    )
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_pattern_that_was_not_resolved_before_the_end_is_so_after_the_next_start(
+    harness: Harness, topic: str, crash: bool
+) -> None:
+    player = Player(harness, "m1", subscribed_topic_regex="t")
+    fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], "subscribed_topic_regex": "t"}
+    request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m1", member_epoch=0, **fields)
+    assert harness.request(request, 1).member_epoch == 1
+    harness.restart(crash=crash)
+    assert group_of(harness).patterns == {}
+    player.epoch = 1
+    player.beat()
+    player.beat()
+    assert player.owned == all_of(topic, 4)
+
+
+def test_a_group_that_goes_while_its_pattern_is_resolved_stays_away(harness: Harness, topic: str) -> None:
+    harness.coordinator(GROUP)
+    fields = {"rebalance_timeout_ms": 60_000, "topic_partitions": [], "subscribed_topic_regex": "t"}
+    for member_epoch in (0, -1):
+        request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m1", member_epoch=member_epoch, **fields)
+        assert harness.request(request, 1).error_code == ErrorCode.NONE
+    group = group_of(harness)
+    harness.cluster.groups.delete(group)
+    harness.clock.advance(0)
+    assert GROUP not in harness.cluster.groups.groups
+
+
 def test_a_pattern_that_takes_too_long_among_more_topics_keeps_those_it_had(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.create_topic("t1")
     first = Player(harness, "m1", subscribed_topic_regex="t.*")
     first.join()
+    first.beat()
     monkeypatch.setattr(program, "MAXIMUM_EFFORT", 10)
     harness.create_topic("t2-with-a-long-name")
     assert first.beat().error_code == ErrorCode.NONE
     assert first.owned == all_of("t1", 1)
     assert "expression takes too long to match" in caplog.text
-    second = Player(harness, "m2", subscribed_topic_regex="t.*-name").join()
-    assert second.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    second = Player(harness, "m2", subscribed_topic_regex="t.*-name")
+    assert second.join().error_code == ErrorCode.NONE
+    settle(first, second)
+    assert second.owned == set()

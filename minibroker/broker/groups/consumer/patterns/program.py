@@ -22,6 +22,7 @@ from minibroker.broker.groups.consumer.patterns.syntax import (
     Repeat,
     Sequence,
 )
+from minibroker.protocol.steps import Steps, at_once
 
 MAXIMUM_LENGTH = 10_000  # of a pattern, in characters
 MAXIMUM_SIZE = 5000  # of a program, in instructions
@@ -76,19 +77,28 @@ class Pattern:
         self._following: dict[Before, dict[str, State]] = {}  # by character: what is reached after it
         self._ends: dict[Before, bool] = {}  # whether the name may end there
 
-    def matching(self, names: Iterable[str]) -> frozenset[str]:
+    def matching(self, names: Iterable[str]) -> Steps[frozenset[str]]:
         """Those of the (ASCII) names that match from start to end. Raises InvalidPattern if that costs too much."""
         self.effort = 0
-        return frozenset(name for name in names if self.matches(name))
+        found = []
+        for name in names:
+            if (yield from self._matches(name)):
+                found.append(name)
+            yield
+        return frozenset(found)
 
     def matches(self, name: str) -> bool:
         """Whether the whole name matches. Raises InvalidPattern if it costs too much to know."""
+        return at_once(self._matches(name))
+
+    def _matches(self, name: str) -> Steps[bool]:
         before = Before(frozenset((0,)), True, False)
         for character in name:
             following = self._following.setdefault(before, {})
             state = following.get(character)
             if state is None:
                 state = following[character] = self._step(before, character)
+                yield
             if not state:
                 return False
             before = Before(state, False, _is_word(character))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from minibroker.broker.groups.consumer.patterns.program import MAXIMUM_EFFORT, Pattern
 from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
+from minibroker.protocol.steps import at_once
 
 LONGEST_NAME = 249
 
@@ -58,7 +59,7 @@ NAMES = st.text("abAB-_.01", min_size=1, max_size=8)
 def test_the_same_names_match_as_by_pythons_re(text: str, names: list[str]) -> None:
     # Python's \Z is what $ means here; in a name there is no newline, before which $ could match too.
     expected = frozenset(name for name in names if re.fullmatch(text, name, re.ASCII))
-    assert Pattern(text).matching(names) == expected
+    assert at_once(Pattern(text).matching(names)) == expected
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_the_same_names_match_as_by_pythons_re(text: str, names: list[str]) -> N
     ],
 )
 def test_what_re2_reads_otherwise_than_python(text: str, matching: list[str], others: list[str]) -> None:
-    assert Pattern(text).matching([*matching, *others]) == set(matching)
+    assert at_once(Pattern(text).matching([*matching, *others])) == set(matching)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_a_pattern_that_takes_too_long_for_all_these_names_is_refused() -> None:
     source = random.Random(1)
     names = ["".join(source.choices("ab", k=LONGEST_NAME)) for _ in range(1000)]
     with pytest.raises(InvalidPattern, match="takes too long"):
-        Pattern("([ab]*a[ab]{200}){2}x?").matching(names)
+        at_once(Pattern("([ab]*a[ab]{200}){2}x?").matching(names))
 
 
 def test_finding_is_cheap_for_what_is_usual() -> None:
@@ -162,5 +163,5 @@ def test_finding_is_cheap_for_what_is_usual() -> None:
     names = [
         f"{kind}-{place}-v{number}" for kind in ("orders", "users") for place in ("eu", "us") for number in range(500)
     ]
-    assert len(pattern.matching(names)) == 1000
+    assert len(at_once(pattern.matching(names))) == 1000
     assert pattern.effort < 5000

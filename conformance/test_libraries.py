@@ -1,0 +1,62 @@
+"""The command line beside other versions of the libraries that it is made of: the oldest allowed ones and newer ones.
+
+What pip fetches goes into a folder of the test's own, which stands before the installed packages.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.minibroker_only
+ROOT = Path(__file__).parent.parent
+COMMANDS = """
+import click, sys
+from importlib.metadata import version
+from minibroker.cli.main import main
+def all_of(command, names):
+    yield names
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from all_of(command.get_command(context, name), [*names, name])
+for arguments in (*([*names, "--help"] for names in all_of(main, [])), ["formats"]):
+    try:
+        main(arguments)
+    except SystemExit as end:
+        assert not end.code, arguments
+print("click", version("click"), "rich", version("rich"))
+"""
+
+
+def oldest(package: str) -> str:
+    """The version from which on the metadata allows a package."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        dependencies = tomllib.load(file)["project"]["dependencies"]
+    (bound,) = (each.partition(">=")[2] for each in dependencies if each.startswith(f"{package}>="))
+    return str(bound)
+
+
+def fetched(directory: Path, *packages: str) -> Path:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(directory), *packages]
+    subprocess.run(command, check=True, capture_output=True)
+    return directory
+
+
+@pytest.mark.parametrize("click", [f"click=={oldest('click')}.*", "click==8.3.*", "click"])
+@pytest.mark.parametrize("rich", [f"rich=={oldest('rich')}.*", "rich"])
+def test_every_command_explains_itself(tmp_path: Path, click: str, rich: str) -> None:
+    libraries = fetched(tmp_path, click, rich)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(libraries), str(ROOT)))}
+    result = subprocess.run([sys.executable, "-c", COMMANDS], capture_output=True, text=True, env=environment)
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr[-2000:]
+    found = result.stdout.splitlines()[-1].split()
+    for package, wanted in (("click", click), ("rich", rich)):
+        version = found[found.index(package) + 1]
+        assert version.startswith(wanted.partition("==")[2].removesuffix("*")), "another one was imported"
+    assert "Usage: " in result.stdout and "without attributes" in result.stdout

@@ -1,0 +1,32 @@
+"""SaslHandshake and SaslAuthenticate: a client says by which mechanism it authenticates, and does (KIP-43, KIP-152).
+
+Behaviour: no listener asks for SASL, so a client has passed as soon as it connects. As on Kafka's listeners without
+SASL both requests are announced all the same; whoever sends one is told ILLEGAL_SASL_STATE, and the connection goes on.
+
+Versions: of SaslAuthenticate 1 brought how long the session lasts.
+
+Not implemented: authentication.
+"""
+
+from __future__ import annotations
+
+from minibroker.broker.dispatch import Context, handles
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.security import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+
+@handles(ApiKey.SASL_HANDSHAKE, "0-1", authenticated=False)
+def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+@handles(ApiKey.SASL_AUTHENTICATE, "0-2", authenticated=False)
+def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    message = "SaslAuthenticate request received after successful authentication"
+    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)

@@ -1,0 +1,33 @@
+"""SaslHandshake and SaslAuthenticate where no listener asks for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
+from tests.broker.harness import Harness, served_versions
+
+
+@pytest.mark.parametrize("version", served_versions(SaslHandshakeRequest))
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", ""])
+def test_no_mechanism_is_offered(harness: Harness, version: int, mechanism: str) -> None:
+    answer = harness.request(SaslHandshakeRequest(mechanism=mechanism), version)
+    assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
+
+
+@pytest.mark.parametrize("version", served_versions(SaslAuthenticateRequest))
+def test_nobody_has_to_authenticate(harness: Harness, version: int) -> None:
+    answer = harness.request(SaslAuthenticateRequest(auth_bytes=b"\0ann\0secret"), version)
+    assert (answer.error_code, answer.auth_bytes, answer.session_lifetime_ms) == (ErrorCode.ILLEGAL_SASL_STATE, b"", 0)
+    assert answer.error_message == "SaslAuthenticate request received after successful authentication"
+
+
+def test_the_connection_goes_on(harness: Harness) -> None:
+    client = harness.client()
+    for request in (SaslHandshakeRequest(mechanism="PLAIN"), SaslAuthenticateRequest(auth_bytes=b"x")):
+        client.send(request)
+        assert client.sent_bytes()
+    client.send(MetadataRequest(topics=[]))
+    assert client.sent_bytes() and not client.closed
