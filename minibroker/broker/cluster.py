@@ -138,7 +138,7 @@ class Cluster:
         """The log of the metadata, whole unless `accept.lost.metadata` is set. Raises MetadataError, KafkaError."""
         logs, accepted = self.logs, self.static_settings["accept.lost.metadata"]
         if not logs.holds(METADATA_TOPIC, 0):
-            if logs.found():
+            if logs.found() and not accepted:
                 raise MetadataError(
                     f"{logs} hold {len(logs.found())} logs, but no {METADATA_TOPIC}-0, which says what they are: if it "
                     f"is elsewhere, name its directory in log.dirs too; else {self._ways_out}"
@@ -171,7 +171,10 @@ class Cluster:
         """
         is_new = self.metadata_log.is_new
         removed: set[bytes] = set()
-        self.metadata_log.replay(lambda record: self._replayed(record, removed))
+        try:
+            self.metadata_log.replay(lambda record: self._replayed(record, removed))
+        except MetadataError as error:
+            raise MetadataError(f"{error}; {self._ways_out}") from error
         if not (self.logs.clean or self.static_settings["accept.lost.metadata"]):
             self._check_nothing_lost(removed)
         if not is_new:
@@ -250,6 +253,11 @@ class Cluster:
                 log.warning("%s is in no log directory, and begins empty", partition)
             if here or holds:
                 partition.log = self._open_log(topic.name, partition.index, topic.topic_id, topic.settings)
+                if partition.log.leader_epoch > partition.leader_epoch:
+                    known = partition.leader_epoch
+                    log.warning(
+                        "%s has leader epoch %d, and the metadata only %d", partition, partition.log.leader_epoch, known
+                    )
 
     def open_log_of(self, partition: Partition) -> None:
         """Open a partition's log once one of its replicas is here, if that has not been done."""

@@ -22,6 +22,7 @@ COMMANDS: Final = (
     "produce",
     "consume",
     "dump",
+    "repair",
     "show",
     "formats",
     "pipeline",

@@ -32,8 +32,10 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offsets_with,
+    segment_name,
 )
 from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored, replay
 from minibroker.storage.producer_state import ProducerStates
@@ -142,6 +144,7 @@ class _Opening:
         self.epochs = LeaderEpochs()
         self.recovered: dict[str, list[AbortedTransaction]] = {}  # what was aborted in the segments that were read
         self.guarded = self.told = False  # `told` of a loss
+        self.epochs_fall = False
 
     def topic_id(self, clean: bool) -> bytes:
         """The id in `partition.metadata`, zeros if there is none. Raises `MalformedCheckpoint`.
@@ -370,6 +373,11 @@ class _Opening:
         """Read one segment, making its indexes anew; the offset after its last sound batch, and what is wrong there."""
         self.states.end_offset = next_offset
         self.snapshots.take(self.states, self.segments[0].base_offset)
+        noted = (
+            segment.noted_last_offset()
+            if f"{segment_name(segment.base_offset)}{TIME_INDEX_SUFFIX}" in self.names
+            else -1
+        )
         segment.forget()
         aborted: list[AbortedTransaction] = []
         try:
@@ -380,6 +388,16 @@ class _Opening:
                 segment.note(position, last_offset, header.max_timestamp)
                 if header.partition_leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                elif 0 <= header.partition_leader_epoch < self.epochs.latest and not self.epochs_fall:
+                    self.epochs_fall = True
+                    logger.warning(
+                        "%s: the batch at %d, offset %d, has leader epoch %d, and one before it %d",
+                        segment.file.path,
+                        position,
+                        header.base_offset,
+                        header.partition_leader_epoch,
+                        self.epochs.latest,
+                    )
                 if header.producer_id >= 0:
                     transaction = note_stored(self.states, segment, position, header)
                     if transaction is not None:
@@ -389,6 +407,13 @@ class _Opening:
             return next_offset, problem
         finally:
             self.recovered[segment.path] = aborted
+        if noted >= next_offset:
+            logger.warning(
+                "%s ends at offset %d, and had reached %d: what followed is lost",
+                segment.file.path,
+                next_offset,
+                noted + 1,
+            )
         return next_offset, None
 
     def _cut(self, segment: Segment, end_offset: int, problem: CorruptBatch) -> None:

@@ -218,8 +218,8 @@ class Segment:
         at once, from the last index entry on. `gaps` says that compaction may have taken its last records.
         """
         if self._readable is None:
-            known = self._noted_last_offset()
-            position, end_offset, problem = self._sound_end()
+            known = self.noted_last_offset()
+            position, end_offset, problem = self._sound_end(next_base_offset)
             if end_offset <= known:
                 problem = problem or f"its time index knows offset {known}"
             elif end_offset != next_base_offset and not gaps:
@@ -235,34 +235,38 @@ class Segment:
                 )
         return self._readable
 
-    def _noted_last_offset(self) -> int:
+    def noted_last_offset(self) -> int:
         """The last offset that the file of the time index has; -1 if there is none, or it is of no use."""
         times = TimeIndex(self._disk, self.path + TIME_INDEX_SUFFIX, self.base_offset)
         try:
             times.open()
         except (FileNotFoundError, CorruptIndex):
             return -1
-        return times.last_offset if times.count else -1
+        return (
+            times.last_offset if times.last_timestamp > 0 else -1
+        )  # a file that Kafka has made room in ends with zeros
 
-    def _sound_end(self) -> tuple[int, int, str]:
+    def _sound_end(self, next_base_offset: int) -> tuple[int, int, str]:
         """Where the whole batches at the end of the file end: position, offset, and what is wrong behind them."""
         end, problem = self.size_bytes, ""
         try:
             self._loaded_indexes()
         except CorruptBatch as error:  # the indexes, made anew, know what lies before
             end, problem = error.position, str(error.message)
-        position, end_offset, other = self._walked(self.indexes.offsets.last_position, end)
+        position, end_offset, other = self._walked(self.indexes.offsets.last_position, end, next_base_offset)
         return position, end_offset, problem or other
 
-    def _walked(self, start: int, end: int) -> tuple[int, int, str]:
+    def _walked(self, start: int, end: int, next_base_offset: int) -> tuple[int, int, str]:
         """As `_sound_end`, from one position to another; from the first on, if there is no batch at `start`."""
         position, end_offset = start, self.base_offset
         try:
-            for position, size, _, last_offset in spans(self.file, start, end):
-                position, end_offset = position + size, last_offset + 1
+            for at, size, base_offset, last_offset in spans(self.file, start, end):
+                if not end_offset <= base_offset <= last_offset < next_base_offset:
+                    raise CorruptBatch(f"the batch at {at} has the offsets {base_offset} to {last_offset}", at)
+                position, end_offset = at + size, last_offset + 1
         except CorruptBatch as error:
             if start == position > 0:
-                position, end_offset, _ = self._walked(0, start)
+                position, end_offset, _ = self._walked(0, start, next_base_offset)
             return position, end_offset, str(error.message)
         return position, end_offset, ""
 

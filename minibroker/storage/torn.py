@@ -21,7 +21,7 @@ def damage_behind(file: File, position: int, end: int) -> str | None:
     Raises `OSError`.
     """
     data = file.read(position, end - position)
-    behind = _sound_batch_behind(data)
+    behind = next_sound_batch(data, 1)
     if behind is not None:
         return f"behind it there is a sound batch at {position + behind}"
     if len(data) < HEADER_BYTES or not any(data[:HEADER_BYTES]):
@@ -33,9 +33,9 @@ def damage_behind(file: File, position: int, end: int) -> str | None:
     return "it is as long as it says" if whole and not _has_blank_sector(position, data[: header.size_bytes]) else None
 
 
-def _sound_batch_behind(data: bytes) -> int | None:
-    """Where a batch with a right checksum begins behind the first byte."""
-    at = data.find(MAGIC, _MAGIC_POSITION + 1)
+def next_sound_batch(data: bytes, position: int) -> int | None:
+    """Where the first batch with a right checksum begins at or behind `position`; None if there is none."""
+    at = data.find(MAGIC, position + _MAGIC_POSITION)
     while 0 <= at <= len(data) - (HEADER_BYTES - _MAGIC_POSITION):
         start = at - _MAGIC_POSITION
         header = read_header(data, start)

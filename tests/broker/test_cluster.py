@@ -233,6 +233,110 @@ def test_damaged_metadata_stops_every_start_and_changes_nothing(harness: Harness
     assert list(harness.cluster.image.topics) == ["t"]
 
 
+METADATA = "data/__cluster_metadata-0/00000000000000000000.log"
+WAYS_OUT = "; `minibroker repair .*/data` rebuilds what it can, --set accept.lost.metadata=true starts without it$"
+
+
+@pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize(
+    ("flipped", "what"), [(35, "partition.metadata says that it is of topic"), (3, "partition.metadata is malformed")]
+)
+def test_a_wrong_id_of_the_metadata_is_refused(harness: Harness, crash: bool, flipped: int, what: str) -> None:
+    harness.create_topic("t")
+    harness.stop(crash=crash)
+    file = harness.directory / "data" / "__cluster_metadata-0" / "partition.metadata"
+    damaged = bytearray(file.read_bytes())
+    damaged[flipped] ^= 2
+    file.write_bytes(damaged)
+    if crash and flipped == 3:  # what a crash may leave is written again
+        harness.start()
+        assert list(harness.cluster.image.topics) == ["t"]
+        return
+    with pytest.raises(MetadataError, match=what + ".*" + WAYS_OUT):
+        harness.start()
+    assert (file.read_bytes(), directories(harness)) == (damaged, ["__cluster_metadata-0", "t-0"])
+
+
+@pytest.mark.parametrize("left", [0, 60, 400, -1, -70])
+def test_metadata_that_lost_its_end_after_a_stop_is_refused(harness: Harness, left: int) -> None:
+    harness.create_topic("t")
+    harness.stop()
+    file = harness.directory / METADATA
+    file.write_bytes(file.read_bytes()[:left])
+    with pytest.raises(MetadataError, match="__cluster_metadata-0.*" + WAYS_OUT):
+        harness.start()
+    assert directories(harness) == ["__cluster_metadata-0", "t-0"]
+
+
+def test_metadata_that_is_damaged_before_sound_records_after_a_kill_is_refused(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.create_topic("u")
+    harness.stop(crash=True)
+    file = harness.directory / METADATA
+    damaged = bytearray(file.read_bytes())
+    at = damaged.index(b"\x02t")
+    damaged[at] ^= 1
+    file.write_bytes(damaged)
+    reason = "is damaged at position [0-9]+, offset [0-9]+: behind it there is a sound batch at [0-9]+"
+    with pytest.raises(MetadataError, match=reason + WAYS_OUT):
+        harness.start()
+    assert file.read_bytes() == damaged
+
+
+def test_metadata_that_lost_a_topic_with_records_in_a_kill_is_refused(harness: Harness) -> None:
+    harness.create_topic("t")
+    file = harness.directory / METADATA
+    size = file.stat().st_size
+    harness.create_topic("u")
+    harness.produce("u", "precious")
+    harness.stop(crash=True)
+    file.write_bytes(file.read_bytes()[: size + 20])
+    with pytest.raises(MetadataError, match="u-0 has records, and .*, does not know its topic.*" + WAYS_OUT):
+        harness.start()
+    assert directories(harness) == ["__cluster_metadata-0", "t-0", "u-0"]
+
+
+def test_a_torn_end_of_the_metadata_is_cut_off_after_a_kill(harness: Harness) -> None:
+    harness.create_topic("t")
+    file = harness.directory / METADATA
+    size = file.stat().st_size
+    harness.create_topic("u")
+    harness.stop(crash=True)
+    file.write_bytes(file.read_bytes()[: size + 20])
+    harness.start()
+    assert list(harness.cluster.image.topics) == ["t"]
+
+
+def test_who_accepts_the_loss_goes_on_without_what_was_lost(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.stop()
+    (harness.directory / METADATA).write_bytes(b"")
+    harness.start(settings={"accept.lost.metadata": "true"})
+    assert list(harness.cluster.image.topics) == []
+    assert any(name.startswith("t-0.") and name.endswith("-stray") for name in directories(harness))
+    harness.restart(crash=True, settings={"accept.lost.metadata": "false"})
+
+
+def test_a_topic_deleted_before_a_kill_may_have_left_records(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.produce("t", "no more")
+    harness.cluster.commit([records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)])
+    harness.restart(crash=True)
+    assert any(name.endswith("-stray") for name in directories(harness))
+
+
+@pytest.mark.parametrize("wrong", ["AAAA", "AAAAAAAAAAAAAAAAAAAA!A", ""])
+def test_a_directory_id_that_is_none_is_refused_in_a_line(harness: Harness, wrong: str) -> None:
+    harness.stop()
+    properties = harness.directory / "data" / "meta.properties"
+    lines = properties.read_text().splitlines()
+    properties.write_text("\n".join(f"directory.id={wrong}" if "directory.id" in line else line for line in lines))
+    with pytest.raises(LogDirectoryError, match=f"meta.properties says directory.id={wrong}, which is no id of 22"):
+        harness.start()
+    properties.write_text("\n".join(line for line in lines if "directory.id" not in line))
+    harness.start()
+
+
 def test_a_log_that_is_gone_begins_empty_with_a_warning(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     harness.create_topic("t", 2)
     harness.produce("t", "lost")

@@ -103,6 +103,20 @@ def test_a_taken_port_is_refused_and_nothing_touched(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
+def test_a_damaged_metadata_log_is_refused_in_one_line_unless_told_to_go_on(tmp_path: Path) -> None:
+    with running_broker(tmp_path, "log.dirs=data"):
+        pass
+    (file,) = tmp_path.glob("data/__cluster_metadata-0/*.log")
+    file.write_bytes(file.read_bytes()[:-100])
+    complaint = refused(tmp_path, "log.dirs=data")
+    assert str(file.relative_to(tmp_path)) in complaint
+    assert (
+        "`minibroker repair data` rebuilds what it can, --set accept.lost.metadata=true starts without it" in complaint
+    )
+    with running_broker(tmp_path, "log.dirs=data", "accept.lost.metadata=true"):
+        pass
+
+
 def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert str(tmp_path / "file") in refused(tmp_path, f"log.dirs={tmp_path / 'file' / 'data'}")

@@ -8,12 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
+
+from minibroker.protocol.records.batch import batches
 
 SECTOR_BYTES = 512
+UNCOVERED = (*range(8), *range(12, 16))  # the bytes of base offset and leader epoch
 
 
-def damage(directory: Path, random: Random) -> str:
-    """Damage one file in some way; what was done."""
+class Damage(NamedTuple):
+    """What was done, in words. `uncovered`: to a byte that no checksum covers, so that Kafka, too, believes it."""
+
+    text: str
+    uncovered: bool
+
+
+def damage(directory: Path, random: Random) -> Damage:
+    """Damage one file in some way."""
     by_kind: dict[str, list[Path]] = {}
     for path in sorted(path for path in directory.rglob("*") if path.is_file() and path.name != ".lock"):
         by_kind.setdefault(_kind(path), []).append(path)
@@ -24,7 +35,15 @@ def damage(directory: Path, random: Random) -> str:
         if size
         else random.choice([_delete, _grow])
     )
-    return f"{path.relative_to(directory)} of {size} bytes: {way(path, random)}"
+    before = path.read_bytes()
+    text = f"{path.relative_to(directory)} of {size} bytes: {way(path, random)}"
+    return Damage(text, path.suffix == ".log" and way is _flip and _is_uncovered(before, path.read_bytes()))
+
+
+def _is_uncovered(before: bytes, after: bytes) -> bool:
+    """Whether the byte that differs is one of a batch's base offset or leader epoch."""
+    changed = next(at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other)
+    return any(changed - start in UNCOVERED for start, _ in batches(before))
 
 
 def _kind(path: Path) -> str:

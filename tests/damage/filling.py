@@ -16,6 +16,7 @@ from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.protocol.messages.quotas import AlterClientQuotasRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
+from minibroker.storage.checkpoints import REPLICATION_OFFSET_CHECKPOINT
 from tests.broker.harness import Harness, batch
 from tests.broker.transactions.producing import TransactionalProducer
 from tests.damage.reading import Seen, seen_by
@@ -40,7 +41,7 @@ def grounds(folder: Path) -> list[Ground]:
     """One after an orderly stop, one after a kill early on, one after a kill when checkpoints had been written."""
     return [
         _ground(folder / "stopped", lambda harness: harness.stop()),
-        _ground(folder / "killed", lambda harness: harness.stop(crash=True)),
+        _ground(folder / "killed", _kill),
         _ground(folder / "killed-later", _checkpoint_and_kill),
     ]
 
@@ -58,6 +59,12 @@ def _ground(folder: Path, end: Callable[[Harness], None]) -> Ground:
     shutil.copytree(folder, copy)
     with opened(copy) as started:
         return Ground(folder.name, folder, seen_by(started))
+
+
+def _kill(harness: Harness) -> None:
+    harness.logs.write_checkpoint_soon(REPLICATION_OFFSET_CHECKPOINT)  # as every five seconds
+    harness.clock.advance(0)
+    harness.stop(crash=True)
 
 
 def _checkpoint_and_kill(harness: Harness) -> None:

@@ -59,7 +59,10 @@ def kept_lines() -> Iterator[Lines]:
 
 
 def outcome(ground: Ground, folder: Path, seed: int) -> str:
-    """What came of one damage: "refused", "the same" or "said". Raises `Unsaid`, or what the broker failed with."""
+    """What came of one damage: "refused", "the same", "said", or "uncovered" for what nobody can know.
+
+    Raises `Unsaid`, and AssertionError where the broker failed.
+    """
     random = Random(seed)
     shutil.copytree(ground.directory, folder)
     try:
@@ -68,15 +71,17 @@ def outcome(ground: Ground, folder: Path, seed: int) -> str:
             try:
                 harness = opened(folder)
             except (LogDirectoryError, MetadataError, KafkaError) as error:  # what a start tells in one line
-                return _refusal(str(error), done)
+                return _refusal(str(error), done.text)
             except Exception as error:
-                raise AssertionError(f"seed {seed}, {ground.name}: {done}: the start failed: {error!r}") from error
+                raise AssertionError(f"seed {seed}, {ground.name}: {done.text}: the start failed: {error!r}") from error
             try:
                 return _compared(ground.seen, seen_by(harness), log.lines)
             except Unsaid as error:
-                raise Unsaid(f"seed {seed}, {ground.name}: {done}\n{error}\nlogged: {log.lines}") from None
+                if done.uncovered:
+                    return "uncovered"
+                raise Unsaid(f"seed {seed}, {ground.name}: {done.text}\n{error}\nlogged: {log.lines}") from None
             except Exception as error:
-                raise AssertionError(f"seed {seed}, {ground.name}: {done}: {error!r}") from error
+                raise AssertionError(f"seed {seed}, {ground.name}: {done.text}: {error!r}") from error
             finally:
                 harness.logs.abandon()
     finally:

@@ -220,3 +220,69 @@ def test_every_history_leaves_what_its_batches_say(steps: list[tuple[str, int]])
                 )
             model.check(log)
         log.abandon()
+
+
+# --- damaged transaction indexes -----------------------------------------------------------------
+
+
+def three_segments(directory: Path) -> list[AbortedTransaction]:
+    """A closed log with aborted transactions in each of three segments, one of which began in the one before."""
+    log = open_at(directory)
+    writer, other = Writer(log), Writer(log, 8)
+    for number in range(3):
+        writer.write()
+        if number == 0:
+            other.write()
+        writer.end(committed=number == 1)
+        if number == 1:
+            other.end(committed=False)
+        if number < 2:
+            log.roll()
+    known = aborted(log)
+    log.close()
+    assert len(known) == 3 and len(list(directory.glob("*.txnindex"))) == 3
+    return known
+
+
+@pytest.mark.parametrize("segment", [0, 1, 2])
+@pytest.mark.parametrize("left", [None, b"", bytes(34), b"\0" * 20, "wrong"])
+def test_a_transaction_index_that_is_not_as_it_was_is_made_anew(
+    tmp_path: Path, segment: int, left: bytes | str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = three_segments(tmp_path)
+    file = sorted(tmp_path.glob("*.txnindex"))[segment]
+    sound = file.read_bytes()
+    if left is None:
+        file.unlink()
+    elif isinstance(left, str):
+        file.write_bytes(sound[:17] + bytes([sound[17] ^ 1]) + sound[18:])
+    else:
+        file.write_bytes(left)
+    log = open_at(tmp_path)
+    assert aborted(log) == known
+    assert file.read_bytes() == sound
+    assert [record.getMessage().split(": ")[0] for record in caplog.records] == [f"{file} is made anew from the log"]
+
+
+def test_a_transaction_index_before_the_recovery_point_is_made_anew_after_a_crash(tmp_path: Path) -> None:
+    known = three_segments(tmp_path)
+    sorted(tmp_path.glob("*.txnindex"))[0].unlink()
+    assert aborted(open_at(tmp_path, clean=False, recovery_point=known[2].last_offset)) == known
+
+
+def test_a_damaged_count_costs_a_look_at_the_log_and_no_more(tmp_path: Path) -> None:
+    known = three_segments(tmp_path)
+    counts = tmp_path / "aborted-transactions-checkpoint"
+    for text in (b"", b"nonsense", counts.read_bytes().replace(b"\n0 1", b"\n0 2")):
+        counts.write_bytes(text)
+        log = open_at(tmp_path)
+        assert aborted(log) == known
+        log.abandon()
+
+
+def test_a_log_without_aborted_transactions_has_nothing_counted(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    append(log, batch(3))
+    log.roll()
+    log.close()
+    assert not (tmp_path / "aborted-transactions-checkpoint").exists()

@@ -20,13 +20,14 @@ from minibroker.pipeline.rewriting.plan import Plan
 from minibroker.pipeline.rewriting.segments import NewSegment, SegmentTask
 from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.transactions import content
-from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from minibroker.storage.checkpoints import ABORTED_TRANSACTIONS_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_directory import CLEAN_SHUTDOWN, LOCK
 from minibroker.storage.names import SNAPSHOT_SUFFIX, segment_name
 
 STATE = ".rewrite"
 VERSION = 1
+OF_FORMAT_2 = {LEADER_EPOCH_CHECKPOINT, ABORTED_TRANSACTIONS_CHECKPOINT}
 OTHERS = {
     "version": "what another version of minibroker has begun to rewrite",
     "source": "what was begun of another directory",
@@ -134,7 +135,7 @@ class Workspace:
             return
         path = self._log_path(log)
         for name in self._disk.names(f"{plan.source}/{log}"):
-            of_format_2 = name == LEADER_EPOCH_CHECKPOINT or name.endswith(SNAPSHOT_SUFFIX)
+            of_format_2 = name in OF_FORMAT_2 or name.endswith(SNAPSHOT_SUFFIX)
             if name == PARTITION_METADATA or (of_format_2 and not is_old):
                 self._copy(f"{plan.source}/{log}/{name}", f"{path}/{name}")
         self._name_log(path, log)

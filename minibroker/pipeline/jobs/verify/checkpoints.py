@@ -52,8 +52,10 @@ def read_epochs(path: Path) -> tuple[list[tuple[int, int]], list[Problem]]:
     return entries, [Problem("leader-epoch-checkpoint", -1, -1, problem)] if problem else []
 
 
-def wrong_epochs(entries: list[tuple[int, int]], runs: list[EpochRun], end_offset: int) -> Iterator[Problem]:
-    """Where `leader-epoch-checkpoint` and the batches disagree. What lies before its first entry, it has forgotten."""
+def wrong_epochs(
+    entries: list[tuple[int, int]], runs: list[EpochRun], begin: int, end_offset: int
+) -> Iterator[Problem]:
+    """Where `leader-epoch-checkpoint` and the batches disagree. Of what lies before `begin` it may have nothing."""
     for epoch, start in entries:
         if start > end_offset:
             yield Problem(LEADER_EPOCHS, -1, start, f"epoch {epoch} begins at {start}, the log ends at {end_offset}")
@@ -63,6 +65,10 @@ def wrong_epochs(entries: list[tuple[int, int]], runs: list[EpochRun], end_offse
             return
         for offset in (run.first_offset, run.last_offset):
             known = [epoch for epoch, start in entries if start <= offset]
+            if not known and offset >= begin:
+                detail = f"its first epoch begins at {entries[0][1]}, and the log has epoch {run.epoch} at {offset}"
+                yield Problem(LEADER_EPOCHS, -1, offset, detail)
+                break
             if known and known[-1] != run.epoch:
                 detail = f"it has epoch {known[-1]} at {offset}, the batch there {run.epoch}"
                 yield Problem(LEADER_EPOCHS, -1, offset, detail)

@@ -20,9 +20,13 @@ from minibroker.pipeline.jobs.verify.checkpoints import (
 )
 from minibroker.pipeline.jobs.verify.kinds import CHECKS, Finding, Findings
 from minibroker.pipeline.jobs.verify.policies import compacted_topics
+from minibroker.pipeline.jobs.verify.side_files import expected_ids
 from minibroker.pipeline.log_source import OptionError
+from minibroker.storage.checkpoints import ABORTED_TRANSACTIONS_CHECKPOINT, PARTITION_METADATA
 
 LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+OTHERS = (LEADER_EPOCHS, PARTITION_METADATA, ABORTED_TRANSACTIONS_CHECKPOINT)
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
 _PARTITION = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
 _IMAGE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint")  # of the metadata log: what all before an offset comes to
@@ -35,7 +39,8 @@ class PartitionPlan:
 
     `directory` is below `root`, the log directory. Below `clean_offset` the log was cleaned; `compacted` says that gaps
     are to be expected. `checkpoints` has the partition's offset in each checkpoint file that knows it,
-    `images` the names of the metadata log's snapshots.
+    `images` the names of the metadata log's snapshots. `topic_id` is what `partition.metadata` should have, if anything
+    tells; `stopped` says that a broker has closed the log in order.
     """
 
     root: str
@@ -49,6 +54,8 @@ class PartitionPlan:
     compacted: bool = False
     checkpoints: Mapping[str, int] | None = None
     images: tuple[str, ...] = ()
+    topic_id: bytes | None = None
+    stopped: bool = False
     max_transaction_ms: int = MAX_TRANSACTION_MS
 
     @property
@@ -120,8 +127,14 @@ def plan_directory(
     missing = {*topics, *compacted} - {topic for topic, _ in directories}
     if missing:
         raise OptionError(f"{path} holds no topic {', '.join(sorted(missing))}")
+    ids = expected_ids(root, directories) if "checkpoints" in chosen else {}
+    stopped = (root / CLEAN_SHUTDOWN).exists()
     partitions = tuple(
-        _partition(root, directory, key, chosen, key[0] in policies, offsets)
+        replace(
+            _partition(root, directory, key, chosen, key[0] in policies, offsets),
+            topic_id=ids.get(key[0]),
+            stopped=stopped,
+        )
         for key, directory in sorted(directories.items())
         if not topics or key[0] in topics
     )
@@ -188,7 +201,7 @@ def _partition(
         bases=tuple(by_suffix.get(LOG, ())),
         snapshots=tuple(by_suffix.get(SNAPSHOT, ())),
         images=tuple(sorted(name for name in names if _IMAGE.fullmatch(name))),
-        names=frozenset(name for name in names if _FILE.fullmatch(name) or name == LEADER_EPOCHS),
+        names=frozenset(name for name in names if _FILE.fullmatch(name) or name in OTHERS),
         checks=checks,
         compacted=compacted,
         checkpoints={name: rows[key] for name, rows in offsets.items() if key in rows},

@@ -13,6 +13,7 @@ from minibroker.pipeline.jobs.verify.log_files import SNAPSHOT, TRANSACTION_INDE
 from minibroker.pipeline.jobs.verify.offsets import EpochRun
 from minibroker.pipeline.jobs.verify.producers import State, carried_on
 from minibroker.pipeline.jobs.verify.segment import SegmentSummary, judge_image
+from minibroker.pipeline.jobs.verify.side_files import wrong_counts, wrong_id
 from minibroker.pipeline.jobs.verify.snapshots import SnapshotEntry, read_snapshot, wrong_states
 from minibroker.pipeline.jobs.verify.transaction_index import Known, wrong_entries
 from minibroker.pipeline.jobs.verify.transactions import (
@@ -23,6 +24,7 @@ from minibroker.pipeline.jobs.verify.transactions import (
     outside,
     without_transaction,
 )
+from minibroker.storage.checkpoints import ABORTED_TRANSACTIONS_CHECKPOINT, PARTITION_METADATA
 
 
 def judge_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary]) -> list[Finding]:
@@ -67,7 +69,7 @@ class _Fold:
     def finish(self) -> None:
         """What can be said at the end of the log."""
         end = self._end or 0
-        self._compare_snapshot(end)
+        self._compare_snapshot(end, expected=self._plan.stopped)
         self._check_open_transactions()
         for offset in self._plan.snapshots:
             if offset > end:
@@ -78,6 +80,7 @@ class _Fold:
                 detail = f"{name} has {offset}, the log ends at {end}"
                 self.findings.add(name, "checkpoint-beyond-log", detail, offset=offset, of_directory=True)
         self._check_epoch_file(end)
+        self._check_side_files()
         for image in self._plan.images:
             judge_image(self._plan, image, self.findings)
 
@@ -119,7 +122,16 @@ class _Fold:
         if self._plan.knows(LEADER_EPOCHS):
             entries, problems = read_epochs(self._plan.path(LEADER_EPOCHS))
         runs = [run for run, _ in self._runs]
-        self.findings.extend(LEADER_EPOCHS, problems or wrong_epochs(entries, runs, end))
+        # A kill may come between the removal of records and the checkpoint that says where the log begins then.
+        begin = self._plan.log_start if self._plan.stopped else end
+        self.findings.extend(LEADER_EPOCHS, problems or wrong_epochs(entries, runs, begin, end))
+
+    def _check_side_files(self) -> None:
+        plan = self._plan
+        if plan.knows(PARTITION_METADATA):
+            self.findings.extend(PARTITION_METADATA, wrong_id(plan.path(PARTITION_METADATA), plan.topic_id))
+        if plan.knows(ABORTED_TRANSACTIONS_CHECKPOINT):
+            self.findings.extend(ABORTED_TRANSACTIONS_CHECKPOINT, wrong_counts(plan.path("."), plan.bases))
 
     # --- transactions -----------------------------------------------------------------------------
 
@@ -194,8 +206,11 @@ class _Fold:
             self.findings.extend(name, problems)
         return found
 
-    def _compare_snapshot(self, offset: int) -> None:
-        """Hold the snapshot of this offset, if there is one, against the log up to it."""
+    def _compare_snapshot(self, offset: int, *, expected: bool = True) -> None:
+        """Hold the snapshot of this offset, which there should be if it is `expected`, against the log up to it."""
+        if expected and offset > self._first_offset and self._states and offset not in self._plan.snapshots:
+            detail = f"a start has to read the log before {offset} for its producers"
+            self.findings.add(f"{offset:020d}{SNAPSHOT}", "snapshot-missing", detail, offset=offset)
         entries = self._snapshots.pop(offset, [])
         if self._damages or self._plan.compacted and offset <= self._plan.clean_offset:
             return

@@ -6,6 +6,7 @@ value of a metadata record   varint frame version   varint api key (2: topic, 4:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,17 @@ def compacted_topics(root: Path) -> set[str]:
             else:
                 found.discard(config.resource_name)
     return found | set(ALWAYS)
+
+
+def metadata_ids(root: Path) -> dict[str, bytes]:
+    """The id of each topic that the metadata log knows, or knew last. Raises `OSError`."""
+    found = {}
+    for key, value in _metadata_values(root / METADATA):
+        if key == _TOPIC_KEY:
+            with suppress(MalformedMessage):
+                record = TopicRecord.decode(value, 0)
+                found[record.name] = record.topic_id
+    return found
 
 
 def _metadata_values(directory: Path) -> Iterator[tuple[int, bytes]]:

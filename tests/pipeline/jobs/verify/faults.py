@@ -12,7 +12,7 @@ from pathlib import Path
 
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.record import Record
-from minibroker.storage.checkpoints import epochs_text, offsets_text
+from minibroker.storage.checkpoints import epochs_text, offsets_text, partition_metadata_text
 from tests.pipeline.jobs.verify.support import (
     INT16,
     INT32,
@@ -267,6 +267,40 @@ def snapshot_states(directory: Path) -> Expected:
         body[2:6] = crc32c(bytes(body[6:])).to_bytes(4, "big")
         file.write_bytes(body)
     return {(file.name, SNAPSHOT_HEAD) for file in found}
+
+
+@fault("snapshot-missing")
+def snapshots_missing(directory: Path) -> Expected:
+    path = written(directory)
+    bases = [file.stem for file in sorted(path.glob("*.log"))]
+    found = [path / f"{base}.snapshot" for base in bases[3:6]]
+    for file in found:
+        file.unlink()
+    return {(file.name, -1) for file in found}
+
+
+@fault("txnindex-count")
+def transactions_counted(directory: Path) -> Expected:
+    """Three rows have other counts, or checksums, than the files."""
+    path = written(directory)
+    file = path / "aborted-transactions-checkpoint"
+    version, count, *rows = file.read_text().splitlines()
+    rows[0], rows[1], rows[2] = f"{rows[0]}1", f"{rows[1]}2", f"{rows[2]}3"
+    file.write_text("\n".join((version, count, *rows, "")))
+    return {(file.name, -1)}
+
+
+@fault("partition-metadata")
+def partition_metadata(directory: Path) -> Expected:
+    """Of six partitions, one has a file that cannot be read, two have other topics' ids."""
+    right = partition_metadata_text(bytes(15) + b"\2")
+    path = written(directory, 2)
+    texts = [right, right, right, partition_metadata_text(b"\1" * 16), partition_metadata_text(b"\3" * 16), right[:-3]]
+    for number, text in enumerate(texts):
+        if number:
+            shutil.copytree(path, directory / f"orders-{number}")
+        (directory / f"orders-{number}" / "partition.metadata").write_bytes(text)
+    return {("partition.metadata", -1)}
 
 
 @fault("snapshot-beyond-log")

@@ -11,7 +11,8 @@ from minibroker.pipeline.jobs.verify.kinds import MAX_OF_A_KIND, Findings
 from minibroker.pipeline.jobs.verify.log_files import plan_directory
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
-from minibroker.storage.checkpoints import offsets_text
+from minibroker.storage.checkpoints import epochs_text, offsets_text, partition_metadata_text
+from tests.broker.harness import Harness
 from tests.pipeline.jobs.verify.support import judge, kinds, put_bytes, written
 
 
@@ -30,7 +31,7 @@ def test_a_partition_s_directory_is_judged_alone_with_what_the_checkpoints_say(t
 def test_what_is_on_its_way_out_or_in_is_not_judged(tmp_path: Path) -> None:
     path = written(tmp_path)
     garbage = b"garbage" * 100
-    for name in (f"{5:020d}.log.deleted", f"{5:020d}.log.cleaned", f"{5:020d}.index.swap", "partition.metadata"):
+    for name in (f"{5:020d}.log.deleted", f"{5:020d}.log.cleaned", f"{5:020d}.index.swap", "moved"):
         (path / name).write_bytes(garbage)
     for suffix in ("delete", "stray", "future"):
         shutil.copytree(path, tmp_path / f"gone-0.{'0' * 32}-{suffix}")
@@ -85,3 +86,38 @@ def test_what_is_no_log_directory_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ValueError, match="is no directory"):
         judge(tmp_path / name)
+
+
+@pytest.mark.parametrize("start", [1, 5])
+def test_an_epoch_that_begins_behind_the_log_s_start_is_found_after_a_stop(tmp_path: Path, start: int) -> None:
+    path = written(tmp_path)
+    (path / "leader-epoch-checkpoint").write_bytes(epochs_text([(0, start)]))
+    assert judge(tmp_path) == []  # a kill may have left it so
+    (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")
+    (finding,) = judge(tmp_path)
+    assert (finding.kind, finding.offset) == ("leader-epoch-checkpoint", 0)
+    assert finding.detail == f"its first epoch begins at {start}, and the log has epoch 0 at 0"
+
+
+def test_the_snapshot_at_the_log_s_end_is_missed_after_a_stop(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    newest = sorted(path.glob("*.snapshot"))[-1]
+    newest.unlink()
+    assert judge(tmp_path) == []
+    (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")
+    (finding,) = judge(tmp_path)
+    assert (finding.kind, finding.file) == ("snapshot-missing", f"orders-0/{newest.name}")
+
+
+def test_a_topic_s_id_is_what_the_metadata_says(tmp_path: Path) -> None:
+    with Harness(tmp_path) as harness:
+        harness.create_topic("orders")
+        harness.stop()
+    assert judge(tmp_path / "data") == []
+    for directory in ("orders-0", "__cluster_metadata-0"):
+        file = tmp_path / "data" / directory / "partition.metadata"
+        right = file.read_bytes()
+        file.write_bytes(partition_metadata_text(b"\1" * 16))
+        (finding,) = judge(tmp_path / "data")
+        assert (finding.kind, finding.file) == ("partition-metadata", f"{directory}/partition.metadata")
+        file.write_bytes(right)

@@ -1,0 +1,24 @@
+"""Random damage to the files of a data directory: what a start makes of it; many more seeds by `simulation`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.damage.filling import Ground, grounds
+from tests.damage.simulation import outcome
+
+SEEDS = range(1, 61)
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ground]]:
+    """Directories as stops and kills have left them, made once."""
+    yield grounds(tmp_path_factory.mktemp("damage"))
+
+
+def test_damage_is_refused_or_told(left: list[Ground], tmp_path: Path) -> None:
+    outcomes = [outcome(left[seed % len(left)], tmp_path / "damaged", seed) for seed in SEEDS]
+    assert {"refused", "the same", "said"} <= set(outcomes)  # or nothing was damaged that matters

@@ -1,0 +1,93 @@
+"""Segments that lost their end while nobody looked: what is left is served, and for the rest there is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.storage.log import Log
+from tests.storage.support import NOW_MS, SMALL, append, batch, code_of, log_of, open_at
+
+COMPACT = SMALL._replace(cleanup_policy=frozenset({"compact"}))
+
+
+def second_segment(directory: Path) -> tuple[Path, int, int]:
+    """The file of the second segment of a closed log; its first offset, and that of the third."""
+    log = log_of(directory)
+    _, first, third, *_ = [segment.base_offset for segment in log.segments]
+    log.close()
+    return directory / f"{first:020d}.log", first, third
+
+
+def outcome(log: Log, offset: int) -> int | ErrorCode:
+    """The first offset that a reader who asks for `offset` is given, or the error."""
+    try:
+        region = log.read(offset, 1)
+    except KafkaError as error:
+        return error.code
+    assert region is not None
+    return int.from_bytes(region.read()[:8], "big")
+
+
+@pytest.mark.parametrize("settings", [SMALL, COMPACT])
+@pytest.mark.parametrize("left", [0, 1, 52, 80, 100, 2 * 81 + 5])
+def test_what_a_closed_segment_lost_is_an_error_and_the_rest_is_served(
+    tmp_path: Path, settings: object, left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, first, third = second_segment(tmp_path)
+    size = file.stat().st_size // ((third - first) // 2)
+    file.write_bytes(file.read_bytes()[:left])
+    log = open_at(tmp_path, settings)  # type: ignore[arg-type]
+    there = left // size
+    for offset in range(first, first + 2 * there):
+        assert outcome(log, offset) == offset - offset % 2
+    for offset in range(first + 2 * there, third):
+        assert outcome(log, offset) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert outcome(log, third) == third
+    assert outcome(log, 0) == 0
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1
+    assert f"{file} is damaged: it can be read up to position {there * size}, offset {first + 2 * there}" in errors[0]
+
+
+def test_a_region_ends_before_what_is_lost(tmp_path: Path) -> None:
+    file, first, _ = second_segment(tmp_path)
+    file.write_bytes(file.read_bytes()[:100])
+    region = open_at(tmp_path).read(first, 1 << 20)
+    assert region is not None and region.next_offset == first + 2 and len(region.read()) == region.size_bytes < 100
+
+
+def test_a_segment_that_is_gone_is_an_error_for_its_offsets(tmp_path: Path) -> None:
+    file, first, third = second_segment(tmp_path)
+    file.unlink()
+    log = open_at(tmp_path)
+    assert [outcome(log, offset) for offset in (first - 1, first, third - 1, third)] == [
+        first - 2,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        third,
+    ]
+
+
+def test_a_gap_that_compaction_left_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = open_at(tmp_path, COMPACT)
+    append(log, batch(2, timestamp=NOW_MS))
+    log.roll()
+    log.log_end_offset += 10  # as if the end of the first segment had been compacted away
+    log.roll()
+    append(log, batch(2, timestamp=NOW_MS + 1))
+    assert outcome(log, 5) == 12
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_batch_with_offsets_of_another_segment_is_damage(tmp_path: Path) -> None:
+    file, first, third = second_segment(tmp_path)
+    data = bytearray(file.read_bytes())
+    size = len(data) // ((third - first) // 2)
+    data[-size + 2] ^= 1  # of the last batch's base offset, which no checksum covers
+    file.write_bytes(data)
+    with pytest.raises(KafkaError) as raised:
+        open_at(tmp_path).read(third - 1, 1)
+    assert code_of(raised) is ErrorCode.KAFKA_STORAGE_ERROR
