@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -57,7 +58,7 @@ class Finding(NamedTuple):
 class Fuzzer:
     """Sends `frames` requests to the broker, made from `seed`. `run` gives what it found."""
 
-    def __init__(self, broker: RunningBroker, frames: int, seed: int, *, log_position: int = 0) -> None:
+    def __init__(self, broker: RunningBroker, frames: int, seed: int, progress: Callable[[str], None]) -> None:
         host, _, port = broker.bootstrap_servers.partition(",")[0].rpartition(":")
         self.address = host, int(port)
         self.broker = broker
@@ -71,7 +72,8 @@ class Fuzzer:
         self.findings: list[Finding] = []
         self.told: set[str] = set()
         self.answers = 0
-        self._log_position = log_position
+        self._log_position = 0
+        self.progress = progress
 
     def run(self) -> list[Finding]:
         """Until all frames have been sent and answered, or the broker has ended."""
@@ -88,6 +90,7 @@ class Fuzzer:
                 if self.left < look_at:
                     look_at = self.left - LOOK_EVERY
                     self._look()
+                    self.progress(f"{self.left:,} left, {len(self.findings)} findings")
                     if self.broker.process.poll() is not None:
                         self.findings.append(Finding(f"the broker ended: {self.broker.process.poll()}", []))
                         return self.findings
@@ -283,13 +286,13 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def fuzz(directory: Path, frames: int, seed: int) -> Outcome:
-    """Run a broker in `directory`, with its two neighbours, and send it `frames` requests."""
+def fuzz(directory: Path, frames: int, seed: int, progress: Callable[[str], None] = lambda told: None) -> Outcome:
+    """Run a broker in `directory`, with its two neighbours, and send it `frames` requests. `progress` is told of it."""
     handlers.load()
     started_at = time.monotonic()
     with running_broker(directory, "log.retention.check.interval.ms=1000") as broker:
         with neighbours(broker.bootstrap_servers) as working:
-            fuzzer = Fuzzer(broker, frames, seed)
+            fuzzer = Fuzzer(broker, frames, seed, progress)
             findings = fuzzer.run()
         for each in working:
             findings += [Finding(f"{each.name}: {failure}", []) for failure in each.failures]
@@ -304,7 +307,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
     with TemporaryDirectory(prefix="minibroker-fuzz-") as directory:
-        outcome = fuzz(Path(directory), arguments.frames, arguments.seed)
+        outcome = fuzz(Path(directory), arguments.frames, arguments.seed, lambda told: print(told, file=sys.stderr))
     for finding in outcome.findings:
         print(finding, end="\n\n")
     done = ", ".join(f"{each.name} {each.done:,}" for each in outcome.neighbours)
