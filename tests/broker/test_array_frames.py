@@ -24,8 +24,7 @@ from minibroker.protocol.steps import at_once
 from tests.broker.harness import Harness, KeptOutlet
 from tests.protocol.array_frames import Array, all_arrays, array_frame, tags_frame
 
-FRAME_BYTES = 40_000  # more than what is read at once in any case
-LARGE_BYTES = 300_000  # for what counts memory
+FRAME_BYTES = 40_000  # more than what is read at once in any case, and less than what is refused for its many items
 CALL_SECONDS = 1e-6
 MOST_CALLS = 20_000  # in a turn: a slice, and its last step, which may read a thousand items
 MOST_TIMES = 10  # the frame, of memory,
@@ -183,7 +182,7 @@ def test_no_turn_of_the_loop_does_much(harness: Harness, array: Array, distinct:
 @pytest.mark.parametrize(("array", "distinct"), cases(newest(ARRAYS), distinct=False))
 def test_memory_is_bounded_by_the_bytes_of_the_frame(harness: Harness, array: Array, distinct: bool) -> None:
     asked = Asked(harness)
-    frame = array_frame(array, LARGE_BYTES, distinct=distinct)
+    frame = array_frame(array, FRAME_BYTES, distinct=distinct)
     assert peak_of(lambda: asked.ask(frame)) <= MOST_TIMES * len(frame) + SLACK_BYTES
 
 
