@@ -229,7 +229,7 @@ def _cells(each: Figures) -> tuple[str, ...]:
         f"{seen.wall_ms:,.1f}",
         f"{seen.quiet_ms:.2f}",
         f"{each.grown_bytes / MB:,.1f}",
-        f"{each.times:,.1f}",
+        f"{each.times:,.1f}" if each.grown_bytes > SLACK_BYTES else "",
         _size(each.log_bytes) if each.log_bytes else "",
     )
 

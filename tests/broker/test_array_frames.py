@@ -40,8 +40,6 @@ STILL_LONG = {
     ApiKey.FETCH,
     ApiKey.METADATA,
     ApiKey.OFFSET_COMMIT,
-    ApiKey.OFFSET_FETCH,
-    ApiKey.LIST_GROUPS,
     ApiKey.DELETE_RECORDS,
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.WRITE_TXN_MARKERS,
