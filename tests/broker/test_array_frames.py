@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.connection import Connection
-from minibroker.broker.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.dispatch import LARGE_FRAME_BYTES, Dispatcher, Unanswerable
 from minibroker.broker.framing import FrameBudget
 from minibroker.broker.slices import Slicer
 from minibroker.protocol.apis import ApiKey, request_class, response_class
@@ -25,6 +25,8 @@ from tests.broker.harness import Harness, KeptOutlet
 from tests.protocol.array_frames import Array, all_arrays, array_frame, tags_frame
 
 FRAME_BYTES = 40_000  # more than what is read at once in any case, and less than what is refused for its many items
+HEADER_BYTES = 100  # more than what stands in a frame beside the array
+FEW_BYTES = 4
 CALL_SECONDS = 1e-6
 MOST_CALLS = 20_000  # in a turn: a slice, and its last step, which may read a thousand items
 MOST_TIMES = 10  # the frame, of memory,
@@ -79,6 +81,11 @@ def compile_all_of(array: Array) -> None:
 def newest(arrays: Iterable[Array]) -> list[Array]:
     """Of each array, the newest shape."""
     return list({(array.key, array.path): array for array in arrays}.values())
+
+
+def dense(arrays: Iterable[Array]) -> list[Array]:
+    """Those whose items are so small that there are thousands in a small frame."""
+    return [array for array in arrays if array.item_bytes <= FEW_BYTES]
 
 
 class Loop:
@@ -174,6 +181,18 @@ def test_no_turn_of_the_loop_does_much(harness: Harness, array: Array, distinct:
     Asked(harness).ask(array_frame(array, 0))  # what is imported and made once is no work of the request
     asked = Asked(harness)
     asked.ask(array_frame(array, FRAME_BYTES, distinct=distinct))
+    assert asked.loop.most_calls <= MOST_CALLS, f"of {asked.loop.calls} in {asked.loop.turns} turns"
+
+
+@pytest.mark.xfail(reason="32 kB of items are read, and answered, at once")
+@pytest.mark.parametrize(("array", "distinct"), cases(dense(newest(ARRAYS)), distinct=False))
+def test_a_frame_that_is_too_small_to_be_read_in_steps_does_not_do_much(
+    harness: Harness, array: Array, distinct: bool
+) -> None:
+    compile_all_of(array)
+    Asked(harness).ask(array_frame(array, 0))
+    asked = Asked(harness)
+    asked.ask(array_frame(array, LARGE_FRAME_BYTES - HEADER_BYTES, distinct=distinct))
     assert asked.loop.most_calls <= MOST_CALLS, f"of {asked.loop.calls} in {asked.loop.turns} turns"
 
 
