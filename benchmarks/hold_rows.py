@@ -18,9 +18,10 @@ from servers import Server
 
 sys.path.insert(0, str(ROOT))
 
-from tests.protocol.array_frames import Array, all_arrays, array_frame, tags_frame  # noqa: E402
+from tests.protocol.array_frames import Array, all_arrays, array_frame, most_bytes, tags_frame  # noqa: E402
 
 MB = 1_000_000
+MOST_BYTES = 10 * MB
 QUICK_SHARE = 10  # of what a row has, where the quick ones are wanted
 TOPIC = "held"
 CHECKPOINTS = (
@@ -50,18 +51,25 @@ class Row(NamedTuple):
 
 
 def array_rows(sizes_mb: Sequence[float], *, distinct: bool) -> list[Row]:
-    """A row for each array of each request, and each size."""
+    """A row for each array of each request, and each size; a size of 0 is the most that a broker lets in."""
     rows = []
     for size_mb in sizes_mb:
         for array in all_arrays():
-            rows.append(Row("arrays", f"{array.name}, {size_mb:g} MB", _array(array, size_mb, distinct)))
+            size = f"{size_mb:g} MB" if size_mb else "the most"
+            rows.append(Row("arrays", f"{array.name}, {size}", _array(array, size_mb, distinct)))
+        if not size_mb:
+            continue
         for place in ("header", "body"):
             rows.append(Row("arrays", f"unknown tags in the {place}, {size_mb:g} MB", _tags(size_mb, place)))
     return rows
 
 
 def _array(array: Array, size_mb: float, distinct: bool) -> Callable[[Server], Sequence[bytes]]:
-    return lambda server: [array_frame(array, int(size_mb * MB), distinct=distinct)]
+    def frames(server: Server) -> Sequence[bytes]:
+        size_bytes = int(size_mb * MB) or most_bytes(array, MOST_BYTES, distinct=distinct)
+        return [array_frame(array, size_bytes, distinct=distinct)]
+
+    return frames
 
 
 def _tags(size_mb: float, place: str) -> Callable[[Server], Sequence[bytes]]:

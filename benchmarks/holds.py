@@ -34,7 +34,7 @@ from probing import Seen, prober
 from servers import Server
 
 MB = 1_000_000
-SIZES_MB = (1, 10)
+SIZES_MB = (0, 1, 10)  # 0: the most that is let in
 SLACK_BYTES = 16 << 20  # what a frame may take however small it is: buffers, and what is imported lazily
 IDLE_SHARE = 0.3  # of a core: a server that uses less has nothing more to do for the request
 LOOK_S = 0.25
@@ -229,7 +229,7 @@ def _cells(each: Figures) -> tuple[str, ...]:
         f"{seen.wall_ms:,.1f}",
         f"{seen.quiet_ms:.2f}",
         f"{each.grown_bytes / MB:,.1f}",
-        f"{each.times:,.1f}",
+        f"{each.times:,.1f}" if each.grown_bytes > SLACK_BYTES else "",
         _size(each.log_bytes) if each.log_bytes else "",
     )
 
@@ -251,9 +251,9 @@ def rows_wanted(only: Sequence[str], sizes_mb: Sequence[float], quick: bool, dis
 
 @click.command()
 @click.option("--only", multiple=True, metavar="NAME", help="Rows with this in their name, or 'arrays', or 'table'.")
-@click.option("--size", "sizes_mb", multiple=True, type=float, metavar="MB", help="Of the arrays; 1 and 10.")
+@click.option("--size", "sizes_mb", multiple=True, type=float, metavar="MB", help="Of the arrays; 0, 1 and 10.")
 @click.option("--distinct", is_flag=True, help="Give each item of an array a name of its own.")
-@click.option("--quick", is_flag=True, help="Arrays of 1 MB, and the rows of the table a tenth as large.")
+@click.option("--quick", is_flag=True, help="Arrays of 0 and 1 MB, and the rows of the table a tenth as large.")
 @click.option("--give-up", "give_up_s", default=60.0, show_default=True, help="Seconds until a row is given up.")
 @click.option("--max-hold-ms", default=20.0, show_default=True, help="The longest another client may wait.")
 @click.option("--max-times", default=10.0, show_default=True, help="The most memory, as a multiple of the frame.")
@@ -269,7 +269,7 @@ def main(
     only_list: bool,
 ) -> None:
     """Measure holds and peaks, row by row. Exits with 1 when a row is above a limit."""
-    rows = rows_wanted(only, sizes_mb or (SIZES_MB[:1] if quick else SIZES_MB), quick, distinct)
+    rows = rows_wanted(only, sizes_mb or (SIZES_MB[:2] if quick else SIZES_MB), quick, distinct)
     if not rows:
         raise click.BadParameter(f"no row is called {', '.join(only)}")
     if only_list:

@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -57,7 +58,7 @@ class Finding(NamedTuple):
 class Fuzzer:
     """Sends `frames` requests to the broker, made from `seed`. `run` gives what it found."""
 
-    def __init__(self, broker: RunningBroker, frames: int, seed: int, *, log_position: int = 0) -> None:
+    def __init__(self, broker: RunningBroker, frames: int, seed: int, progress: Callable[[str], None]) -> None:
         host, _, port = broker.bootstrap_servers.partition(",")[0].rpartition(":")
         self.address = host, int(port)
         self.broker = broker
@@ -71,7 +72,8 @@ class Fuzzer:
         self.findings: list[Finding] = []
         self.told: set[str] = set()
         self.answers = 0
-        self._log_position = log_position
+        self._log_position = 0
+        self.progress = progress
 
     def run(self) -> list[Finding]:
         """Until all frames have been sent and answered, or the broker has ended."""
@@ -88,6 +90,7 @@ class Fuzzer:
                 if self.left < look_at:
                     look_at = self.left - LOOK_EVERY
                     self._look()
+                    self.progress(f"{self.left:,} left, {len(self.findings)} findings")
                     if self.broker.process.poll() is not None:
                         self.findings.append(Finding(f"the broker ended: {self.broker.process.poll()}", []))
                         return self.findings
@@ -104,12 +107,13 @@ class Fuzzer:
             expected.append((key, version, number, mutations))
         self.left -= len(frames)
         data = b"".join(frames)
+        whole = data
         if self.random.random() < 0.05:
             data = data[: self.random.randrange(len(data))]
         elif self.random.random() < 0.03:
-            data = bytearray(data)
-            data[self.random.randrange(4)] ^= 1 << self.random.randrange(8)
-        talk = _Talk(self, bytes(data), expected, leave_early=self.random.random() < 0.1)
+            data = bytes([*data[:3], data[3] ^ 1 << self.random.randrange(8), *data[4:]])
+        in_step = whole.startswith(data)  # else frames begin where none does, and answers may be to anything
+        talk = _Talk(self, data, expected, in_step, leave_early=self.random.random() < 0.1)
         self.sent[talk.name] = frames
         self.closed_order.append(talk.name)
         if len(self.closed_order) > REMEMBERED:
@@ -171,7 +175,7 @@ class _Talk:
     """One connection of the fuzzer: what is left to send, and what has come."""
 
     def __init__(
-        self, fuzzer: Fuzzer, data: bytes, expected: list[tuple[int, int, int, int]], leave_early: bool
+        self, fuzzer: Fuzzer, data: bytes, expected: list[tuple[int, int, int, int]], in_step: bool, leave_early: bool
     ) -> None:
         self.socket = socket.create_connection(fuzzer.address)
         self.socket.setblocking(False)
@@ -181,6 +185,7 @@ class _Talk:
         self._fuzzer = fuzzer
         self._data = data
         self._expected = deque(expected)
+        self._in_step = in_step
         self._leaves_early = leave_early
         self._received = bytearray()
         self.give_up_at = time.monotonic() + PATIENCE_S
@@ -209,6 +214,9 @@ class _Talk:
         """Read the whole answers that have come."""
         while len(self._received) >= 4:
             size = int.from_bytes(self._received[:4], "big")
+            if not self._in_step:
+                self.done = True
+                return
             if size > MOST_BODY_BYTES:
                 self._fuzzer.found(f"an answer of {size} bytes", self.name)
                 self.done = True
@@ -283,13 +291,13 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def fuzz(directory: Path, frames: int, seed: int) -> Outcome:
-    """Run a broker in `directory`, with its two neighbours, and send it `frames` requests."""
+def fuzz(directory: Path, frames: int, seed: int, progress: Callable[[str], None] = lambda told: None) -> Outcome:
+    """Run a broker in `directory`, with its two neighbours, and send it `frames` requests. `progress` is told of it."""
     handlers.load()
     started_at = time.monotonic()
     with running_broker(directory, "log.retention.check.interval.ms=1000") as broker:
         with neighbours(broker.bootstrap_servers) as working:
-            fuzzer = Fuzzer(broker, frames, seed)
+            fuzzer = Fuzzer(broker, frames, seed, progress)
             findings = fuzzer.run()
         for each in working:
             findings += [Finding(f"{each.name}: {failure}", []) for failure in each.failures]
@@ -304,7 +312,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     arguments = parser.parse_args()
     with TemporaryDirectory(prefix="minibroker-fuzz-") as directory:
-        outcome = fuzz(Path(directory), arguments.frames, arguments.seed)
+        outcome = fuzz(Path(directory), arguments.frames, arguments.seed, lambda told: print(told, file=sys.stderr))
     for finding in outcome.findings:
         print(finding, end="\n\n")
     done = ", ".join(f"{each.name} {each.done:,}" for each in outcome.neighbours)

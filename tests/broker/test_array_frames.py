@@ -14,18 +14,21 @@ from typing import Any
 import pytest
 
 from minibroker.broker.connection import Connection
-from minibroker.broker.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.dispatch import LARGE_FRAME_BYTES, Dispatcher, Unanswerable
 from minibroker.broker.framing import FrameBudget
 from minibroker.broker.slices import Slicer
-from minibroker.protocol.apis import ApiKey, request_class
+from minibroker.protocol.apis import ApiKey, request_class, response_class
 from minibroker.protocol.headers import RequestHeader, request_header_version
+from minibroker.protocol.primitives import Output
+from minibroker.protocol.steps import at_once
 from tests.broker.harness import Harness, KeptOutlet
 from tests.protocol.array_frames import Array, all_arrays, array_frame, tags_frame
 
-FRAME_BYTES = 40_000  # more than what is read at once in any case
-LARGE_BYTES = 300_000  # for what counts memory
+FRAME_BYTES = 40_000  # more than what is read at once in any case, and less than what is refused for its many items
+HEADER_BYTES = 100  # more than what stands in a frame beside the array
+FEW_BYTES = 4
 CALL_SECONDS = 1e-6
-MOST_CALLS = 12_000  # in a turn: a slice and its last step, a thousand items that are read
+MOST_CALLS = 20_000  # in a turn: a slice, and its last step, which may read a thousand items
 MOST_TIMES = 10  # the frame, of memory,
 SLACK_BYTES = 9 << 20  # beside what any frame may take
 
@@ -39,38 +42,16 @@ STILL_LONG = {
     ApiKey.FETCH,
     ApiKey.METADATA,
     ApiKey.OFFSET_COMMIT,
-    ApiKey.OFFSET_FETCH,
-    ApiKey.FIND_COORDINATOR,
-    ApiKey.DESCRIBE_GROUPS,
-    ApiKey.LIST_GROUPS,
-    ApiKey.CREATE_TOPICS,
-    ApiKey.DELETE_TOPICS,
     ApiKey.DELETE_RECORDS,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH,
     ApiKey.ADD_PARTITIONS_TO_TXN,
     ApiKey.WRITE_TXN_MARKERS,
     ApiKey.TXN_OFFSET_COMMIT,
-    ApiKey.CREATE_ACLS,
-    ApiKey.DELETE_ACLS,
-    ApiKey.DESCRIBE_CONFIGS,
-    ApiKey.ALTER_CONFIGS,
-    ApiKey.ALTER_REPLICA_LOG_DIRS,
-    ApiKey.DESCRIBE_LOG_DIRS,
-    ApiKey.CREATE_PARTITIONS,
-    ApiKey.DELETE_GROUPS,
     ApiKey.ELECT_LEADERS,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     ApiKey.DESCRIBE_QUORUM,
-    ApiKey.UPDATE_FEATURES,
-    ApiKey.DESCRIBE_PRODUCERS,
-    ApiKey.DESCRIBE_TRANSACTIONS,
-    ApiKey.LIST_TRANSACTIONS,
-    ApiKey.CONSUMER_GROUP_DESCRIBE,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 }
 
 
@@ -86,9 +67,25 @@ def cases(arrays: Iterable[Array], *, distinct: bool) -> list[Any]:
     return made
 
 
+def compile_all_of(array: Array) -> None:
+    """Have what reads and writes this version compiled: that is done once, however many requests follow."""
+    request, response = request_class(array.key), response_class(array.key)
+    frame = memoryview(bytearray(array_frame(array, 0)))
+    _, position = RequestHeader.decode_from(frame, request_header_version(array.key, array.version), 4)
+    request.decode_from(frame, array.version, position)
+    at_once(request.decode_in_steps(frame, array.version, position, 1 << 20))
+    response().encode_into(Output(), array.version)
+    at_once(response().encode_in_steps(Output(), array.version, 1 << 20))
+
+
 def newest(arrays: Iterable[Array]) -> list[Array]:
     """Of each array, the newest shape."""
     return list({(array.key, array.path): array for array in arrays}.values())
+
+
+def dense(arrays: Iterable[Array]) -> list[Array]:
+    """Those whose items are so small that there are thousands in a small frame."""
+    return [array for array in arrays if array.item_bytes <= FEW_BYTES]
 
 
 class Loop:
@@ -180,15 +177,29 @@ def test_a_frame_is_as_it_is_meant(array: Array) -> None:
 
 @pytest.mark.parametrize(("array", "distinct"), cases(ARRAYS, distinct=True))
 def test_no_turn_of_the_loop_does_much(harness: Harness, array: Array, distinct: bool) -> None:
+    compile_all_of(array)
+    Asked(harness).ask(array_frame(array, 0))  # what is imported and made once is no work of the request
     asked = Asked(harness)
     asked.ask(array_frame(array, FRAME_BYTES, distinct=distinct))
+    assert asked.loop.most_calls <= MOST_CALLS, f"of {asked.loop.calls} in {asked.loop.turns} turns"
+
+
+@pytest.mark.xfail(reason="32 kB of items are read, and answered, at once")
+@pytest.mark.parametrize(("array", "distinct"), cases(dense(newest(ARRAYS)), distinct=False))
+def test_a_frame_that_is_too_small_to_be_read_in_steps_does_not_do_much(
+    harness: Harness, array: Array, distinct: bool
+) -> None:
+    compile_all_of(array)
+    Asked(harness).ask(array_frame(array, 0))
+    asked = Asked(harness)
+    asked.ask(array_frame(array, LARGE_FRAME_BYTES - HEADER_BYTES, distinct=distinct))
     assert asked.loop.most_calls <= MOST_CALLS, f"of {asked.loop.calls} in {asked.loop.turns} turns"
 
 
 @pytest.mark.parametrize(("array", "distinct"), cases(newest(ARRAYS), distinct=False))
 def test_memory_is_bounded_by_the_bytes_of_the_frame(harness: Harness, array: Array, distinct: bool) -> None:
     asked = Asked(harness)
-    frame = array_frame(array, LARGE_BYTES, distinct=distinct)
+    frame = array_frame(array, FRAME_BYTES, distinct=distinct)
     assert peak_of(lambda: asked.ask(frame)) <= MOST_TIMES * len(frame) + SLACK_BYTES
 
 

@@ -13,12 +13,13 @@ from struct import pack
 from typing import NamedTuple
 
 from minibroker.broker import handlers
-from minibroker.broker.dispatch import SERVED
+from minibroker.broker.dispatch import ALLOWED_BYTES, ALLOWED_BYTES_A_BYTE, LARGE_FRAME_BYTES, SERVED
 from minibroker.protocol.apis import ApiKey, api_name, request_class
 from minibroker.protocol.fields import Field, Kind, default_value
 from minibroker.protocol.headers import RequestHeader, request_header_version
 from minibroker.protocol.layout import Layout, Place, layout, least_item_bytes
-from minibroker.protocol.primitives import varint
+from minibroker.protocol.primitives import MalformedMessage, varint
+from minibroker.protocol.steps import at_once
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789"
 NAME_BYTES = 5  # of an item that shall differ from all others: 60 million names
@@ -59,6 +60,30 @@ def array_frame(array: Array, size_bytes: int, *, distinct: bool = False) -> byt
     message = request_class(array.key)
     flexible = array.version in message.flexible
     return _frame(array, _Writer(array.version, flexible, size_bytes, distinct).struct(message, array.path))
+
+
+def most_bytes(array: Array, limit_bytes: int, *, distinct: bool = False) -> int:
+    """For `array_frame`: the largest size up to a limit that a broker reads, and does not refuse for its many items."""
+    fewest, most = 0, limit_bytes
+    while most - fewest > max(64, fewest // 50):
+        middle = (fewest + most) // 2
+        if _is_let_in(array, array_frame(array, middle, distinct=distinct)):
+            fewest = middle
+        else:
+            most = middle
+    return fewest
+
+
+def _is_let_in(array: Array, frame: bytes) -> bool:
+    if len(frame) <= LARGE_FRAME_BYTES:
+        return True
+    _, position = RequestHeader.decode_from(frame, request_header_version(array.key, array.version), 4)
+    allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
+    try:
+        at_once(request_class(array.key).decode_in_steps(memoryview(frame), array.version, position, allowed_bytes))
+    except MalformedMessage:
+        return False
+    return True
 
 
 def tags_frame(size_bytes: int, *, in_header: bool) -> bytes:
