@@ -15,19 +15,19 @@ from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from minibroker.broker.interceptors import Call, Interceptor, Mark
+from minibroker.broker.answers import answer_start, encoded, encoded_in_steps, intercepted
+from minibroker.broker.interceptors import Call, Interceptor
 from minibroker.broker.parked import Parked
 from minibroker.broker.refusals import Refusals
 from minibroker.broker.slices import Sliced, Slicer
-from minibroker.broker.sockets import BYTES, CLOSE
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.fields import versions
-from minibroker.protocol.headers import RequestHeader, ResponseHeader
+from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
-from minibroker.protocol.primitives import MalformedMessage, Output
+from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.steps import Steps, released
 
 if TYPE_CHECKING:
@@ -40,13 +40,10 @@ closing = logging.getLogger("minibroker.connections")
 
 START = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
 FIRST_HEADER_WITH_CLIENT_ID = 1
-SIZE = Struct(">i")
-SIZE_AND_CORRELATION_ID = Struct(">ii")
 
 LARGE_FRAME_BYTES = 32 << 10  # a smaller one is read within a few milliseconds, whatever is in it
 ALLOWED_BYTES_A_BYTE = 5  # of memory for what is in a frame, for each of its bytes, and
 ALLOWED_BYTES = 5 << 20  # what any frame may take
-MAX_ANSWER_BYTES = 100 << 20  # as large as a request may be
 # A client that has gone leaves nobody who would want the rest of these; all others are done to their end, as by Kafka.
 READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LIST_"))) | {
     ApiKey.FETCH,
@@ -324,12 +321,12 @@ class Dispatcher:
         """What becomes of a request that the interceptors have seen: items, a Parked, or None."""
         with _lost_if_it_fails(call):
             if outcome.__class__ is not Parked:
-                return _answer(call, route, outcome)
+                return intercepted(call, route, outcome)
             if call.is_held and not outcome.is_long:  # its handler may run when the frame's bytes are others already
                 call.frame = memoryview(bytearray(call.frame))
                 call.request = route.request_in(call.frame)
             if outcome.done:
-                return _answer(call, route, outcome.response)
+                return intercepted(call, route, outcome.response)
             return self._park_call(call, route, outcome)
 
     def _park_call(self, call: Call, route: Route, parked: Parked) -> Parked:
@@ -345,7 +342,7 @@ class Dispatcher:
             if parked.is_long and response is not None:
                 self._answer_in_steps(call.context, route, call.correlation_id, response, call)
             else:
-                connection.answered(_answer(call, route, response) or [])
+                connection.answered(intercepted(call, route, response) or [])
 
         def again() -> Parked | None:
             nonlocal forget
@@ -387,21 +384,6 @@ def _lost_if_it_fails(call: Call) -> Iterator[None]:
     except BaseException:
         call.lost()
         raise
-
-
-def _answer(call: Call, route: Route, response: Message | None) -> list[Any] | None:
-    """The items of the answer that the interceptors let through, and the mark that tells when they have left."""
-    if response is None:
-        call.sent(0)
-        return None
-    return _marked(call, encoded(call.answered(response), route.version, route.answer_start, call.correlation_id))
-
-
-def _marked(call: Call, items: list[Any]) -> list[Any]:
-    items = call.encoded(items)
-    end = items.index(CLOSE) if CLOSE in items else len(items)
-    items.insert(end, Mark(call, sum(map(_size_bytes, items[:end]))))
-    return items
 
 
 def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message | None:
@@ -453,12 +435,6 @@ def report(connection: Connection, client_id: str | None, fields: dict[str, Any]
         closing.error("closing %s (%s): a request failed", connection.peer, who, extra=fields, exc_info=error)
 
 
-def _size_bytes(item: Any) -> int:
-    """How much an item that is to be sent is: bytes, or a region."""
-    size: int = len(item) if item.__class__ in BYTES else item.size_bytes
-    return size
-
-
 def log_fields(frame: memoryview) -> dict[str, Any]:
     """Which request is in a frame, as fields of a structured log line."""
     key, version, _ = START.unpack_from(frame, 0)
@@ -471,36 +447,3 @@ def client_id_in(frame: memoryview) -> str | None:
         return RequestHeader.decode_from(frame, FIRST_HEADER_WITH_CLIENT_ID)[0].client_id
     except MalformedMessage:
         return None
-
-
-def answer_start(header_version: int) -> bytes:
-    """What answers with this header begin with: room for size and correlation id, then what is always the same."""
-    return bytes(SIZE.size) + ResponseHeader().encode(header_version)
-
-
-def encoded(response: Message, version: int, start: bytes, correlation_id: int) -> list[Any]:
-    """The frame of an answer that begins with `start`: bytes, and the file regions between them."""
-    out = Output()
-    out += start
-    response.encode_into(out, version)
-    regions = out.regions
-    size_bytes = len(out) - SIZE.size
-    if not regions:
-        SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
-        return [out]
-    size_bytes += sum(region.size_bytes for _, region in regions)
-    SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
-    return out.parts()
-
-
-def encoded_in_steps(
-    response: Message, route: Route, correlation_id: int, call: Call | None
-) -> Steps[tuple[list[Any], list[list[Any]]]]:
-    """The frame of an answer as `encoded` gives it, with the marks of `call`, and the arrays that are long."""
-    out = Output()
-    out += route.answer_start
-    long_arrays = yield from response.encode_in_steps(out, route.version, MAX_ANSWER_BYTES)
-    size_bytes = len(out) - SIZE.size + sum(region.size_bytes for _, region in out.regions)
-    SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
-    items: list[Any] = out.parts() if out.regions else [out]
-    return (items if call is None else _marked(call, items)), long_arrays

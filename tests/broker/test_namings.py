@@ -1,3 +1,5 @@
+"""A request may name a thing a few times, and no more."""
+
 import pytest
 
 from minibroker.broker.namings import MOST_NAMINGS, Namings

@@ -1,3 +1,5 @@
+"""Work in steps is done to its end, whoever runs it."""
+
 import pytest
 
 from minibroker.protocol.steps import Steps, at_once, each, released

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from minibroker.broker.dispatch import Unanswerable, answer_start, encoded
+from minibroker.broker.answers import answer_start, encoded
+from minibroker.broker.dispatch import Unanswerable
 from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, INITIAL
 from minibroker.broker.interceptors import Call, Interceptor
 from minibroker.protocol.apis import ApiKey, api_name
