@@ -58,15 +58,17 @@ class Pool:
         return next((frame for frame in self._holders if not frame.complete), None)
 
     def give_back(self, frame: PartialFrame) -> None:
-        """Forget `frame`, and wake those whose next bytes have room now."""
+        """Forget `frame`, and wake those whose next bytes have room now, first who is nearest to the end."""
         self.waiting.pop(frame, None)
         self.held_bytes -= self._holders.pop(frame, 0)
+        if not self.waiting:
+            return
         oldest = self._oldest()
         free_bytes = self.limit_bytes - self.held_bytes
         if oldest is not None and oldest in self.waiting:
             free_bytes -= self._growth_bytes(oldest)
             self.waiting.pop(oldest)()
-        for waiting in list(self.waiting):
+        for waiting in sorted(self.waiting, key=lambda frame: frame.missing_bytes):
             free_bytes -= self._growth_bytes(waiting)
             if free_bytes < 0:
                 break
@@ -171,6 +173,11 @@ class PartialFrame:
     def filled(self, count: int) -> None:
         """`count` bytes were written to the start of `room()`."""
         self._filled += count
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much is still to come, once it is known."""
+        return self._total - self._filled
 
     def next_bytes(self) -> int:
         """How large the buffer is to be next."""

@@ -26,6 +26,7 @@ log = logging.getLogger("minibroker.connections")
 
 IDLE_SWEEP_MS = 10_000
 STALL_SWEEP_MS = 5_000
+BUSY_SWEEP_MS = 1_000  # while there are clients that may get nowhere
 DRAIN_SECONDS = 5.0
 
 
@@ -171,7 +172,7 @@ class Server:
         self._slicer.drop_all()
 
     def sweep_stalled(self) -> None:
-        """Close the connections that get nowhere and hold memory, now and every five seconds or more often.
+        """Close the connections that get nowhere and hold memory, now and every second or five.
 
         These are those that sent nothing more of a request, or took nothing of their answers, for
         connections.max.stall.ms, and those that send hardly anything of a request for whose memory others wait.
@@ -184,7 +185,8 @@ class Server:
         self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
         self._give_up(crawling, "sends hardly anything of a request for whose memory others wait")
         self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
-        self._clock.call_later(min(STALL_SWEEP_MS, limit_ms), self.sweep_stalled)
+        pause_ms = BUSY_SWEEP_MS if begun or self._shared.unread.held_bytes else STALL_SWEEP_MS
+        self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)
 
     def _give_up(self, clients: Sequence[Reader], reason: str) -> None:
         """Close the clients, with one line in the log for all."""

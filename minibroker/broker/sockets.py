@@ -10,6 +10,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable
+from struct import pack
 from typing import Any, cast
 
 from minibroker.broker.clock import Clock
@@ -27,6 +28,8 @@ PILOT_BYTES = 16 << 10  # written through the transport when the socket is full,
 COPY_BYTES = 64 << 10  # above this, fresh memory for every read costs page faults
 TURN_BYTES = 1 << 20
 TLS_HIGH_WATER_BYTES = 64 << 10  # with 0, a TLS transport pauses for ever
+
+AT_ONCE = pack("ii", 1, 0)  # on, for 0 seconds
 
 CLOSE = None  # among the items of a queue: close the socket once what is before it has left
 
@@ -112,6 +115,9 @@ class SocketProtocol(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close at once."""
         self._drop_queue()
+        if self._is_full and not self._transport.is_closing():
+            # Or the kernel would go on offering what the client does not take.
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
         self._transport.abort()
 
     def abort_soon(self) -> None:
@@ -187,6 +193,9 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_full = False
+        self._shared.unread.forget(
+            self
+        )  # it took all; what is left will be booked again
         self._may_write()
 
     def _may_write(self) -> None:

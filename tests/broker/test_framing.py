@@ -149,6 +149,23 @@ def test_no_more_are_woken_than_have_room() -> None:
     assert waiting[2].waits and not waiting[1].waits and not budget.full
 
 
+def test_who_is_nearest_to_the_end_is_woken_first() -> None:
+    budget = FrameBudget(MEBIBYTE)
+    oldest, holder = large_frame(budget), large_frame(budget)
+    oldest.grow()
+    fill(holder, MEBIBYTE)
+    budget.large.limit_bytes = 530_000  # once the holder is gone, room for one of those that wait
+    far, near = large_frame(budget, 200_000), PartialFrame(start_of_frame(300_000, bytes(200_000)), LIMIT_BYTES, budget)
+    woken: list[str] = []
+    for name, frame in ("far", far), ("near", near):
+        assert not frame.grow()
+        frame.wait(lambda name=name: woken.append(name))  # type: ignore[misc]
+    holder.close()
+    assert woken == ["near"]
+    oldest.close()
+    assert woken == ["near", "far"], "it is the oldest now"
+
+
 def test_large_frames_leave_the_small_ones_their_part() -> None:
     budget = FrameBudget(0)
     hogs = [large_frame(budget, 100_000) for _ in range(5)]

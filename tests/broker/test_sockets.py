@@ -310,6 +310,27 @@ def test_answers_that_are_never_read_have_a_bound_and_who_reads_gets_his(run: An
     run(with_client(lambda request: [answer], talk))
 
 
+def test_what_we_hold_back_ourselves_does_not_count_as_unread(run: Any) -> None:
+    answer = bytes(range(256)) * (FILE_BYTES >> 6)
+
+    async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
+        await loop.sock_sendall(client, frame(b"12345678"))
+        while not harness.protocols or not harness.protocols[0]._is_full:
+            await asyncio.sleep(0)
+        held = harness.protocols[0]
+        held.hold()
+        held.send([answer])
+        assert len(answer) < harness.shared.unread.held_bytes < 2 * len(answer)
+        assert await receive(loop, client, len(answer)) == answer
+        while held._is_full:
+            await asyncio.sleep(0)
+        assert held.congested and harness.shared.unread.held_bytes == 0
+        held.let_go()
+        assert await receive(loop, client, len(answer)) == answer
+
+    run(with_client(lambda request: [answer], talk, receive_buffer_bytes=8192))
+
+
 def test_a_region_that_nobody_reads_counts_for_nothing(run: Any, tmp_path: Path, content: bytes) -> None:
     file = Disk().open(str(tmp_path / "data"))
 
