@@ -30,7 +30,9 @@ Names, types, defaults and meaning are those of Apache Kafka 4.3. Where ours dif
 comes from `server.properties`, then from the environment (`MINIBROKER_LOG_SEGMENT_BYTES` is `log.segment.bytes`; two
 underscores are one, three a dash), then from `--set` on the command line; the later wins. Under "of a topic" stands the
 name by which a topic can have a value of its own, given to CreateTopics and IncrementalAlterConfigs. "Changes" is
-whether a running broker takes a new value, from IncrementalAlterConfigs.
+whether a running broker takes a new value, from IncrementalAlterConfigs. With `--nodes` each node has its own id, rack
+and ports, and takes changes for itself: a log goes by what its leader's node has, and what the process has but once,
+such as the cleaner, by what the first node has.
 
 A name that Kafka does not know is refused at the start. A name that Kafka knows and that changes nothing here yet is
 accepted with a warning that names it, and so is any name that is set while the broker runs, as in Kafka.
