@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import threading
 from collections.abc import Iterator, Mapping
@@ -37,7 +38,10 @@ from minibroker.storage.recovery import LogDirectoryError
 if TYPE_CHECKING:
     from minibroker.broker.measuring import Measurements
 
+log = logging.getLogger("minibroker.running")
+
 CLEANER_DELAY_MS = 500
+CLEANER_RETRY_MS = 10_000
 MAX_CLEANER_THREADS = 1000  # so many are never made: log.cleaner.threads is what counts
 
 Bound = dict[int, list[BoundListener]]
@@ -263,15 +267,22 @@ def _understood() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _compacting(cluster: Cluster, threads: SystemClock, statistics: CleanerStatistics) -> Iterator[None]:
-    """Have logs compacted inside the block, but not at once. At its end no thread is at it any more."""
+    """Have logs compacted inside the block, but not at once. At its end no thread is at it any more.
+
+    Where the cleaner's code cannot be read, as too many files are open, it is tried again and again.
+    """
     stopped = threading.Event()
     with contextlib.ExitStack() as running:
         running.callback(threads.wait_for_aside)
         running.callback(stopped.set)
 
         def start() -> None:
-            from minibroker.broker.cleaner import Cleaner  # neither the start nor the first clients need wait for it
-
+            try:  # neither the start nor the first clients need wait for it
+                from minibroker.broker.cleaner import Cleaner
+            except (OSError, ImportError) as error:
+                log.error("no log is compacted yet, it is tried again in %d s: %s", CLEANER_RETRY_MS // 1000, error)
+                running.callback(cluster.clock.call_later(CLEANER_RETRY_MS, start).cancel)
+                return
             cleaner = Cleaner(cluster, threads.run_aside, stopped.wait, statistics)
             running.callback(cleaner.close)
             cleaner.start()

@@ -13,6 +13,7 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
 from minibroker.storage import failed_sync
 from minibroker.storage.environment import Environment as Environment
+from minibroker.storage.files import TOO_MANY_FILES
 from minibroker.storage.flushing import Flush, Flusher, Waiter, attempt
 from minibroker.storage.log_contents import LogContents
 from minibroker.storage.log_settings import LogSettings
@@ -270,10 +271,15 @@ class Log:
     def finish_flush(self, flush: Flush, error: Exception | None) -> KafkaError | None:
         """Move the recovery point now that the flush was synced; what to tell those who waited for it.
 
-        If it was not (`error`), the log goes offline.
+        If it was not (`error`), the log goes offline; but where only a directory could not be opened to be synced, the
+        next flush does it.
         """
         if self._closed:
             return None
+        if isinstance(error, OSError) and error.errno in TOO_MANY_FILES:
+            self._beside.names_change()
+            self.flush_at = self.recovery_point + self.settings.flush_messages
+            return self._failure("flush", error)
         if error is not None:
             return self._go_offline("flush", error)
         if flush.cuts == self.cuts:
