@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker import handlers
 from minibroker.broker.cleaner_statistics import CleanerStatistics
-from minibroker.broker.clock import BusyClock, Clock, SystemClock
+from minibroker.broker.clock import BusyClock, Clock, LifeClock, SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
 from minibroker.broker.elections import bring_up
 from minibroker.broker.features import INITIAL
@@ -196,7 +196,22 @@ class Running:
             self.cluster.leave()
         finally:
             self._stop_cleaning()
+            await self._close_logs_aside()
+
+    async def _close_logs_aside(self) -> None:
+        """Close the logs, which takes seconds if there are thousands, in another thread.
+
+        Only if no timer can reach them meanwhile: without the end of its timers nobody else is on the loop either.
+        """
+        if not isinstance(self._clock, LifeClock):
             self._close_logs()
+            return
+        from concurrent.futures import ThreadPoolExecutor  # the start need not wait for it
+
+        self._clock.wait_for_aside()
+        self._clock.end()
+        with ThreadPoolExecutor(1, "minibroker-closing") as thread:
+            await asyncio.get_running_loop().run_in_executor(thread, self._close_logs)
 
     def crash(self) -> None:
         """End as if the process had been killed: no answer, no checkpoint and no marker is written any more."""

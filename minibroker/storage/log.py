@@ -239,7 +239,12 @@ class Log:
 
     def flush(self) -> None:
         """Return once everything is on the disk itself, indexes and all. Slow: never in the event loop's thread."""
+        self._flush_now(name=True)
+
+    def _flush_now(self, *, name: bool) -> None:
         flush = None if self._synced_to == self.log_end_offset else self.begin_flush(whole=True)
+        if flush is not None and not name:
+            flush = flush._replace(directories=[path for path in flush.directories if path == self.directory])
         if flush is not None and (failure := self.finish_flush(flush, attempt(flush.sync))):
             raise failure
 
@@ -302,14 +307,17 @@ class Log:
         return failure
 
     def close(self) -> None:
-        """Write down what makes the next start cheap, flush, and let go of the files. Raises if it is offline."""
+        """Write down what makes the next start cheap, flush, and let go of the files. Raises if it is offline.
+
+        The name of the log's own directory is not synced: who closes thousands of logs does that once for all.
+        """
         with self._disk_work("close"):
             self._check_online()
             self._trim()
             for segment in self._segments.all:
                 segment.finish()
             self._beside.finish_segment(self._segments.base_offsets)
-        self.flush()
+        self._flush_now(name=False)
         self.abandon()
 
     def abandon(self) -> None:

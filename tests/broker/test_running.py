@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import errno
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,48 @@ from typing import Any
 import pytest
 
 from minibroker.broker.cleaner_statistics import CleanerStatistics
-from minibroker.broker.clock import SystemClock
-from minibroker.broker.running import CLEANER_DELAY_MS, CLEANER_RETRY_MS, _compacting
+from minibroker.broker.clock import LifeClock, SystemClock
+from minibroker.broker.running import (
+    CLEANER_DELAY_MS,
+    CLEANER_RETRY_MS,
+    Running,
+    Seams,
+    _compacting,
+    bound_listeners,
+)
+from minibroker.broker.settings import Settings
+from minibroker.storage.files import Disk
+from minibroker.storage.log_directory import CLEAN_SHUTDOWN
 from tests.broker.harness import Harness
+
+
+class GatedDisk(Disk):
+    """A disk on which no stop is attested before the gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+
+    def rename(self, old: str, new: str) -> None:
+        assert not new.endswith(CLEAN_SHUTDOWN) or self.gate.wait(60)
+        super().rename(old, new)
+
+
+async def test_the_loop_goes_on_while_a_broker_in_it_closes_its_logs(tmp_path: Path) -> None:
+    loop, disk = asyncio.get_running_loop(), GatedDisk()
+    settings = Settings({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    with bound_listeners(settings, 1) as bound:
+        running = Running(settings, bound, Seams(LifeClock(SystemClock(loop)), disk=disk))
+        await running.serve()
+        ending = asyncio.ensure_future(running.close())
+        while not (tmp_path / f"{CLEAN_SHUTDOWN}.tmp").exists():
+            await asyncio.sleep(0.01)
+        late: list[str] = []
+        running.cluster.clock.call_later(0, lambda: late.append("reached logs that are being closed"))
+        await asyncio.sleep(0.01)
+        disk.gate.set()  # for which the thread waits
+        await ending
+    assert not late
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), ImportError("cannot be read")])
