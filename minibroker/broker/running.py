@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import threading
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker import handlers
 from minibroker.broker.cleaner_statistics import CleanerStatistics
-from minibroker.broker.clock import BusyClock, Clock, SystemClock
+from minibroker.broker.clock import BusyClock, Clock, LifeClock, SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
 from minibroker.broker.elections import bring_up
 from minibroker.broker.features import INITIAL
@@ -37,7 +38,10 @@ from minibroker.storage.recovery import LogDirectoryError
 if TYPE_CHECKING:
     from minibroker.broker.measuring import Measurements
 
+log = logging.getLogger("minibroker.running")
+
 CLEANER_DELAY_MS = 500
+CLEANER_RETRY_MS = 10_000
 MAX_CLEANER_THREADS = 1000  # so many are never made: log.cleaner.threads is what counts
 
 Bound = dict[int, list[BoundListener]]
@@ -192,7 +196,22 @@ class Running:
             self.cluster.leave()
         finally:
             self._stop_cleaning()
+            await self._close_logs_aside()
+
+    async def _close_logs_aside(self) -> None:
+        """Close the logs, which takes seconds if there are thousands, in another thread.
+
+        Only if no timer can reach them meanwhile: without the end of its timers nobody else is on the loop either.
+        """
+        if not isinstance(self._clock, LifeClock):
             self._close_logs()
+            return
+        from concurrent.futures import ThreadPoolExecutor  # the start need not wait for it
+
+        self._clock.wait_for_aside()
+        self._clock.end()
+        with ThreadPoolExecutor(1, "minibroker-closing") as thread:
+            await asyncio.get_running_loop().run_in_executor(thread, self._close_logs)
 
     def crash(self) -> None:
         """End as if the process had been killed: no answer, no checkpoint and no marker is written any more."""
@@ -263,15 +282,22 @@ def _understood() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _compacting(cluster: Cluster, threads: SystemClock, statistics: CleanerStatistics) -> Iterator[None]:
-    """Have logs compacted inside the block, but not at once. At its end no thread is at it any more."""
+    """Have logs compacted inside the block, but not at once. At its end no thread is at it any more.
+
+    Where the cleaner's code cannot be read, as too many files are open, it is tried again and again.
+    """
     stopped = threading.Event()
     with contextlib.ExitStack() as running:
         running.callback(threads.wait_for_aside)
         running.callback(stopped.set)
 
         def start() -> None:
-            from minibroker.broker.cleaner import Cleaner  # neither the start nor the first clients need wait for it
-
+            try:  # neither the start nor the first clients need wait for it
+                from minibroker.broker.cleaner import Cleaner
+            except (OSError, ImportError) as error:
+                log.error("no log is compacted yet, it is tried again in %d s: %s", CLEANER_RETRY_MS // 1000, error)
+                running.callback(cluster.clock.call_later(CLEANER_RETRY_MS, start).cancel)
+                return
             cleaner = Cleaner(cluster, threads.run_aside, stopped.wait, statistics)
             running.callback(cleaner.close)
             cleaner.start()

@@ -9,6 +9,9 @@ import errno
 import fcntl
 import os
 
+# What the system says where a process, or the machine, has too many files open. No fsync ends so, only an open.
+TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+
 Bytes = bytes | bytearray | memoryview
 
 # The files we read whole are checkpoints, snapshots and indexes; an index has at most `segment.index.bytes`.

@@ -13,6 +13,7 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
 from minibroker.storage import failed_sync
 from minibroker.storage.environment import Environment as Environment
+from minibroker.storage.files import TOO_MANY_FILES
 from minibroker.storage.flushing import Flush, Flusher, Waiter, attempt
 from minibroker.storage.log_contents import LogContents
 from minibroker.storage.log_settings import LogSettings
@@ -238,7 +239,12 @@ class Log:
 
     def flush(self) -> None:
         """Return once everything is on the disk itself, indexes and all. Slow: never in the event loop's thread."""
+        self._flush_now(name=True)
+
+    def _flush_now(self, *, name: bool) -> None:
         flush = None if self._synced_to == self.log_end_offset else self.begin_flush(whole=True)
+        if flush is not None and not name:
+            flush = flush._replace(directories=[path for path in flush.directories if path == self.directory])
         if flush is not None and (failure := self.finish_flush(flush, attempt(flush.sync))):
             raise failure
 
@@ -270,10 +276,15 @@ class Log:
     def finish_flush(self, flush: Flush, error: Exception | None) -> KafkaError | None:
         """Move the recovery point now that the flush was synced; what to tell those who waited for it.
 
-        If it was not (`error`), the log goes offline.
+        If it was not (`error`), the log goes offline; but where only a directory could not be opened to be synced, the
+        next flush does it.
         """
         if self._closed:
             return None
+        if isinstance(error, OSError) and error.errno in TOO_MANY_FILES:
+            self._beside.names_change()
+            self.flush_at = self.recovery_point + self.settings.flush_messages
+            return self._failure("flush", error)
         if error is not None:
             return self._go_offline("flush", error)
         if flush.cuts == self.cuts:
@@ -296,14 +307,17 @@ class Log:
         return failure
 
     def close(self) -> None:
-        """Write down what makes the next start cheap, flush, and let go of the files. Raises if it is offline."""
+        """Write down what makes the next start cheap, flush, and let go of the files. Raises if it is offline.
+
+        The name of the log's own directory is not synced: who closes thousands of logs does that once for all.
+        """
         with self._disk_work("close"):
             self._check_online()
             self._trim()
             for segment in self._segments.all:
                 segment.finish()
             self._beside.finish_segment(self._segments.base_offsets)
-        self.flush()
+        self._flush_now(name=False)
         self.abandon()
 
     def abandon(self) -> None:

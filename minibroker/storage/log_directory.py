@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from minibroker.protocol.primitives import uuid_from_text
 from minibroker.storage.checkpoints import (
@@ -91,6 +92,18 @@ CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
     CLEANER_OFFSET_CHECKPOINT: lambda log: log.clean_offset or None,
 }
 OFFSET_CHECKPOINTS = tuple(CHECKPOINTED)
+
+
+def _in_threads(jobs: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
+    """Do all jobs, in several threads; what they have returned but for None."""
+    from concurrent.futures import ThreadPoolExecutor  # not needed before the end
+
+    def do(part: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
+        return [error for job in part if (error := job()) is not None]
+
+    parts = [jobs[start::CLOSING_THREADS] for start in range(CLOSING_THREADS)]
+    with ThreadPoolExecutor(CLOSING_THREADS) as pool:
+        return [error for errors in pool.map(do, filter(None, parts)) for error in errors]
 
 
 class LogDirectory:
@@ -370,14 +383,11 @@ class LogDirectory:
         It is none either as long as a log that was left by an unclean stop has not been opened, and so recovered.
         `broker_epoch` is the one the broker was registered under; without, the marker names the same as last time.
         """
-        from concurrent.futures import ThreadPoolExecutor  # not needed before the end
-
         try:
-            with ThreadPoolExecutor(CLOSING_THREADS) as pool:
-                failures = [error for error in pool.map(lambda log: attempt(log.close), self.logs.values()) if error]
+            failures = _in_threads([partial(attempt, log.close) for log in self.logs.values()])
             self.write_checkpoints(sync=True)
-            for path in self._deleted():  # nobody is left to do it, and a Kafka would take them for damaged logs
-                self._removal.now(path)
+            # Nobody is left to remove these, and a Kafka would take them for damaged logs.
+            _in_threads([partial(self._removal.now, path) for path in self._deleted()])
             if failures:
                 raise failures[0]
             if self.clean or not self._unopened:

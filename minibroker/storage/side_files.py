@@ -36,15 +36,18 @@ class SideFiles(Unsynced):
     def finish_segment(self, base_offsets: Sequence[int]) -> None:
         """Write what must be there before another segment begins, or the log is closed; the segments have these."""
         self.aborted.catch_up()
+        self.epoch_file.write()
         self._snapshots.take(self._producers, base_offsets[0])
         self.aborted.count(base_offsets[-1])
         self.aborted.write_counts(self._directory, base_offsets)
 
     def begin_at(self, first_base_offset: int) -> None:
-        """Remove what was of segments before the one that is now the first."""
+        """Remove what was of segments before the one that is now the first.
+
+        The epochs are written with the next flush, or at the end: a start cuts off what lies before the log's itself.
+        """
         self._snapshots.remove_before(first_base_offset)
         self.aborted.remove_before(first_base_offset)
-        self.epoch_file.write()
 
     def keep_of(self, base_offsets: Sequence[int]) -> None:
         """Remove the snapshots that are of none of these segments, which are the log's."""

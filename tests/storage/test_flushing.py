@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -36,11 +37,12 @@ class NotingDisk(Disk):
     def __init__(self) -> None:
         self.synced: list[str] = []
         self.failing: set[str] = set()
+        self.code = errno.EIO
 
     def ask(self, path: str) -> None:
         name = os.path.basename(path)
         if name in self.failing:
-            raise OSError(5, "Input/output error", path)
+            raise OSError(self.code, os.strerror(self.code), path)
         self.synced.append(name)
 
     def opened(self, path: str, fd: int) -> File:
@@ -213,6 +215,27 @@ def test_a_flush_from_before_a_truncation_moves_nothing(log: Log, aside: Aside, 
     append(log, batch(4))
     aside.do()
     assert (log.recovery_point, waiters.told) == (0, [("early", None)])
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_a_directory_that_cannot_be_opened_to_be_synced_is_no_failed_sync(
+    log: Log, aside: Aside, disk: NotingDisk, waiters: Waiters, code: int
+) -> None:
+    log.update_settings(INDEXED._replace(flush_messages=2))
+    append(log, batch(2))
+    disk.failing, disk.code = {"orders-0"}, code
+    log.flush_soon(waiters["first"])
+    aside.do()
+    ((_, failure),) = waiters.told
+    assert failure is not None and failure.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.offline, log.recovery_point) == ("", 0)
+    assert log.flusher.is_needed
+    disk.failing, disk.synced = set(), []
+    log.flush_soon(waiters["next"])
+    aside.do()
+    assert waiters.told[1:] == [("next", None)]
+    assert "orders-0" in disk.synced
+    assert log.recovery_point == 2
 
 
 def test_a_sync_that_fails_takes_the_log_offline_and_all_who_wait_are_told(

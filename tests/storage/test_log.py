@@ -133,6 +133,18 @@ def test_deleting_records_moves_the_start_and_removes_whole_segments_later(tmp_p
     assert log.log_start_offset == third + 1
 
 
+def test_deleting_records_within_a_segment_writes_nothing_until_the_log_is_closed(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    append(log, batch(4), leader_epoch=0)
+    append(log, batch(4), leader_epoch=3)
+    before = files_in(tmp_path)
+    log.delete_before(6)
+    assert files_in(tmp_path) == before
+    assert open_at(tmp_path, clean=False).epochs.entries() == [(0, 0), (3, 4)]  # nor is the new start known, then
+    log.close()
+    assert files_in(tmp_path)["leader-epoch-checkpoint"] == b"0\n1\n3 6\n"
+
+
 def test_all_records_may_be_deleted_but_not_those_to_come(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     log.delete_before(60)
