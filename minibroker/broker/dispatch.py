@@ -41,7 +41,7 @@ closing = logging.getLogger("minibroker.connections")
 START = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
 FIRST_HEADER_WITH_CLIENT_ID = 1
 
-LARGE_FRAME_BYTES = 32 << 10  # a smaller one is read within a few milliseconds, whatever is in it
+LARGE_FRAME_BYTES = 4 << 10  # a smaller one is read within a millisecond, whatever is in it
 ALLOWED_BYTES_A_BYTE = 5  # of memory for what is in a frame, for each of its bytes, and
 ALLOWED_BYTES = 5 << 20  # what any frame may take
 # A client that has gone leaves nobody who would want the rest of these; all others are done to their end, as by Kafka.

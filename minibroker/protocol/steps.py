@@ -45,7 +45,7 @@ def each_once(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[li
     for item in wanted:
         if item not in made:
             made[item] = make(item)
-            yield
+        yield
     return [made[item] for item in wanted]
 
 

@@ -17,7 +17,7 @@ from minibroker.broker.connection import Connection
 from minibroker.broker.dispatch import LARGE_FRAME_BYTES, Dispatcher, Unanswerable
 from minibroker.broker.framing import FrameBudget
 from minibroker.broker.slices import Slicer
-from minibroker.protocol.apis import ApiKey, request_class, response_class
+from minibroker.protocol.apis import request_class, response_class
 from minibroker.protocol.headers import RequestHeader, request_header_version
 from minibroker.protocol.primitives import Output
 from minibroker.protocol.steps import at_once
@@ -36,34 +36,14 @@ ARRAYS = all_arrays()
 by_array = pytest.mark.parametrize("array", ARRAYS, ids=[array.name.replace(" ", "-") for array in ARRAYS])
 
 
-# Whose handlers have no steps yet.
-STILL_LONG = {
-    ApiKey.PRODUCE,
-    ApiKey.FETCH,
-    ApiKey.METADATA,
-    ApiKey.OFFSET_COMMIT,
-    ApiKey.DELETE_RECORDS,
-    ApiKey.ADD_PARTITIONS_TO_TXN,
-    ApiKey.WRITE_TXN_MARKERS,
-    ApiKey.TXN_OFFSET_COMMIT,
-    ApiKey.ELECT_LEADERS,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-    ApiKey.ALTER_CLIENT_QUOTAS,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-    ApiKey.DESCRIBE_QUORUM,
-}
-
-
 def cases(arrays: Iterable[Array], *, distinct: bool) -> list[Any]:
     """Each array with items that are alike and, if that is wanted and makes a difference, with items that differ."""
     made = []
     for array in arrays:
-        marks = [pytest.mark.xfail(reason="no steps yet")] if array.key in STILL_LONG else []
         name = array.name.replace(" ", "-")
-        made.append(pytest.param(array, False, id=f"{name}-alike", marks=marks))
+        made.append(pytest.param(array, False, id=f"{name}-alike"))
         if distinct and array_frame(array, 1_000) != array_frame(array, 1_000, distinct=True):
-            made.append(pytest.param(array, True, id=f"{name}-distinct", marks=marks))
+            made.append(pytest.param(array, True, id=f"{name}-distinct"))
     return made
 
 
@@ -184,7 +164,6 @@ def test_no_turn_of_the_loop_does_much(harness: Harness, array: Array, distinct:
     assert asked.loop.most_calls <= MOST_CALLS, f"of {asked.loop.calls} in {asked.loop.turns} turns"
 
 
-@pytest.mark.xfail(reason="32 kB of items are read, and answered, at once")
 @pytest.mark.parametrize(("array", "distinct"), cases(dense(newest(ARRAYS)), distinct=False))
 def test_a_frame_that_is_too_small_to_be_read_in_steps_does_not_do_much(
     harness: Harness, array: Array, distinct: bool

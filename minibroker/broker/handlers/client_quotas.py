@@ -27,6 +27,7 @@ from minibroker.protocol.messages.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from minibroker.protocol.steps import Steps, counted, each
 
 log = logging.getLogger("minibroker.quotas")
 
@@ -36,14 +37,21 @@ Altered = AlterClientQuotasResponse.EntryData
 
 
 @handles(ApiKey.DESCRIBE_CLIENT_QUOTAS, "0-1")
-def describe_client_quotas(context: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+def describe_client_quotas(
+    context: Context, request: DescribeClientQuotasRequest
+) -> Steps[DescribeClientQuotasResponse]:
     quotas = context.cluster.image.quotas
     components = [(one.entity_type, one.match_type, one.match) for one in request.components]
     try:
         found = Filter(components, strict=request.strict).find(quotas)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
-    return DescribeClientQuotasResponse(entries=[_described(entity, quotas[entity]) for entity in found])
+    entries = []
+    for entity in list(found):
+        if entity in quotas:  # else it was taken back in between
+            entries.append(_described(entity, quotas[entity]))
+        yield
+    return DescribeClientQuotasResponse(entries=entries)
 
 
 def _described(entity: QuotaEntity, values: dict[str, float]) -> Described:
@@ -59,13 +67,14 @@ def _sorted(entity: QuotaEntity) -> list[tuple[str, str | None]]:
 
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, "0-1")
 @durably
-def alter_client_quotas(context: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    counts = Counter(_parts(entry) for entry in request.entries)
+def alter_client_quotas(context: Context, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
+    named = yield from each(_parts, request.entries)
+    counts = yield from counted(named)
     answers = {}
-    for entry in request.entries:
-        parts = _parts(entry)
+    for parts, entry in zip(named, request.entries, strict=True):
+        yield
         answer = answers[parts] = Altered(error_message=None)
-        answer.entity = [Altered.EntityData(entity_type=kind, entity_name=name) for kind, name in _sorted(parts)]
+        answer.entity = yield from each(_named, _sorted(parts))
         try:
             if counts[parts] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_text(parts)}")
@@ -76,6 +85,10 @@ def alter_client_quotas(context: Context, request: AlterClientQuotasRequest) -> 
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
     return AlterClientQuotasResponse(entries=list(answers.values()))
+
+
+def _named(part: tuple[str, str | None]) -> Altered.EntityData:
+    return Altered.EntityData(entity_type=part[0], entity_name=part[1])
 
 
 def _parts(entry: Asked) -> QuotaEntity:
@@ -90,8 +103,8 @@ def _text(entity: QuotaEntity) -> str:
 def _decided(context: Context, entry: Asked) -> list[ClientQuotaRecord]:
     """What is to be recorded. Raises KafkaError(INVALID_REQUEST)."""
     entity, limits = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
-    keys = [change.key for change in entry.ops]
-    repeated = next((key for key in keys if keys.count(key) > 1), None)
+    keys = Counter(change.key for change in entry.ops)
+    repeated = next((key for key, count in keys.items() if count > 1), None)
     if repeated is not None:
         message = f"Duplicate quota key {repeated} not updating quota for this entity {_text(entity)}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -82,7 +82,9 @@ class Asked(NamedTuple):
 @handles(ApiKey.OFFSET_COMMIT, "0-10")
 def offset_commit(context: Context, request: OffsetCommitRequest) -> Any:
     steps = _offset_commit(context, request)
-    asked = len(request.topics) + sum(len(topic.partitions) for topic in request.topics)
+    asked = len(request.topics)
+    for topic in request.topics:
+        asked += len(topic.partitions)
     return steps if asked > FEW else at_once(steps)
 
 
@@ -94,6 +96,7 @@ def _offset_commit(context: Context, request: OffsetCommitRequest) -> Steps[Offs
     asked: list[Asked] = []
     for topic in request.topics:
         asked += yield from _existing(context, topic, response)
+        yield
     committed: list[Asked] = []
     for portion in chunks(asked, COMMITTED_AT_ONCE):
         try:

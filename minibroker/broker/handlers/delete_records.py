@@ -46,6 +46,7 @@ def delete_records(context: Context, request: DeleteRecordsRequest) -> Steps[Del
         for index, offset in offsets.items():
             answer.partitions.append(_deleted(context, name, index, offset))
             yield
+        yield
     tell_refusals(context, log, ApiKey.DELETE_RECORDS)
     return response
 

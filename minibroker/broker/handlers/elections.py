@@ -40,6 +40,7 @@ def elect_leaders(context: Context, request: ElectLeadersRequest) -> Steps[Elect
         )
     results = []
     for name, indexes in _asked(context, request):
+        yield
         result = TopicResult(topic=name)
         for portion in chunks(indexes):
             try:

@@ -145,8 +145,9 @@ def _named(context: Context, request: FetchRequest) -> Steps[list[FetchedPartiti
         key = topic.topic_id if by_id else topic.topic
         for portion in chunks(topic.partitions):
             named += [_asked(FetchedPartition(key, asked.partition), asked) for asked in portion]
-            if len(named) > FEW:
-                yield
+            yield
+        if len(request.topics) > FEW:
+            yield
     return named
 
 

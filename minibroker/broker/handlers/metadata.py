@@ -84,14 +84,20 @@ def _brokers(context: Context) -> list[MetadataResponse.MetadataResponseBroker]:
 def _topics(context: Context, request: MetadataRequest) -> Steps[list[TopicAnswer]]:
     if request.topics is None or (context.version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
         return (yield from each_in_steps(partial(_found, context), list(context.cluster.image.topics.values())))
-    by_id = any(asked.topic_id != ZERO_UUID for asked in request.topics)
-    if context.version < FIRST_BY_TOPIC_ID and (by_id or any(asked.name is None for asked in request.topics)):
+    names: dict[str, None] = {}
+    ids: dict[bytes, None] = {}
+    some_without_name = False
+    for asked in request.topics:
+        if asked.topic_id != ZERO_UUID:
+            ids[asked.topic_id] = None
+        some_without_name = some_without_name or asked.name is None
+        names[asked.name or ""] = None
+        yield
+    if context.version < FIRST_BY_TOPIC_ID and (ids or some_without_name):
         return (yield from each(_refused, request.topics))
-    if by_id:
-        ids = dict.fromkeys(asked.topic_id for asked in request.topics if asked.topic_id != ZERO_UUID)
+    if ids:
         return (yield from each_in_steps(partial(_by_id, context), ids))
     create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
-    names = dict.fromkeys(asked.name or "" for asked in request.topics)
     return (yield from each_in_steps(lambda name: _by_name(context, name, create), names))
 
 

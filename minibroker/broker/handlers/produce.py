@@ -116,6 +116,7 @@ def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[Produc
             unflushed += context.cluster.take_unflushed()
             yield
         answers.append(answer)
+        yield
     if failed:
         tell_refusals(context, log, ApiKey.PRODUCE)
     return _answered(context, request, answers, failed, unflushed)

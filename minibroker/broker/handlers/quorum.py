@@ -26,6 +26,7 @@ from minibroker.protocol.messages.cluster import (
     RemoveRaftVoterResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.steps import Steps, each, each_in_steps
 
 TopicAnswer = DescribeQuorumResponse.TopicData
 PartitionAnswer = TopicAnswer.PartitionData
@@ -34,22 +35,22 @@ UNKNOWN_TIME = -1
 
 
 @handles(ApiKey.DESCRIBE_QUORUM, "0-2")
-def describe_quorum(context: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    asked = [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics]
+def describe_quorum(context: Context, request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
+    asked = yield from each(
+        lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics
+    )
     if asked != [(METADATA_TOPIC, [0])]:
-        return DescribeQuorumResponse(topics=[_unknown(name, indexes) for name, indexes in asked])
+        return DescribeQuorumResponse(topics=(yield from each_in_steps(lambda one: _unknown(*one), asked)))
     topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_partition(context)])
     return DescribeQuorumResponse(topics=[topic], nodes=_voters(context))
 
 
-def _unknown(name: str, indexes: list[int]) -> TopicAnswer:
+def _unknown(name: str, indexes: list[int]) -> Steps[TopicAnswer]:
     code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-    return TopicAnswer(
-        topic_name=name,
-        partitions=[
-            PartitionAnswer(partition_index=index, error_code=code, error_message=message) for index in indexes
-        ],
+    partitions = yield from each(
+        lambda index: PartitionAnswer(partition_index=index, error_code=code, error_message=message), indexes
     )
+    return TopicAnswer(topic_name=name, partitions=partitions)
 
 
 def _partition(context: Context) -> PartitionAnswer:

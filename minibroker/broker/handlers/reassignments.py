@@ -48,6 +48,7 @@ def alter_partition_reassignments(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
     for topic in request.topics:
+        yield
         answer = Altered(name=topic.name)
         for portion in chunks(topic.partitions):
             try:

@@ -28,6 +28,7 @@ from minibroker.protocol.messages.security import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
+from minibroker.protocol.steps import Steps, counted, each
 
 Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 Altered = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
@@ -50,15 +51,14 @@ HASHES = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
 @handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "0")
 def describe_user_scram_credentials(
     context: Context, request: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+) -> Steps[DescribeUserScramCredentialsResponse]:
     known = context.cluster.image.scram_credentials
     if request.users:
-        asked = Counter(user.name for user in request.users)
+        asked = yield from counted([user.name for user in request.users])
     else:
         asked = Counter({name: 1 for name, _ in sorted(known)})
-    return DescribeUserScramCredentialsResponse(
-        results=[_described(context, name, count) for name, count in asked.items()]
-    )
+    results = yield from each(lambda one: _described(context, *one), list(asked.items()))
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _described(context: Context, name: str, count: int) -> Described:
@@ -84,14 +84,14 @@ def _described(context: Context, name: str, count: int) -> Described:
 @durably
 def alter_user_scram_credentials(
     context: Context, request: AlterUserScramCredentialsRequest
-) -> AlterUserScramCredentialsResponse:
+) -> Steps[AlterUserScramCredentialsResponse]:
     by_user: dict[str, list[Upsertion | Deletion]] = {}
     changes: list[Upsertion | Deletion] = [*request.deletions, *request.upsertions]
     for change in changes:
         by_user.setdefault(change.name, []).append(change)
-    return AlterUserScramCredentialsResponse(
-        results=[_altered(context, name, changes) for name, changes in by_user.items()]
-    )
+        yield
+    results = yield from each(lambda one: _altered(context, *one), by_user.items())
+    return AlterUserScramCredentialsResponse(results=results)
 
 
 def _altered(context: Context, name: str, changes: list[Upsertion | Deletion]) -> Altered:

@@ -94,6 +94,7 @@ def _existing(
         known = context.cluster.image.topics.get(topic.name)
         answers = TopicAnswer(name=topic.name)
         response.topics.append(answers)
+        yield
         for partition in topic.partitions:
             yield
             answer = Answer(partition_index=partition.partition_index)

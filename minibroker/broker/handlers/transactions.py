@@ -37,7 +37,7 @@ from minibroker.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from minibroker.protocol.steps import Steps
+from minibroker.protocol.steps import Steps, chunks
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -55,25 +55,30 @@ CLASSIC = 0  # the transaction version of clients that add partitions by this re
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, "0-5")
-def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Parked:
+def add_partitions_to_txn(
+    context: Context, request: AddPartitionsToTxnRequest
+) -> Steps[AddPartitionsToTxnResponse | Parked]:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
-        return _added_by_brokers(context, request)
-    return _added_by_producer(context, request)
+        return (yield from _added_by_brokers(context, request))
+    return (yield from _added_by_producer(context, request))
 
 
-def _added_by_producer(context: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Parked:
+def _added_by_producer(
+    context: Context, request: AddPartitionsToTxnRequest
+) -> Steps[AddPartitionsToTxnResponse | Parked]:
     topics, transactional_id = request.v3_and_below_topics, request.v3_and_below_transactional_id
     producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
 
     def refused(error: KafkaError) -> AddPartitionsToTxnResponse:
         code = code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
-        return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=_results(topics, dict.fromkeys(_partitions(topics), code))
-        )
+        for topic in done.results_by_topic_v3_and_below:
+            for partition in topic.results_by_partition:
+                partition.partition_error_code = code
+        return done
 
     transactions = context.cluster.transactions
-    codes = _existing(context, topics)
-    done = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, codes))
+    codes = yield from _existing(context, topics)
+    done = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from _results(topics, codes)))
     if any(codes.values()):
         return done
     try:
@@ -84,39 +89,50 @@ def _added_by_producer(context: Context, request: AddPartitionsToTxnRequest) -> 
     return answer_when_kept(transactions, transactional_id, done, refused)
 
 
-def _added_by_brokers(context: Context, request: AddPartitionsToTxnRequest) -> Parked:
+def _added_by_brokers(context: Context, request: AddPartitionsToTxnRequest) -> Steps[Parked]:
     """The answer, once what was written for each of the transactions is kept: mostly at once."""
-    outcomes = [(asked, _added_by_broker(context, asked)) for asked in request.transactions]
+    outcomes: list[tuple[Asked, Codes]] = []
+    for asked in request.transactions:
+        outcomes.append((asked, (yield from _added_by_broker(context, asked))))
+        yield
     written = [(asked, codes) for asked, codes in outcomes if not asked.verify_only and not any(codes.values())]
     parked, missing = Parked(), len(written)
+    done = AddPartitionsToTxnResponse()
+    for asked, codes in outcomes:
+        results = yield from _results(asked.topics, codes)
+        done.results_by_transaction.append(Result(transactional_id=asked.transactional_id, topic_results=results))
+        yield
 
-    def kept(codes: Codes, failure: KafkaError | None) -> None:
+    def kept(transactional_id: str, failure: KafkaError | None) -> None:
         nonlocal missing
         missing -= 1
         if failure is not None:
-            codes.update(dict.fromkeys(codes, failure.code))
-        answer_if_complete()
-
-    def answer_if_complete() -> None:
+            _refuse(done, transactional_id, failure.code)
         if not missing:
-            results = [
-                Result(transactional_id=asked.transactional_id, topic_results=_results(asked.topics, codes))
-                for asked, codes in outcomes
-            ]
-            parked.complete(AddPartitionsToTxnResponse(results_by_transaction=results))
+            parked.complete(done)
 
-    for asked, codes in written:
+    for asked, _ in written:
         try:
-            context.cluster.transactions.when_kept(asked.transactional_id, partial(kept, codes))
+            context.cluster.transactions.when_kept(asked.transactional_id, partial(kept, asked.transactional_id))
         except KafkaError as error:
-            kept(codes, error)
-    answer_if_complete()
+            kept(asked.transactional_id, error)
+        yield
+    if not written:
+        parked.complete(done)
     return parked
 
 
-def _added_by_broker(context: Context, asked: Asked) -> Codes:
+def _refuse(response: AddPartitionsToTxnResponse, transactional_id: str, code: ErrorCode) -> None:
+    for result in response.results_by_transaction:
+        if result.transactional_id == transactional_id:
+            for topic in result.topic_results:
+                for partition in topic.results_by_partition:
+                    partition.partition_error_code = code
+
+
+def _added_by_broker(context: Context, asked: Asked) -> Steps[Codes]:
     """The code of each partition that another broker wants added, or (`verify_only`) wants to know of."""
-    codes = _existing(context, asked.topics)
+    codes = yield from _existing(context, asked.topics)
     if any(codes.values()):
         return codes
     transactions = context.cluster.transactions
@@ -136,33 +152,34 @@ def _added_by_broker(context: Context, asked: Asked) -> Codes:
     return codes
 
 
-def _existing(context: Context, topics: Iterable[AskedTopic]) -> Codes:
+def _existing(context: Context, topics: Iterable[AskedTopic]) -> Steps[Codes]:
     """NONE for each partition; if there is one that does not exist, nothing is attempted for the others."""
     codes: Codes = {}
-    for name, index in _partitions(topics):
-        topic = context.cluster.image.topics.get(name)
-        known = topic is not None and topic.partition(index) is not None
-        codes[name, index] = ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for asked in topics:
+        topic = context.cluster.image.topics.get(asked.name)
+        for index in asked.partitions:
+            known = topic is not None and topic.partition(index) is not None
+            codes[asked.name, index] = ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            yield
+        yield
     if any(codes.values()):
         return {partition: code or ErrorCode.OPERATION_NOT_ATTEMPTED for partition, code in codes.items()}
     return codes
 
 
-def _partitions(topics: Iterable[AskedTopic]) -> list[TopicPartition]:
-    return [(topic.name, index) for topic in topics for index in topic.partitions]
-
-
-def _results(topics: Sequence[AskedTopic], codes: Codes) -> list[TopicResult]:
-    return [
-        TopicResult(
-            name=topic.name,
-            results_by_partition=[
+def _results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[list[TopicResult]]:
+    results = []
+    for topic in topics:
+        result = TopicResult(name=topic.name)
+        for portion in chunks(topic.partitions):
+            result.results_by_partition += [
                 PartitionResult(partition_index=index, partition_error_code=codes[topic.name, index])
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+                for index in portion
+            ]
+            yield
+        results.append(result)
+        yield
+    return results
 
 
 # --- AddOffsetsToTxn ----------------------------------------------------------------------------

@@ -34,6 +34,7 @@ def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest)
         for topic in wanted.topics:
             partitions = yield from each(partial(_result, cluster, node, wanted, topic.name), topic.partition_indexes)
             result.topics.append(TopicResult(name=topic.name, partitions=partitions))
+            yield
         yield
     return response
 
