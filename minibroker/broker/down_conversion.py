@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, BatchHeader
-from minibroker.protocol.records.conversion import down_converted
-from minibroker.protocol.records.elision import with_attributes
+from minibroker.protocol.records.conversion import down_converted_in_steps
+from minibroker.protocol.records.elision import with_attributes_in_steps
+from minibroker.protocol.steps import Steps, at_once
 from minibroker.storage.log import Log
-from minibroker.storage.scanning import headers, stored_batch
+from minibroker.storage.scanning import headers, stored_batch_in_steps
 from minibroker.storage.segment import Region
 
 # What one request may have converted: while that goes on, 5 us a record, all others wait. The rest is asked for later.
@@ -44,6 +45,11 @@ class Converted(NamedTuple):
 
 
 def read_for_client(log: Log, wanted: Wanted) -> Region | Converted | None:
+    """As `read_for_client_in_steps`, without a pause."""
+    return at_once(read_for_client_in_steps(log, wanted))
+
+
+def read_for_client_in_steps(log: Log, wanted: Wanted) -> Steps[Region | Converted | None]:
     """What can be answered; None if nothing is there.
 
     Stored bytes go as they are where the client knows all of them. Converted, they take at most `max_bytes` and
@@ -57,9 +63,9 @@ def read_for_client(log: Log, wanted: Wanted) -> Region | Converted | None:
         if region is None:
             return None
         try:
-            if not has_newer_format(log, region, wanted.magic):
+            if not (yield from has_newer_format(log, region, wanted.magic)):
                 return region
-            converted = _converted(region, wanted)
+            converted = yield from _converted(region, wanted)
         except (OSError, CorruptBatch) as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log}: cannot read offset {offset}: {error}") from error
         if converted is None or converted.size_bytes:
@@ -67,20 +73,21 @@ def read_for_client(log: Log, wanted: Wanted) -> Region | Converted | None:
         offset = converted.next_offset
 
 
-def has_newer_format(log: Log, region: Region, magic: int) -> bool:
+def has_newer_format(log: Log, region: Region, magic: int) -> Steps[bool]:
     """Whether a region, just given by `log`, has a batch of a newer format than `magic`, or without attributes."""
     at = bisect_right(log.segments, region.next_offset - 1, key=lambda segment: segment.base_offset) - 1
-    return log.segments[at].has_newer_format(magic, region.position, region.position + region.size_bytes)
+    end = region.position + region.size_bytes
+    return (yield from log.segments[at].has_newer_format(magic, region.position, end))
 
 
-def _converted(region: Region, wanted: Wanted) -> Converted | None:
+def _converted(region: Region, wanted: Wanted) -> Steps[Converted | None]:
     """As much of the region as there is room for once it is converted; None if that is not even one batch."""
     out = bytearray()
     max_bytes = min(wanted.max_bytes, wanted.max_converted_bytes)
     next_offset = wanted.offset
     for position, header in headers(region.file, region.position, region.position + region.size_bytes):
         try:
-            converted = _batch(region, position, header, wanted)
+            converted = yield from _batch(region, position, header, wanted)
         except KafkaError:
             if not out:
                 raise
@@ -92,8 +99,11 @@ def _converted(region: Region, wanted: Wanted) -> Converted | None:
     return Converted(out, len(out), next_offset)
 
 
-def _batch(region: Region, position: int, header: BatchHeader, wanted: Wanted) -> bytes | bytearray:
-    data = stored_batch(region.file, position, header)
+def _batch(region: Region, position: int, header: BatchHeader, wanted: Wanted) -> Steps[bytes | bytearray]:
+    data = yield from stored_batch_in_steps(region.file, position, header)
+    yield
     if header.magic > wanted.magic:
-        return down_converted(data, header, wanted.magic, wanted.offset)
-    return with_attributes(data, header) if header.attributes & ELIDED_BIT else data
+        return (yield from down_converted_in_steps(data, header, wanted.magic, wanted.offset))
+    if header.attributes & ELIDED_BIT:
+        return (yield from with_attributes_in_steps(data, header))
+    return data

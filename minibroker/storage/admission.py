@@ -14,44 +14,63 @@ from minibroker.protocol.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD_BYTES,
+    LOW_ATTRIBUTES_POSITION,
     MAGIC,
+    MAGIC_POSITION,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     check_batch,
+    check_batch_in_steps,
     read_header,
     set_log_append_time,
     set_max_timestamp,
 )
-from minibroker.protocol.records.building import assemble, build_batch, recompress
-from minibroker.protocol.records.elision import with_attributes, without_attributes
+from minibroker.protocol.records.building import assemble, recompress_in_steps
+from minibroker.protocol.records.elision import with_attributes_in_steps, without_attributes_in_steps
 from minibroker.protocol.records.formats import is_old
-from minibroker.protocol.records.record import records_of
-from minibroker.protocol.records.validation import MisnumberedRecords, check_records, stamped_by_producer
-from minibroker.protocol.steps import Steps
-from minibroker.storage.format_admission import FIRST_VERSION_WITH_ZSTD, ZSTD, admit_formats, zstd_too_early
+from minibroker.protocol.records.record import ENCODING_MASK
+from minibroker.protocol.records.validation import (
+    SMALL_BYTES,
+    MisnumberedRecords,
+    Rules,
+    check_records,
+    check_records_in_steps,
+    stamped_by_producer,
+)
+from minibroker.protocol.records.varints import Bytes
+from minibroker.protocol.steps import Steps, at_once
+from minibroker.storage.format_admission import (
+    FIRST_VERSION_WITH_ZSTD,
+    ZSTD,
+    Admitted,
+    admit_formats,
+    zstd_too_early,
+)
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
 
 _PRODUCER = "producer"
-SMALL_BYTES = 64 << 10
+_PLAIN = frozenset({_PRODUCER, "uncompressed"})  # the codecs under which a plain batch stays one
 
 
-def is_small(log: Log, records: memoryview) -> bool:
-    """Whether `admit` takes but a millisecond or two for what a Produce request brings."""
-    return len(records) <= SMALL_BYTES
+def is_small(log: Log, records: Bytes) -> bool:
+    """Whether `admit` takes but a millisecond or two for what a Produce request brings: mostly so.
+
+    It is for up to 64 KiB of a batch that is neither compressed nor to be, nor converted.
+    """
+    settings = log.settings
+    return (
+        len(records) <= SMALL_BYTES
+        and settings.message_format_version == MAGIC
+        and len(records) >= HEADER_BYTES
+        and records[MAGIC_POSITION] == MAGIC
+        and not records[LOW_ATTRIBUTES_POSITION] & ENCODING_MASK
+        and settings.compression_type in _PLAIN
+        and not settings.record_attributes_elide
+    )
 
 
-def admit_in_steps(
-    log: Log, records: memoryview, *, api_version: int, now_ms: int
-) -> Steps[tuple[memoryview, tuple[BatchHeader, ...]]]:
-    """As `admit`, in steps."""
-    yield
-    return admit(log, records, api_version=api_version, now_ms=now_ms)
-
-
-def admit(
-    log: Log, records: memoryview, *, api_version: int, now_ms: int
-) -> tuple[memoryview, tuple[BatchHeader, ...]]:
+def admit(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Admitted:
     """The batch to append, and its header: `records` itself, changed in place, or a recompressed copy of it.
 
     `records` is what a Produce request of `api_version` brings for one partition; where formats 0 and 1 come into it,
@@ -60,41 +79,95 @@ def admit(
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     settings = log.settings
-    if settings.message_format_version != MAGIC:
-        return admit_formats(log, records, api_version=api_version, now_ms=now_ms)
+    if len(records) > SMALL_BYTES or settings.message_format_version != MAGIC:
+        return at_once(admit_in_steps(log, records, api_version=api_version, now_ms=now_ms))
     try:
         header = check_batch(records)
     except CorruptBatch:
         if is_old(records):
-            return admit_formats(log, records, api_version=api_version, now_ms=now_ms)
+            return at_once(admit_in_steps(log, records, api_version=api_version, now_ms=now_ms))
+        raise
+    changes = settings.compression_type not in _PLAIN or settings.record_attributes_elide
+    if header.attributes & ENCODING_MASK or changes:
+        return at_once(admit_in_steps(log, records, api_version=api_version, now_ms=now_ms))
+    if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
+        records = _only_batch(records, header)
+    _check_header(header, len(records), settings, api_version)
+    largest = check_records(records, 0, header, _rules(settings, now_ms, any_offsets=True))
+    return records, (_with_times(records, header, settings, largest, now_ms),)
+
+
+def admit_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Steps[Admitted]:
+    """As `admit`, in steps, each of which takes some milliseconds at most; the log's settings at its begin count.
+
+    What comes of it is to be appended at once: messages of formats 0 and 1 have the offsets from the log's end on.
+    """
+    settings = log.settings
+    if settings.message_format_version != MAGIC:
+        return (yield from admit_formats(log, records, settings, api_version=api_version, now_ms=now_ms))
+    try:
+        header = yield from check_batch_in_steps(records)
+    except CorruptBatch:
+        if is_old(records):
+            return (yield from admit_formats(log, records, settings, api_version=api_version, now_ms=now_ms))
         raise
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
         records = _only_batch(records, header)
     if header.attributes & ELIDED_BIT:
-        records, header = _as_produced(records, header, settings)
-    if header.base_offset:
-        raise InvalidRecords(f"The baseOffset of the record batch should be 0, but it is {header.base_offset}")
-    if len(records) > settings.max_message_bytes or len(records) > settings.segment_bytes:
-        raise _too_large(len(records), settings)
-    codec = header.attributes & COMPRESSION_MASK
-    if codec == ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
-        raise zstd_too_early(api_version)
+        records, header = yield from _as_produced(records, header, settings)
+    _check_header(header, len(records), settings, api_version)
+    codec = header.compression
     new_codec = codec if settings.compression_type == _PRODUCER else CODECS[settings.compression_type]
+    rules = _rules(settings, now_ms, any_offsets=codec == new_codec == 0)
     try:
-        header = _checked(records, header, settings, now_ms, any_offsets=codec == new_codec == 0)
+        largest = yield from check_records_in_steps(records, 0, header, rules)
     except MisnumberedRecords:
         if codec == new_codec:
             raise
-        records, header = _renumbered(records, header, settings)
-        header = _checked(records, header, settings, now_ms)
-    if header.attributes & COMPRESSION_MASK != new_codec:
-        records, header = _recompressed(records, header, settings)
+        records, header = yield from _recompressed(records, header, settings, renumbers=True)
+        largest = yield from check_records_in_steps(records, 0, header, rules)
+    header = _with_times(records, header, settings, largest, now_ms)
+    if header.compression != new_codec:
+        yield
+        records, header = yield from _recompressed(records, header, settings)
     if settings.record_attributes_elide:
-        records, header = _without_attributes(records, header, settings)
+        records, header = yield from _without_attributes(records, header, settings)
     return records, (header,)
 
 
-def _as_produced(records: memoryview, header: BatchHeader, settings: LogSettings) -> tuple[memoryview, BatchHeader]:
+def _check_header(header: BatchHeader, size_bytes: int, settings: LogSettings, api_version: int) -> None:
+    """Check what is known before the records are looked at."""
+    if header.base_offset:
+        raise InvalidRecords(f"The baseOffset of the record batch should be 0, but it is {header.base_offset}")
+    if size_bytes > settings.max_message_bytes or size_bytes > settings.segment_bytes:
+        raise _too_large(size_bytes, settings)
+    if header.attributes & COMPRESSION_MASK == ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
+        raise zstd_too_early(api_version)
+
+
+def _rules(settings: LogSettings, now_ms: int, *, any_offsets: bool) -> Rules:
+    """What is asked of the records."""
+    keys_required = "compact" in settings.cleanup_policy
+    if settings.message_timestamp_type == LOG_APPEND_TIME:
+        return Rules(keys_required, any_offsets=any_offsets)
+    times = settings.create_times(now_ms)
+    return tuple.__new__(Rules, (keys_required, *times, any_offsets))  # half the time of `Rules()`
+
+
+def _with_times(
+    records: memoryview, header: BatchHeader, settings: LogSettings, largest: int, now_ms: int
+) -> BatchHeader:
+    """The header, with the times that the topic wants in it; `largest` is the records' largest."""
+    if settings.message_timestamp_type == LOG_APPEND_TIME:
+        return _stamped(records, header, now_ms)
+    if largest != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
+        return _timed(records, header, largest)
+    return header
+
+
+def _as_produced(
+    records: memoryview, header: BatchHeader, settings: LogSettings
+) -> Steps[tuple[memoryview, BatchHeader]]:
     """A batch whose bit 7 is set, with the attributes of its records.
 
     Only to a topic that has ever stored batches without them does the bit mean that they are missing; elsewhere it has
@@ -103,15 +176,17 @@ def _as_produced(records: memoryview, header: BatchHeader, settings: LogSettings
     if settings.record_attributes_elide is None:
         batch = assemble(header._replace(attributes=header.attributes & ~ELIDED_BIT), records[HEADER_BYTES:])
     else:
-        batch = with_attributes(records, header, settings.compression_level(header.compression))
+        level = settings.compression_level(header.compression)
+        batch = yield from with_attributes_in_steps(records, header, level)
     return memoryview(batch), read_header(batch)
 
 
 def _without_attributes(
     records: memoryview, header: BatchHeader, settings: LogSettings
-) -> tuple[memoryview, BatchHeader]:
+) -> Steps[tuple[memoryview, BatchHeader]]:
     """The batch as a topic with `record.attributes.elide` stores it."""
-    batch = without_attributes(records, header, settings.compression_level(header.compression))
+    level = settings.compression_level(header.compression)
+    batch = yield from without_attributes_in_steps(records, header, level)
     return (records, header) if batch is None else (memoryview(batch), read_header(batch))
 
 
@@ -141,29 +216,6 @@ def _too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
     )
 
 
-def _checked(
-    records: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int, *, any_offsets: bool = False
-) -> BatchHeader:
-    """Check the records, and return the header with the times that the topic wants in it."""
-    keys_required = "compact" in settings.cleanup_policy
-    if settings.message_timestamp_type == LOG_APPEND_TIME:
-        check_records(records, 0, header, keys_required=keys_required, any_offsets=any_offsets)
-        return _stamped(records, header, now_ms)
-    earliest_ms, latest_ms = settings.create_times(now_ms)
-    largest = check_records(
-        records,
-        0,
-        header,
-        keys_required=keys_required,
-        any_offsets=any_offsets,
-        earliest_ms=earliest_ms,
-        latest_ms=latest_ms,
-    )
-    if largest != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
-        return _timed(records, header, largest)
-    return header
-
-
 def _stamped(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
     """The header after the topic's LogAppendTime was put in, which a producer must not do itself."""
     if header.timestamp_type == LOG_APPEND_TIME:
@@ -180,30 +232,18 @@ def _timed(records: memoryview, header: BatchHeader, largest: int) -> BatchHeade
     return read_header(records)
 
 
-def _renumbered(records: memoryview, header: BatchHeader, settings: LogSettings) -> tuple[memoryview, BatchHeader]:
-    """The batch under the topic's own codec, with offset deltas from 0 on: Kafka writes its records anew."""
+def _recompressed(
+    records: memoryview, header: BatchHeader, settings: LogSettings, *, renumbers: bool = False
+) -> Steps[tuple[memoryview, BatchHeader]]:
+    """The batch under the topic's own codec, and with `renumbers` with offset deltas from 0 on, as Kafka writes it."""
     codec = CODECS[settings.compression_type]
-    batch = memoryview(
-        build_batch(
-            records_of(records),
-            compression=codec,
-            level=settings.compression_level(codec),
-            timestamp_type=header.timestamp_type,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-            transactional=header.is_transactional,
-        )
+    batch = yield from recompress_in_steps(
+        records,
+        header,
+        codec,
+        settings.compression_level(codec),
+        renumbers=renumbers,
+        max_bytes=min(settings.max_message_bytes, settings.segment_bytes),
+        too_large=lambda size_bytes: _too_large(size_bytes, settings),
     )
-    if len(batch) > settings.max_message_bytes or len(batch) > settings.segment_bytes:
-        raise _too_large(len(batch), settings)
-    return batch, read_header(batch)
-
-
-def _recompressed(records: memoryview, header: BatchHeader, settings: LogSettings) -> tuple[memoryview, BatchHeader]:
-    """The batch under the topic's own codec."""
-    codec = CODECS[settings.compression_type]
-    batch = memoryview(recompress(records, 0, header, codec, settings.compression_level(codec)))
-    if len(batch) > settings.max_message_bytes or len(batch) > settings.segment_bytes:
-        raise _too_large(len(batch), settings)
-    return batch, read_header(batch)
+    return memoryview(batch), read_header(batch)

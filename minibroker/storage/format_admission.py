@@ -21,11 +21,12 @@ from minibroker.protocol.records.batch import (
     CREATE_TIME,
     LOG_APPEND_TIME,
     MAGIC,
+    MAGIC_POSITION,
     BatchHeader,
-    check_batch,
+    check_batch_in_steps,
 )
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.conversion import build
+from minibroker.protocol.records.conversion import build_in_steps
 from minibroker.protocol.records.formats import batches_in
 from minibroker.protocol.records.message import (
     NO_TIMESTAMP,
@@ -36,16 +37,19 @@ from minibroker.protocol.records.message import (
     set_message_offset,
     set_message_time,
 )
-from minibroker.protocol.records.message_set import headers_of_set, inner_messages, messages_in
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.message_set import headers_of_set, messages_in_steps
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.streaming import streamed_records
 from minibroker.protocol.records.validation import (
     NO_KEY_MESSAGE,
-    check_records,
+    STAMPED_MESSAGE,
+    RecordErrors,
+    Rules,
+    check_records_in_steps,
     stamped_by_producer,
-    summary,
-    timestamp_message,
 )
 from minibroker.protocol.records.varints import INT64_MAX, INT64_MIN
+from minibroker.protocol.steps import Steps, at_once
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
 
@@ -53,6 +57,8 @@ Admitted = tuple[memoryview, tuple[BatchHeader, ...]]
 
 FIRST_VERSION_WITH_FORMAT_2 = 3
 FIRST_VERSION_WITH_ZSTD = 7
+_MESSAGES_AT_ONCE = 256
+_ATTEMPTS = 3
 ZSTD = int(Compression.ZSTD)  # comparing with a member of an enumeration takes three times as long
 
 
@@ -66,21 +72,22 @@ class Source(NamedTuple):
     magic: int
     codec: int
     record_count: int
-    records: Iterable[Record]
+    records: Iterable[Record | None]
     counts_from_0: bool
     largest_timestamp: int
     places: Sequence[tuple[int, BatchHeader]] = ()
 
 
-def admit_formats(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Admitted:
+def admit_formats(
+    log: Log, records: memoryview, settings: LogSettings, *, api_version: int, now_ms: int
+) -> Steps[Admitted]:
     """What to append, with its offsets, and the headers of that: `records` itself, changed in place, or new bytes.
 
     Raises `KafkaError` as `admit` does, and UNSUPPORTED_FOR_MESSAGE_FORMAT for the records of a producer with an id
     where the log's format has no place for it.
     """
-    settings = log.settings
-    if len(records) > 16 and records[16] == MAGIC:
-        source = _batch(records, settings, api_version, now_ms)
+    if len(records) > MAGIC_POSITION and records[MAGIC_POSITION] == MAGIC:
+        source = yield from _batch(records, settings, api_version, now_ms)
     else:
         if api_version >= FIRST_VERSION_WITH_FORMAT_2:
             check_message(records)
@@ -88,15 +95,14 @@ def admit_formats(log: Log, records: memoryview, *, api_version: int, now_ms: in
                 f"Produce requests with version {api_version} are only allowed to contain record batches with "
                 f"magic version {MAGIC}"
             )
-        source = _messages(records, settings, now_ms)
-    codec = CODECS.get(settings.compression_type, source.codec)
-    same = source.magic == settings.message_format_version and codec == source.codec
-    if same and source.codec == 0:
-        admitted = _numbered(records, source, log.log_end_offset, settings, now_ms)
-    elif same and source.magic == 1 and source.counts_from_0:
-        admitted = _moved(records, source, log.log_end_offset, settings, now_ms)
-    else:
-        admitted = _rewritten(source, codec, log.log_end_offset, settings, now_ms)
+        source = yield from _messages(records, settings, now_ms)
+    for _ in range(_ATTEMPTS):
+        offset = log.log_end_offset
+        admitted = yield from _admitted(records, source, offset, settings, now_ms)
+        if log.log_end_offset == offset:
+            break
+    else:  # others have appended each time: no pause any more
+        admitted = at_once(_admitted(records, source, log.log_end_offset, settings, now_ms))
     if len(admitted[0]) > settings.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -106,12 +112,23 @@ def admit_formats(log: Log, records: memoryview, *, api_version: int, now_ms: in
     return admitted
 
 
+def _admitted(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Steps[Admitted]:
+    """What is to be appended at `offset`."""
+    codec = CODECS.get(settings.compression_type, source.codec)
+    same = source.magic == settings.message_format_version and codec == source.codec
+    if same and source.codec == 0:
+        return (yield from _numbered(records, source, offset, settings, now_ms))
+    if same and source.magic == 1 and source.counts_from_0:
+        return _moved(records, source, offset, settings, now_ms)
+    return (yield from _rewritten(source, codec, offset, settings, now_ms))
+
+
 # --- what came ----------------------------------------------------------------------------------
 
 
-def _batch(records: memoryview, settings: LogSettings, api_version: int, now_ms: int) -> Source:
+def _batch(records: memoryview, settings: LogSettings, api_version: int, now_ms: int) -> Steps[Source]:
     """A batch of format 2 for a log of format 0 or 1."""
-    header = check_batch(records)
+    header = yield from check_batch_in_steps(records)
     if header.size_bytes != len(records):
         raise InvalidRecords("Produce requests must contain exactly one record batch")
     if header.base_offset:
@@ -128,8 +145,8 @@ def _batch(records: memoryview, settings: LogSettings, api_version: int, now_ms:
     keys_required, (earliest_ms, latest_ms) = _rules(settings, now_ms)
     if settings.message_timestamp_type == LOG_APPEND_TIME and header.timestamp_type == LOG_APPEND_TIME:
         raise stamped_by_producer(range(header.record_count))
-    rules = {"earliest_ms": earliest_ms, "latest_ms": latest_ms}
-    largest = check_records(records, 0, header, keys_required=keys_required, any_offsets=True, **rules)
+    rules = Rules(keys_required, earliest_ms, latest_ms, any_offsets=True)
+    largest = yield from check_records_in_steps(records, 0, header, rules)
     return Source(MAGIC, header.compression, header.record_count, _Replayed(records), False, largest)
 
 
@@ -139,17 +156,23 @@ class _Replayed:
     def __init__(self, batch: memoryview) -> None:
         self._batch = batch
 
-    def __iter__(self) -> Iterator[Record]:
-        return records_of(self._batch)
+    def __iter__(self) -> Iterator[Record | None]:
+        return streamed_records(self._batch)
 
 
-def _messages(records: memoryview, settings: LogSettings, now_ms: int) -> Source:
+def _messages(records: memoryview, settings: LogSettings, now_ms: int) -> Steps[Source]:
     """A set of messages of format 0 or 1, once each of them has been looked at."""
-    places = list(headers_of_set(records))
+    places = []
+    for place in headers_of_set(records):
+        places.append(place)
+        if len(places) % _MESSAGES_AT_ONCE == 0:
+            yield
     if not places:
         raise CorruptBatch("there is no whole message")
     magic, codec = places[0][1].magic, places[0][1].compression
-    for _, header in places:
+    for index, (_, header) in enumerate(places, 1):
+        if index % _MESSAGES_AT_ONCE == 0:
+            yield
         if header.magic != magic:
             raise InvalidRecords(f"Batch magic {header.magic} is not the same as the first batch's magic byte {magic}")
         if (header.compression or codec) and len(places) > 1:
@@ -158,8 +181,11 @@ def _messages(records: memoryview, settings: LogSettings, now_ms: int) -> Source
     end, last = places[-1]
     kept = _Messages(records[: end + last.size_bytes], codec)
     checking = _Checking(settings, now_ms, kept.timestamp_type)
-    for index, message in enumerate(kept.messages()):
-        checking.take(index, message)
+    for message in kept.messages():
+        if message is None:
+            yield
+        else:
+            checking.take(message)
     checking.finish()
     return Source(magic, codec, checking.count, kept, checking.counts_from_0, checking.largest_timestamp, places)
 
@@ -173,24 +199,29 @@ class _Messages:
         self.timestamp_type = CREATE_TIME
         if codec:
             self._wrapper, _ = read_message(self._data, is_checked=True)
-            self._data = inner_messages(self._wrapper)
             self.timestamp_type = self._wrapper.timestamp_type
 
-    def messages(self) -> Iterator[Message]:
-        """One after the other. Raises what `read_message` and `messages_in` raise."""
+    def messages(self) -> Iterator[Message | None]:
+        """One by one, None where others may have their turn. Raises what `read_message` and `messages_in` raise."""
         if self._wrapper is not None:
-            return messages_in(self._wrapper, self._data)
+            return messages_in_steps(self._wrapper)
         return self._plain_messages()
 
-    def _plain_messages(self) -> Iterator[Message]:
-        position = 0
+    def _plain_messages(self) -> Iterator[Message | None]:
+        position = count = 0
         while position < len(self._data):
             message, position = read_message(self._data, position, is_checked=True)
             yield message
+            count += 1
+            if count % _MESSAGES_AT_ONCE == 0:
+                yield None
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record | None]:
         for message in self.messages():
-            yield Record(message.offset, message.timestamp, message.key, message.value)  # type: ignore[arg-type]
+            if message is None:
+                yield None
+            else:
+                yield Record(message.offset, message.timestamp, message.key, message.value)  # type: ignore[arg-type]
 
 
 class _Checking:
@@ -200,37 +231,35 @@ class _Checking:
         self.count = 0
         self.counts_from_0 = True
         self.largest_timestamp = NO_TIMESTAMP
-        self._keys_required, (self._earliest_ms, self._latest_ms) = _rules(settings, now_ms)
+        keys_required, times = _rules(settings, now_ms)
+        self._rules = Rules(keys_required, *times)
         self._has_create_time = settings.message_timestamp_type == CREATE_TIME
         self._wrapper_timestamp_type = wrapper_timestamp_type
-        self._errors: list[tuple[int, str]] = []
-        self._stamped: list[int] = []
-        self._code = ErrorCode.INVALID_RECORD
+        self._errors = RecordErrors()
+        self._stamped = RecordErrors()
+        self._stamped.code = ErrorCode.INVALID_TIMESTAMP
 
-    def take(self, index: int, message: Message) -> None:
+    def take(self, message: Message) -> None:
         """Look at the next message."""
+        index = self.count
         self.count += 1
         timestamp = message.timestamp
         if message.offset != index:
             self.counts_from_0 = False
         if timestamp > self.largest_timestamp:
             self.largest_timestamp = timestamp
-        if self._keys_required and message.key is None:
-            self._errors.append((index, NO_KEY_MESSAGE))
+        if self._rules.keys_required and message.key is None:
+            self._errors.add(index, NO_KEY_MESSAGE)
         elif self._has_create_time and timestamp != NO_TIMESTAMP:
-            if not self._earliest_ms <= timestamp <= self._latest_ms:
-                record = Record(message.offset, timestamp)
-                self._errors.append((index, timestamp_message(record, self._earliest_ms, self._latest_ms)))
-                self._code = ErrorCode.INVALID_TIMESTAMP
+            self._errors.check(index, Record(message.offset, timestamp), self._rules, has_key=True)
         elif LOG_APPEND_TIME in (self._wrapper_timestamp_type, message.timestamp_type):
-            self._stamped.append(index)
+            self._stamped.add(index, STAMPED_MESSAGE)
 
     def finish(self) -> None:
         """Raise `InvalidRecords` if a message broke a rule."""
-        if self._stamped:
-            raise stamped_by_producer(self._stamped)
-        if self._errors:
-            raise InvalidRecords(summary(self._errors, self._code), tuple(self._errors), self._code)
+        for errors in (self._stamped, self._errors):
+            if errors.count:
+                raise errors.refusal()
 
 
 def _rules(settings: LogSettings, now_ms: int) -> tuple[bool, tuple[int, int]]:
@@ -261,7 +290,7 @@ def zstd_too_early(api_version: int) -> KafkaError:
 # --- what is appended ---------------------------------------------------------------------------
 
 
-def _numbered(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Admitted:
+def _numbered(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Steps[Admitted]:
     """Plain messages, changed in place."""
     headers = []
     stamped = settings.message_timestamp_type == LOG_APPEND_TIME
@@ -274,6 +303,8 @@ def _numbered(records: memoryview, source: Source, offset: int, settings: LogSet
         else:
             headers.append(tuple.__new__(BatchHeader, (offset, *header[1:])))
         offset += 1
+        if len(headers) % _MESSAGES_AT_ONCE == 0:
+            yield
     position, header = source.places[-1]
     return records[: position + header.size_bytes], tuple(headers)
 
@@ -295,25 +326,32 @@ def _counted(header: BatchHeader, count: int) -> BatchHeader:
     return header._replace(base_offset=first_offset, last_offset_delta=count - 1, record_count=count)
 
 
-def _rewritten(source: Source, codec: int, offset: int, settings: LogSettings, now_ms: int) -> Admitted:
+def _rewritten(source: Source, codec: int, offset: int, settings: LogSettings, now_ms: int) -> Steps[Admitted]:
     """The records in the log's format and codec."""
     stamp_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else None
-    data = build(
+    data = yield from build_in_steps(
         _renumbered(source.records, offset, stamp_ms),
         settings.message_format_version,
         compression=codec,
         level=settings.compression_level(codec) if settings.compression_type != "producer" else None,
         timestamp_type=settings.message_timestamp_type,
     )
-    headers = [header for _, header in batches_in(data)]
-    for header in headers:
+    headers = []
+    for _, header in batches_in(data):
         _check_size(header, settings)
+        headers.append(header)
+        if len(headers) % _MESSAGES_AT_ONCE == 0:
+            yield
     if codec and settings.message_format_version < MAGIC:
         headers = [_counted(headers[0], source.record_count)]
     return memoryview(data), tuple(headers)
 
 
-def _renumbered(records: Iterable[Record], offset: int, stamp_ms: int | None) -> Iterator[Record]:
-    for index, record in enumerate(records):
+def _renumbered(records: Iterable[Record | None], offset: int, stamp_ms: int | None) -> Iterator[Record | None]:
+    for record in records:
+        if record is None:
+            yield None
+            continue
         timestamp = record.timestamp if stamp_ms is None else stamp_ms
-        yield Record(offset + index, timestamp, record.key, record.value, record.headers)
+        yield Record(offset, timestamp, record.key, record.value, record.headers)
+        offset += 1

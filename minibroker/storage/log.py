@@ -6,11 +6,12 @@ What may be appended is decided in `admission.py`; a log is opened, and recovere
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
+from minibroker.protocol.steps import at_once
 from minibroker.storage import failed_sync
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.files import TOO_MANY_FILES
@@ -20,7 +21,7 @@ from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_name
 from minibroker.storage.removal import unlink_later
 from minibroker.storage.retention import Extent, expired
-from minibroker.storage.segment import Region, Segment, TimestampOffset
+from minibroker.storage.segment import Finding, Region, Segment, TimestampOffset
 from minibroker.storage.segments import Segments
 from minibroker.storage.side_files import SideFiles
 from minibroker.storage.transaction_index import AbortedTransaction
@@ -210,13 +211,28 @@ class Log:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp`, in ms since 1970."""
-        with self._disk_work(f"find timestamp {timestamp}"):
-            return self._segments.first_at(timestamp, self.log_start_offset)
+        return at_once(self.offset_for_timestamp_in_steps(timestamp))
+
+    def offset_for_timestamp_in_steps(self, timestamp: int) -> Finding:
+        """As `offset_for_timestamp`, in steps between which the log may change."""
+        return self._found(f"find timestamp {timestamp}", lambda start: self._segments.first_at(timestamp, start))
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The first record with the largest timestamp of all (KIP-734); None if no record has one."""
-        with self._disk_work("find the largest timestamp"):
-            return self._segments.first_of_largest_timestamp(self.log_start_offset)
+        return at_once(self.offset_of_max_timestamp_in_steps())
+
+    def offset_of_max_timestamp_in_steps(self) -> Finding:
+        """As `offset_of_max_timestamp`, in steps between which the log may change."""
+        return self._found("find the largest timestamp", self._segments.first_of_largest_timestamp)
+
+    def _found(self, what: str, find: Callable[[int], Finding]) -> Finding:
+        while True:  # it is looked for anew where only the log's own change kept it from being read
+            cuts, segments = self.cuts, list(self.segments)
+            try:
+                return (yield from find(self.log_start_offset))
+            except (OSError, CorruptBatch) as error:
+                if self._closed or (cuts, segments) == (self.cuts, self.segments):
+                    raise self._failure(what, error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch at or below `epoch`, where it ends), or (-1, -1) if that is not known (KIP-101)."""

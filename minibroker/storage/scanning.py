@@ -17,14 +17,17 @@ from minibroker.protocol.records.batch import (
     LOG_OVERHEAD_BYTES,
     MAGIC,
     BatchHeader,
+    check_batch_in_steps,
 )
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.formats import check_any, is_old
 from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, message_header
+from minibroker.protocol.steps import Steps, at_once
 from minibroker.storage.files import File
 
 SCAN_BLOCK_BYTES = 8 << 10
 RECOVERY_BLOCK_BYTES = 1 << 20
+HEADERS_AT_ONCE = 512  # how many batches are passed in one step
 
 CRC_START = 21
 
@@ -110,19 +113,34 @@ def _checked_closely(
     return header
 
 
-def stored_batch(file: File, position: int, header: BatchHeader) -> bytes:
+def stored_batch(file: File, position: int, header: BatchHeader) -> bytes | bytearray:
     """A batch that is about to be looked into, as it lies at `position`; its header was read there before.
 
     Raises `CorruptBatch`, which says where, if its checksum is not right.
     """
-    data = file.read(position, header.size_bytes)
+    return at_once(stored_batch_in_steps(file, position, header))
+
+
+def stored_batch_in_steps(file: File, position: int, header: BatchHeader) -> Steps[bytes | bytearray]:
+    """As `stored_batch`, in steps if the batch is large."""
     try:
-        check_any(data)
+        if header.size_bytes <= RECOVERY_BLOCK_BYTES:
+            data: bytes | bytearray = file.read(position, header.size_bytes)
+            check_any(data)
+            return data
+        data = bytearray()
+        for at in range(0, header.size_bytes, RECOVERY_BLOCK_BYTES):
+            data += file.read(position + at, min(RECOVERY_BLOCK_BYTES, header.size_bytes - at))
+            yield
+        if header.magic == MAGIC:
+            yield from check_batch_in_steps(data)
+        else:
+            check_any(data)
+        return data
     except CorruptBatch as error:
         raise CorruptBatch(
             f"{file.path}: the batch at {position}, offset {header.base_offset}, is damaged: {error.message}", position
         ) from None
-    return data
 
 
 def is_blank(file: File, position: int) -> bool:

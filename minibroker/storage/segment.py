@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import ELIDED_BIT, LOG_OVERHEAD_BYTES, BatchHeader
-from minibroker.protocol.records.formats import records_in
+from minibroker.protocol.records.streaming import streamed_records
+from minibroker.protocol.steps import Steps
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import (
@@ -21,7 +22,7 @@ from minibroker.storage.names import (
     TIME_INDEX_SUFFIX,
     segment_name,
 )
-from minibroker.storage.scanning import headers, misplaced, spans, stored_batch
+from minibroker.storage.scanning import HEADERS_AT_ONCE, headers, misplaced, spans, stored_batch_in_steps
 from minibroker.storage.segment_indexes import SegmentIndexes
 from minibroker.storage.sparse_index import CorruptIndex
 from minibroker.storage.time_index import NO_TIMESTAMP, TimeIndex
@@ -54,6 +55,9 @@ class TimestampOffset(NamedTuple):
     offset: int
     timestamp: int
     leader_epoch: int
+
+
+Finding = Steps[TimestampOffset | None]
 
 
 class Segment:
@@ -276,18 +280,20 @@ class Segment:
             self._remembered.clear()
         self._remembered[offset] = position
 
-    def has_newer_format(self, magic: int, position: int, end: int) -> bool:
+    def has_newer_format(self, magic: int, position: int, end: int) -> Steps[bool]:
         """Whether a batch from `position` to `end` is of a newer format than `magic`, or without record attributes.
 
-        What was found out is remembered: a reader goes on where it ended, and no header is read twice for it.
+        In steps. What was found out is remembered: a reader goes on where it ended, and no header is read twice for it.
         """
         known_from, known_to = self._not_newer.get(magic, (position, position))
         if not known_from <= position <= known_to:
             known_from = known_to = position
-        for at, header in headers(self.file, known_to, max(end, known_to)):
+        for passed, (at, header) in enumerate(headers(self.file, known_to, max(end, known_to)), 1):
             if header.magic > magic or header.attributes & ELIDED_BIT:
                 self._not_newer[magic] = known_from, at
                 return True
+            if passed % HEADERS_AT_ONCE == 0:
+                yield
         self._not_newer[magic] = known_from, max(end, known_to)
         return False
 
@@ -319,15 +325,24 @@ class Segment:
             end_offset = last_offset + 1
         return end_offset
 
-    def find_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        """The first record at or after `start_offset` whose timestamp is at least `timestamp`."""
+    def find_timestamp(self, timestamp: int, start_offset: int) -> Finding:
+        """The first record at or after `start_offset` whose timestamp is at least `timestamp`, in steps.
+
+        What is appended or removed meanwhile does not count.
+        """
         indexes = self._loaded_indexes()
+        file = self.file
         start = indexes.offsets.floor(max(indexes.times.floor(timestamp), start_offset))
-        for position, header in headers(self.file, start, self.size_bytes):
+        for passed, (position, header) in enumerate(headers(file, start, self.size_bytes), 1):
+            if passed % HEADERS_AT_ONCE == 0:
+                yield
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
-            for record in records_in(stored_batch(self.file, position, header)):
-                if record.timestamp >= timestamp and record.offset >= start_offset:
+            batch = yield from stored_batch_in_steps(file, position, header)
+            for record in streamed_records(batch, with_values=False):
+                if record is None:
+                    yield
+                elif record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimestampOffset(record.offset, record.timestamp, header.partition_leader_epoch)
         return None
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.names import LOG_SUFFIX
-from minibroker.storage.segment import Region, Segment, TimestampOffset
+from minibroker.storage.segment import Finding, Region, Segment
 
 
 class Segments:
@@ -91,24 +91,34 @@ class Segments:
             offset = end_offset
         return None
 
-    def first_at(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
-        """The first record at or after `start_offset` whose timestamp is at least `timestamp`."""
-        for segment in self.all:
+    def first_at(self, timestamp: int, start_offset: int) -> Finding:
+        """The first record at or after `start_offset` whose timestamp is at least `timestamp`, in steps.
+
+        Segments may come, go and stand for others meanwhile: where one ended, the one with that offset is gone on with.
+        """
+        offset = self.base_offsets[0]
+        while True:
+            index = self.index_of(offset)
+            segment, next_offsets = self.all[index], self.base_offsets[index + 1 : index + 2]
             segment.load()
             if segment.indexes.max_timestamp >= timestamp:
-                found = segment.find_timestamp(timestamp, start_offset)
+                found = yield from segment.find_timestamp(timestamp, max(offset, start_offset))
                 if found:
                     return found
-        return None
+            if not next_offsets:
+                return None
+            offset = next_offsets[0]
+            yield
 
-    def first_of_largest_timestamp(self, start_offset: int) -> TimestampOffset | None:
-        """The first record with the largest timestamp of all; None if no record has one."""
-        for segment in self.all:
+    def first_of_largest_timestamp(self, start_offset: int) -> Finding:
+        """The first record with the largest timestamp of all, in steps; None if no record has one."""
+        for segment in list(self.all):
             segment.load()
+            yield
         segment = max(self.all, key=lambda segment: segment.indexes.max_timestamp)
         if segment.indexes.max_timestamp < 0:
             return None
-        return segment.find_timestamp(segment.indexes.max_timestamp, start_offset)
+        return (yield from segment.find_timestamp(segment.indexes.max_timestamp, start_offset))
 
 
 def _lost(segment: Segment, offset: int, end_offset: int) -> KafkaError:

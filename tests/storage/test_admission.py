@@ -6,6 +6,7 @@ The records' own rules are tested with the protocol's `validation.py`; here is o
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from struct import Struct
 
 import pytest
@@ -13,13 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
-from minibroker.protocol.records.batch import BatchHeader, check_batch, seal
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, check_batch, seal
 from minibroker.protocol.records.building import assemble, build_batch, encode_record
 from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.record import Record, records_of
-from minibroker.storage.admission import admit
+from minibroker.protocol.steps import at_once
+from minibroker.storage.admission import admit, admit_in_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG, LogSettings
+from tests.protocol.records.samples import T, similar_records
 from tests.storage.support import NOW_MS, batch, open_at, records
 
 HOUR_MS = 3_600_000
@@ -335,3 +338,87 @@ def test_no_damage_gets_in_and_none_breaks_the_broker(
     except KafkaError:
         return
     assert len(list(records_of(taken))) == headers[0].record_count == 3
+
+
+# --- in steps ---------------------------------------------------------------------------------------------------------
+
+
+def steps_of(log: Log, data: bytes | bytearray) -> tuple[int, memoryview | KafkaError]:
+    """How many steps a batch takes, and what comes of it."""
+    steps, count = admit_in_steps(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS), 0
+    try:
+        while True:
+            next(steps)
+            count += 1
+    except StopIteration as end:
+        return count, end.value[0]
+    except KafkaError as error:
+        return count, error
+
+
+CHANGES: list[dict[str, object]] = [
+    {},
+    {"compression_type": "gzip", "compression_gzip_level": 9},
+    {"compression_type": "zstd", "compression_zstd_level": 22},
+    {"compression_type": "lz4", "compression_lz4_level": 17},
+    {"compression_type": "snappy"},
+    {"compression_type": "uncompressed"},
+    {"record_attributes_elide": True},
+    {"message_timestamp_type": LOG_APPEND_TIME},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=str)
+@pytest.mark.parametrize("codec", list(Compression))
+def test_much_takes_many_steps_and_nothing_is_lost(log: Log, changes: dict[str, object], codec: int) -> None:
+    sent = [Record(timestamp=NOW_MS, key=b"k%d" % number, value=bytes(10)) for number in range(20_000)]
+    log.update_settings(LogSettings(**changes))  # type: ignore[arg-type]
+    data = build_batch(sent, compression=codec)
+    count, taken = steps_of(log, data)
+    assert isinstance(taken, memoryview)
+    assert count >= len(sent) // 4096  # runs of equal records are checked at once
+    assert [record.key for record in records_of(taken)] == [record.key for record in sent]
+    again = admit(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS)
+    assert again == (taken, (check_batch(taken),))
+
+
+def test_a_bomb_for_a_topic_without_compression_is_counted_but_not_kept(log: Log) -> None:
+    bomb = build_batch([Record(timestamp=NOW_MS, value=bytes(30_000_000))], compression=Compression.ZSTD)
+    log.update_settings(LogSettings(compression_type="uncompressed"))
+    count, refusal = steps_of(log, bomb)
+    assert isinstance(refusal, KafkaError)
+    assert refusal.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert "30000074 bytes" in str(refusal)
+    assert count > 400
+
+
+def test_settings_that_change_meanwhile_do_not_count(log: Log) -> None:
+    data = build_batch([Record(timestamp=NOW_MS, value=bytes(1000))] * 500, compression=Compression.GZIP)
+    steps = admit_in_steps(log, memoryview(data), api_version=9, now_ms=NOW_MS)
+    next(steps)
+    log.update_settings(LogSettings(compression_type="zstd", cleanup_policy=frozenset({"compact"})))
+    taken, (header,) = at_once(steps)
+    assert header.compression == Compression.GZIP
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_mutated_batches_of_all_sizes_come_to_the_same_in_steps_as_small_ones_do(log: Log, seed: int) -> None:
+    random = Random(seed)
+    settings = dict(random.choice(CHANGES))
+    if random.random() < 0.5:
+        settings["cleanup_policy"] = frozenset({"compact"})
+    log.update_settings(LogSettings(**settings))  # type: ignore[arg-type]
+    data = build_batch(similar_records(random), compression=random.choice((0, 0, *Compression)))
+    for _ in range(random.randrange(3)):
+        data[random.randrange(61, len(data))] = random.randrange(256)
+    seal(data, 0, len(data))
+    now_ms = T
+    try:
+        expected = admit(log, memoryview(bytearray(data)), api_version=9, now_ms=now_ms)
+    except KafkaError as error:
+        with pytest.raises(type(error)) as refusal:
+            at_once(admit_in_steps(log, memoryview(data), api_version=9, now_ms=now_ms))
+        assert (refusal.value.code, refusal.value.message) == (error.code, error.message)
+        assert getattr(refusal.value, "record_errors", ()) == getattr(error, "record_errors", ())
+    else:
+        assert at_once(admit_in_steps(log, memoryview(data), api_version=9, now_ms=now_ms)) == expected

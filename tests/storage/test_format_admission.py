@@ -18,7 +18,8 @@ from minibroker.protocol.records.formats import batches_in, check_any
 from minibroker.protocol.records.message import encode_message, read_message, set_message_offset
 from minibroker.protocol.records.message_set import build_message_set, headers_of_set
 from minibroker.protocol.records.record import Record
-from minibroker.storage.admission import admit
+from minibroker.protocol.steps import at_once
+from minibroker.storage.admission import admit, admit_in_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from tests.protocol.records.samples import damaged
@@ -320,3 +321,21 @@ def test_no_damage_gets_in_and_none_breaks_the_broker(
     except KafkaError:
         return
     assert [record.offset for record in records_of_data(bytes(stored))] == list(range(log.log_end_offset))
+
+
+@pytest.mark.parametrize("target, codec", [(0, 0), (1, 0), (0, 1), (1, 1), (2, 1)])
+def test_offsets_are_those_of_the_end_also_if_the_log_grows_meanwhile(log: Log, target: int, codec: int) -> None:
+    log.update_settings(LogSettings(message_format_version=target))
+    sent = [Record(offset, NOW_MS, b"k", b"v") for offset in range(1000)]
+    view = memoryview(bytearray(build(sent, 1, compression=codec)))
+    steps = admit_in_steps(log, view, api_version=2, now_ms=NOW_MS)
+    for turn in range(3):
+        next(steps)
+        other = memoryview(bytearray(build([Record(value=b"other")], 0)))
+        log.append(*admit(log, other, api_version=0, now_ms=NOW_MS), 0)
+        log.update_settings(LogSettings(message_format_version=(target + turn) % 3))  # the one of the begin counts
+    taken, headers = at_once(steps)
+    first_offset = log.append(taken, headers, 3)
+    assert log.read(first_offset, 1 << 20) is not None
+    assert headers[0].magic == target
+    assert [record.offset for record in records_of_data(bytes(taken))] == list(range(first_offset, first_offset + 1000))

@@ -12,6 +12,7 @@ import pytest
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import check_batch
+from minibroker.protocol.steps import at_once
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.segment import REMEMBERED_POSITIONS, Segment
@@ -117,7 +118,7 @@ def test_bad_indexes_are_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     again = opened(tmp_path)
     for number in range(20):
         assert again.position_of(100 + 2 * number) == number * len(batch(2))
-        found = again.find_timestamp(NOW_MS + 10 * number, 0)
+        found = at_once(again.find_timestamp(NOW_MS + 10 * number, 0))
         assert found is not None and found.offset == 100 + 2 * number
     assert known(again)[0] == expected[0]
     assert known(again)[2:] == expected[2:]

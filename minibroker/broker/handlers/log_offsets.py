@@ -82,7 +82,7 @@ def list_offsets(context: Context, request: ListOffsetsRequest) -> Steps[ListOff
     for name, partition in asked:
         key = name, partition.partition_index
         if key not in answers:
-            answers[key] = _listed(context, request, name, partition, counts[key] > 1)
+            answers[key] = yield from _listed(context, request, name, partition, counts[key] > 1)
             yield
     topics: dict[str, TopicAnswer] = {}
     for (name, _), answer in answers.items():
@@ -93,7 +93,7 @@ def list_offsets(context: Context, request: ListOffsetsRequest) -> Steps[ListOff
 
 def _listed(
     context: Context, request: ListOffsetsRequest, name: str, asked: AskedPartition, repeated: bool
-) -> PartitionAnswer:
+) -> Steps[PartitionAnswer]:
     try:
         if repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}-{asked.partition_index} is asked for more than once.")
@@ -105,7 +105,7 @@ def _listed(
                 partition, asked.timestamp, asked.max_num_offsets, context.cluster.clock.wall_ms()
             )
             return PartitionAnswer(partition_index=asked.partition_index, old_style_offsets=offsets)
-        found = _found(partition, asked.timestamp, request.isolation_level == READ_COMMITTED)
+        found = yield from _found(partition, asked.timestamp, request.isolation_level == READ_COMMITTED)
     except KafkaError as error:
         return PartitionAnswer(partition_index=asked.partition_index, error_code=error.code)
     return PartitionAnswer(
@@ -141,7 +141,7 @@ def _offsets_before(partition: Partition, timestamp: int, max_count: int, now_ms
     return newest[: max(max_count, 0)]
 
 
-def _found(partition: Partition, timestamp: int, committed: bool) -> Found:
+def _found(partition: Partition, timestamp: int, committed: bool) -> Steps[Found]:
     log = partition.log
     limit_offset = log.last_stable_offset if committed else log.high_watermark
     if timestamp == LATEST:
@@ -152,7 +152,10 @@ def _found(partition: Partition, timestamp: int, committed: bool) -> Found:
         return Found()
     if log.settings.message_format_version == 0:
         raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{partition} has message format 0.")
-    record = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if timestamp == MAX_TIMESTAMP:
+        record = yield from log.offset_of_max_timestamp_in_steps()
+    else:
+        record = yield from log.offset_for_timestamp_in_steps(timestamp)
     return Found() if record is None or record.offset >= limit_offset else Found(*record)
 
 

@@ -35,6 +35,7 @@ from typing import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.varints import Bytes
+from minibroker.protocol.steps import Steps
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
@@ -54,11 +55,12 @@ ELIDED_BIT = 0x80
 KNOWN_ATTRIBUTES = 0x7F
 
 CRC_POSITION = 17
+CRC_STEP_BYTES = 1 << 20  # what a checksum is computed of at once
 CRC_START = 21  # what the checksum covers, to the end
 MAX_SEQUENCE = 0x7FFFFFFF  # after which comes 0
 
-_MAGIC_POSITION = 16
-_LOW_ATTRIBUTES_POSITION = 22
+MAGIC_POSITION = 16
+LOW_ATTRIBUTES_POSITION = 22
 _MAX_TIMESTAMP_POSITION = 35
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
@@ -143,8 +145,8 @@ def is_transactional(data: Bytes) -> bool:
     """Whether `data` begins with the whole header of a batch that is part of a transaction; no more is looked at."""
     return (
         len(data) >= HEADER_BYTES
-        and data[_MAGIC_POSITION] == MAGIC
-        and data[_LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT != 0
+        and data[MAGIC_POSITION] == MAGIC
+        and data[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT != 0
     )
 
 
@@ -153,16 +155,44 @@ def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
 
     Raises `CorruptBatch` for missing bytes, a magic other than 2, an impossible length or a wrong checksum.
     """
+    header, end = _whole_header(data, position)
+    computed = crc32c(memoryview(data)[position + CRC_START : end])
+    if computed != header.crc:
+        raise _wrong_checksum(header, computed, position)
+    return header
+
+
+def check_batch_in_steps(data: Bytes, position: int = 0) -> Steps[BatchHeader]:
+    """As `check_batch`, in steps."""
+    header, end = _whole_header(data, position)
+    computed = yield from _crc_in_steps(data, position + CRC_START, end)
+    if computed != header.crc:
+        raise _wrong_checksum(header, computed, position)
+    return header
+
+
+def _whole_header(data: Bytes, position: int) -> tuple[BatchHeader, int]:
+    """The header of the batch, and where it ends, of which all is there."""
     header = _bounded_header(data, position)
     end = position + header.batch_length + LOG_OVERHEAD_BYTES
     if end > len(data):
         raise CorruptBatch(
             f"the batch has {header.size_bytes} bytes, of which {len(data) - position} are here", position
         )
-    computed = crc32c(memoryview(data)[position + CRC_START : end])
-    if computed != header.crc:
-        raise CorruptBatch(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})", position)
-    return header
+    return header, end
+
+
+def _wrong_checksum(header: BatchHeader, computed: int, position: int) -> CorruptBatch:
+    return CorruptBatch(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})", position)
+
+
+def _crc_in_steps(data: Bytes, start: int, end: int) -> Steps[int]:
+    view, crc = memoryview(data), 0
+    for at in range(start, end, CRC_STEP_BYTES):
+        crc = crc32c(view[at : min(at + CRC_STEP_BYTES, end)], crc)
+        if at + CRC_STEP_BYTES < end:
+            yield
+    return crc
 
 
 def batches(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
@@ -214,11 +244,17 @@ def seal(data: bytearray | memoryview, position: int, size_bytes: int) -> None:
     _CRC.pack_into(data, position + CRC_POSITION, crc)
 
 
+def seal_in_steps(data: bytearray | memoryview, position: int, size_bytes: int) -> Steps[None]:
+    """As `seal`, in steps."""
+    crc = yield from _crc_in_steps(data, position + CRC_START, position + size_bytes)
+    _CRC.pack_into(data, position + CRC_POSITION, crc)
+
+
 def _bounded_header(data: Bytes, position: int) -> BatchHeader:
     """The header, with a magic and a length that can be. Magic first: messages of formats 0 and 1 may be shorter."""
     left = len(data) - position
-    if left > _MAGIC_POSITION and data[position + _MAGIC_POSITION] != MAGIC:
-        raise CorruptBatch(_magic_message(data[position + _MAGIC_POSITION]), position)
+    if left > MAGIC_POSITION and data[position + MAGIC_POSITION] != MAGIC:
+        raise CorruptBatch(_magic_message(data[position + MAGIC_POSITION]), position)
     if left < HEADER_BYTES:
         raise _too_short(left, position)
     header = tuple.__new__(BatchHeader, HEADER.unpack_from(data, position))

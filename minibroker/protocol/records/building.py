@@ -5,8 +5,9 @@ What goes into a control batch's records is in `control.py`; changing a written 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
@@ -20,10 +21,15 @@ from minibroker.protocol.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     seal,
+    seal_in_steps,
 )
+from minibroker.protocol.records.compressing import compressed_chunks
 from minibroker.protocol.records.compression import Compression, compress
-from minibroker.protocol.records.record import Record, payload_of
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.restarting import renumbered
 from minibroker.protocol.records.varints import Bytes, wrapped, zigzag_bytes
+from minibroker.protocol.records.windows import payload_chunks
+from minibroker.protocol.steps import Steps
 
 _NULL = zigzag_bytes(-1)
 _NO_ATTRIBUTES = b"\0"
@@ -68,13 +74,38 @@ def build_batch(
     return assemble(header, compress(compression, payload, level))
 
 
-def recompress(batch: Bytes, position: int, header: BatchHeader, codec: int, level: int | None = None) -> bytearray:
-    """The batch at `position` with the same records under another codec (a topic's own `compression.type`).
+def recompress_in_steps(
+    batch: Bytes,
+    header: BatchHeader,
+    codec: int,
+    level: int | None,
+    *,
+    renumbers: bool = False,
+    max_bytes: int,
+    too_large: Callable[[int], KafkaError],
+) -> Steps[bytearray]:
+    """The batch with the same records under another codec (a topic's own `compression.type`), in steps.
 
-    The records are not parsed; the rest of the header stays. Raises what `decompress` raises.
+    The rest of the header stays, and so do the records: `renumbers` gives them offset deltas from 0 on, if they are
+    known to be good; otherwise they are not parsed. Raises what decompressing raises, and what `too_large`
+    makes of the size in bytes if that is more than `max_bytes`, of which no more are held.
     """
-    payload = compress(codec, payload_of(batch, position, header), level)
-    return assemble(header._replace(attributes=header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | codec), payload)
+    payload = payload_chunks(batch, 0, header)
+    if renumbers:
+        payload = renumbered(payload, header.record_count)
+    chunks = compressed_chunks(codec, payload, level)
+    changed = header._replace(attributes=header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | codec)
+    return (yield from assemble_in_steps(changed, _bounded(chunks, max_bytes - HEADER_BYTES, too_large)))
+
+
+def _bounded(chunks: Iterable[Bytes], max_bytes: int, too_large: Callable[[int], KafkaError]) -> Iterator[Bytes]:
+    """The chunks, as long as they are no more than `max_bytes`; the rest is counted, and told at the end."""
+    size_bytes = 0
+    for chunk in chunks:
+        size_bytes += len(chunk)
+        yield chunk if size_bytes <= max_bytes else b""
+    if size_bytes > max_bytes:
+        raise too_large(size_bytes + HEADER_BYTES)
 
 
 def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
@@ -83,6 +114,17 @@ def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
     HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD_BYTES))
     batch[HEADER_BYTES:] = payload
     seal(batch, 0, len(batch))
+    return batch
+
+
+def assemble_in_steps(header: BatchHeader, chunks: Iterable[Bytes]) -> Steps[bytearray]:
+    """As `assemble`, of a payload that comes in pieces. Raises what `chunks` raises."""
+    batch = bytearray(HEADER_BYTES)
+    for chunk in chunks:
+        batch += chunk
+        yield
+    HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD_BYTES))
+    yield from seal_in_steps(batch, 0, len(batch))
     return batch
 
 

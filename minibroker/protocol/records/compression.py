@@ -1,4 +1,4 @@
-"""The five codecs of record batches: compress, and decompress within a bound.
+"""The five codecs of record batches: compress, and decompress within a bound, whole or piece by piece.
 
 Which codec a topic or batch wants is decided elsewhere. Each library is imported on first use: most brokers never look
 into a compressed batch, and start faster without.
@@ -7,12 +7,14 @@ into a compressed batch, and start faster without.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import IntEnum
 from struct import Struct
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.varints import Bytes
+
+STEP_BYTES = 1 << 16  # what is decompressed at once where others are to have their turn in between
 
 
 class Compression(IntEnum):
@@ -33,7 +35,7 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> Bytes:
     """
     if codec == Compression.NONE:
         return data
-    return _COMPRESSORS[_known(codec)](data, level)
+    return _COMPRESSORS[known_codec(codec)](data, level)
 
 
 def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
@@ -45,10 +47,38 @@ def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
     """
     if codec == Compression.NONE:
         return data
-    return _joined(_DECOMPRESSORS[_known(codec)](data, limit_bytes), limit_bytes)
+    return _joined(_DECOMPRESSORS[known_codec(codec)](data, limit_bytes, _CHUNK_BYTES), limit_bytes)
 
 
-def _known(codec: int) -> int:
+def decompressed_chunks(codec: int, data: Bytes, limit_bytes: int, chunk_bytes: int = STEP_BYTES) -> Iterator[Bytes]:
+    """What `decompress` gives, in pieces of about `chunk_bytes`, each of which takes less than a millisecond.
+
+    A piece may be empty. With codec 0 they are views of `data`. Raises what `decompress` raises.
+    """
+    if codec == Compression.NONE:
+        yield from in_pieces((data,), chunk_bytes)
+        return
+    left_bytes = limit_bytes
+    for chunk in _DECOMPRESSORS[known_codec(codec)](data, limit_bytes, chunk_bytes):
+        left_bytes -= len(chunk)
+        if left_bytes < 0:
+            raise _too_large(limit_bytes)
+        if len(chunk) > chunk_bytes:  # a block of snappy, which comes whole
+            yield from in_pieces((chunk,), chunk_bytes)
+        else:
+            yield chunk
+
+
+def in_pieces(chunks: Iterable[Bytes], piece_bytes: int) -> Iterator[Bytes]:
+    """The same bytes in pieces of at most so many; an empty chunk is passed on, as others have their turn then."""
+    for chunk in chunks:
+        view = memoryview(chunk)
+        for start in range(0, len(view) or 1, piece_bytes):
+            yield view[start : start + piece_bytes]
+
+
+def known_codec(codec: int) -> int:
+    """The codec, if there is one of this number, 1-4. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE."""
     if codec in _COMPRESSORS:
         return codec
     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}")
@@ -77,27 +107,27 @@ def _too_large(limit_bytes: int) -> KafkaError:
 
 _CHUNK_BYTES = 1 << 18  # what a decompressor may give at once
 _INPUT_BYTES = 1 << 15  # what it is fed at once: it copies the rest of its input whenever it has to stop
-_GZIP_WINDOW = 31  # zlib's largest window, plus 16 for gzip's header and trailer
+GZIP_WINDOW = 31  # zlib's largest window, plus 16 for gzip's header and trailer
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def _gzip_compress(data: Bytes, level: int | None) -> bytes:
-    return zlib.compress(data, -1 if level is None else level, _GZIP_WINDOW)
+    return zlib.compress(data, -1 if level is None else level, GZIP_WINDOW)
 
 
-def _gzip_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
+def _gzip_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
     """Members one after another, as Java's GZIPInputStream reads them: what follows a member and is none is ignored."""
     view = memoryview(data)
     position = 0
     while position == 0 or view[position : position + 2] == _GZIP_MAGIC:
-        stream = zlib.decompressobj(_GZIP_WINDOW)
+        stream = zlib.decompressobj(GZIP_WINDOW)
         while not stream.eof:
             source: Bytes = stream.unconsumed_tail
             if not source:
                 source = view[position : position + _INPUT_BYTES]
                 position += len(source)
             try:
-                chunk = stream.decompress(source, _CHUNK_BYTES)
+                chunk = stream.decompress(source, chunk_bytes)
             except zlib.error as error:
                 raise CorruptBatch(f"invalid gzip data: {error}") from error
             if not chunk and not source:
@@ -112,23 +142,28 @@ def _gzip_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
 # oldest compatible version, both 1), then blocks: int32 size, and so many bytes of raw snappy. Other clients send one
 # raw block without a frame. As in snappy-java, what does not start with the magic is a raw block.
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
-_XERIAL_HEADER = _XERIAL_MAGIC + bytes((0, 0, 0, 1, 0, 0, 0, 1))
-_XERIAL_BLOCK_BYTES = 32 * 1024
+XERIAL_HEADER = _XERIAL_MAGIC + bytes((0, 0, 0, 1, 0, 0, 0, 1))
+XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = Struct(">i")
 
 
 def _snappy_compress(data: Bytes, level: int | None) -> bytes:
-    from cramjam import snappy
-
     view = memoryview(data)
-    parts = [_XERIAL_HEADER]
-    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
-        parts += (_INT32.pack(len(block)), block)
+    parts = [XERIAL_HEADER]
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        parts.append(xerial_block(view[start : start + XERIAL_BLOCK_BYTES]))
     return b"".join(parts)
 
 
-def _snappy_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
+def xerial_block(data: Bytes) -> bytes:
+    """A block of the framing that holds `data`."""
+    from cramjam import snappy
+
+    block = bytes(snappy.compress_raw(data))
+    return _INT32.pack(len(block)) + block
+
+
+def _snappy_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         yield _snappy_block(view, limit_bytes, limit_bytes)
@@ -141,12 +176,12 @@ def _snappy_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
 
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
-    if len(view) < len(_XERIAL_HEADER):
+    if len(view) < len(XERIAL_HEADER):
         raise CorruptBatch("invalid snappy data: it ends in the frame's header")
-    position = len(_XERIAL_HEADER)
+    position = len(XERIAL_HEADER)
     while position < len(view):
         if view[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:  # two frames, concatenated
-            position += len(_XERIAL_HEADER)
+            position += len(XERIAL_HEADER)
             continue
         if len(view) - position < _INT32.size:
             raise CorruptBatch("invalid snappy data: it ends in a block's size")
@@ -188,7 +223,7 @@ def _lz4_compress(data: Bytes, level: int | None) -> bytes:
 
     compressed: bytes = frame.compress(
         data,
-        compression_level=0 if level in (None, _LZ4_DEFAULT_LEVEL) else level,
+        compression_level=lz4_level(level),
         block_size=frame.BLOCKSIZE_MAX64KB,
         block_linked=False,
         store_size=False,
@@ -196,7 +231,12 @@ def _lz4_compress(data: Bytes, level: int | None) -> bytes:
     return compressed
 
 
-def _lz4_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
+def lz4_level(level: int | None) -> int:
+    """The library's level for Kafka's."""
+    return 0 if level is None or level == _LZ4_DEFAULT_LEVEL else level
+
+
+def _lz4_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
     """The first frame; as in Kafka, what follows its end is ignored, and linked blocks are refused."""
     from lz4.frame import LZ4FrameDecompressor
 
@@ -210,7 +250,7 @@ def _lz4_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
         source = view[position : position + _INPUT_BYTES] if is_hungry else b""
         position += len(source)
         try:
-            chunk: bytes = stream.decompress(source, _CHUNK_BYTES)
+            chunk: bytes = stream.decompress(source, chunk_bytes)
         except (RuntimeError, EOFError) as error:
             raise CorruptBatch(f"invalid lz4 data: {error}") from error
         if is_hungry and not source and not chunk and not stream.eof:
@@ -220,7 +260,7 @@ def _lz4_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
 
 # --- zstd -------------------------------------------------------------------------------------------------------------
 
-_ZSTD_DEFAULT_LEVEL = 3
+ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_MIN_WINDOW_BYTES = 1 << 23  # levels up to 19 use windows up to this
 _ZSTD_MAX_HEADER_BYTES = 18
 _ZSTD_MAX_WINDOW_BYTES = 1 << 27  # what Kafka's library takes at most
@@ -229,26 +269,29 @@ _ZSTD_MAX_WINDOW_BYTES = 1 << 27  # what Kafka's library takes at most
 def _zstd_compress(data: Bytes, level: int | None) -> bytes:
     import zstandard
 
-    return zstandard.ZstdCompressor(level=_ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
+    return zstandard.ZstdCompressor(level=ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
 
 
-def _zstd_chunks(data: Bytes, limit_bytes: int) -> Iterator[Bytes]:
+def _zstd_chunks(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterator[Bytes]:
     """Frame after frame, with or without their content's size, streamed: the one-shot way trusts an announced size."""
     import zstandard
 
     window_bytes = min(max(1 << limit_bytes.bit_length(), _ZSTD_MIN_WINDOW_BYTES), _ZSTD_MAX_WINDOW_BYTES)
     stream = zstandard.ZstdDecompressor(max_window_size=window_bytes).stream_reader(data, read_across_frames=True)
     try:
-        while chunk := stream.read(_CHUNK_BYTES):
+        while chunk := stream.read(chunk_bytes):
             yield chunk
-        if not data or _zstd_end(memoryview(data)) != len(data):
+        end = yield from _zstd_end(memoryview(data))
+        if not data or end != len(data):
             raise CorruptBatch("invalid zstd data: it ends early")
     except (zstandard.ZstdError, IndexError) as error:
         raise CorruptBatch(f"invalid zstd data: {error}") from error
 
 
-def _zstd_end(view: memoryview) -> int:
+def _zstd_end(view: memoryview) -> Generator[Bytes, None, int]:
     """Where the last of the frames ends, past the end of data that is cut off: the stream reader says nothing of it.
+
+    Gives an empty chunk after every 1024 frames or blocks, of which there may be many.
 
     Frame (RFC 8878): header, blocks, and 4 bytes of checksum if the header says so. Block: 3 bytes, lowest first, of
     which bit 0 says that it is the last, bits 1-2 its type (1: one byte, repeated), bits 3-23 its size. Frames to be
@@ -256,8 +299,11 @@ def _zstd_end(view: memoryview) -> int:
     """
     from zstandard import frame_header_size
 
-    position = 0
+    position = passed = 0
     while position < len(view):
+        passed += 1
+        if passed & 1023 == 0:
+            yield b""
         if view[position] & 0xF0 == 0x50:
             position += 8 + int.from_bytes(view[position + 4 : position + 8], "little")
             continue
@@ -267,6 +313,9 @@ def _zstd_end(view: memoryview) -> int:
         while not block & 1:
             block = view[position] | view[position + 1] << 8 | view[position + 2] << 16
             position += 3 + (1 if block & 0x06 == 0x02 else block >> 3)
+            passed += 1
+            if passed & 1023 == 0:
+                yield b""
         position += 4 if has_checksum else 0
     return position
 
@@ -277,7 +326,7 @@ _COMPRESSORS: dict[int, Callable[[Bytes, int | None], bytes]] = {
     Compression.LZ4: _lz4_compress,
     Compression.ZSTD: _zstd_compress,
 }
-_DECOMPRESSORS: dict[int, Callable[[Bytes, int], Iterator[Bytes]]] = {
+_DECOMPRESSORS: dict[int, Callable[[Bytes, int, int], Iterator[Bytes]]] = {
     Compression.GZIP: _gzip_chunks,
     Compression.SNAPPY: _snappy_chunks,
     Compression.LZ4: _lz4_chunks,

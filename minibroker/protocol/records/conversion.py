@@ -11,23 +11,28 @@ through one at a time, so that a batch costs no more memory than its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Iterator
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import (
+    HEADER,
+    HEADER_BYTES,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD_BYTES,
     MAGIC,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
+    seal_in_steps,
 )
-from minibroker.protocol.records.building import assemble, encode_record
-from minibroker.protocol.records.compression import Compression, compress
-from minibroker.protocol.records.formats import records_in
+from minibroker.protocol.records.building import encode_record
+from minibroker.protocol.records.compressing import compressed_chunks
+from minibroker.protocol.records.compression import STEP_BYTES, Compression
 from minibroker.protocol.records.message import NO_TIMESTAMP
-from minibroker.protocol.records.message_set import build_message_set
+from minibroker.protocol.records.message_set import build_message_set_in_steps
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.streaming import streamed_records
 from minibroker.protocol.records.varints import Bytes
+from minibroker.protocol.steps import Steps, at_once
 
 
 def down_converted(batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0) -> bytearray:
@@ -38,6 +43,11 @@ def down_converted(batch: Bytes, header: BatchHeader, magic: int, first_offset: 
     first for it. Raises `KafkaError`: UNSUPPORTED_COMPRESSION_TYPE for zstd, which no old client knows, and what
     reading the batch raises.
     """
+    return at_once(down_converted_in_steps(batch, header, magic, first_offset))
+
+
+def down_converted_in_steps(batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0) -> Steps[bytearray]:
+    """As `down_converted`, in steps, and with one record in memory at a time."""
     if header.is_control or header.record_count == 0:
         return bytearray()
     codec = header.compression
@@ -45,10 +55,12 @@ def down_converted(batch: Bytes, header: BatchHeader, magic: int, first_offset: 
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "Down-conversion of zstandard-compressed batches is not supported"
         )
-    records = records_in(batch)
+    records: Iterable[Record | None] = streamed_records(batch)
     if codec == Compression.NONE:
-        records = (record for record in records if record.offset >= first_offset)
-    return build_message_set(records, magic, compression=codec, timestamp_type=header.timestamp_type)
+        records = (record for record in records if record is None or record.offset >= first_offset)
+    return (
+        yield from build_message_set_in_steps(records, magic, compression=codec, timestamp_type=header.timestamp_type)
+    )
 
 
 def build(
@@ -64,19 +76,37 @@ def build(
     Offsets and timestamps stay. Empty for no records. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE for a codec that
     the format does not have.
     """
+    return at_once(build_in_steps(records, magic, compression=compression, level=level, timestamp_type=timestamp_type))
+
+
+def build_in_steps(
+    records: Iterable[Record | None],
+    magic: int,
+    *,
+    compression: int = Compression.NONE,
+    level: int | None = None,
+    timestamp_type: int = 0,
+) -> Steps[bytearray]:
+    """As `build`, in steps, of records among which None says that others may have their turn."""
     if magic < MAGIC:
-        return build_message_set(records, magic, compression=compression, level=level, timestamp_type=timestamp_type)
-    rest = iter(records)
-    first = next(rest, None)
+        return (
+            yield from build_message_set_in_steps(
+                records, magic, compression=compression, level=level, timestamp_type=timestamp_type
+            )
+        )
+    encoding = _Encoding()
+    batch = bytearray(HEADER_BYTES)
+    for chunk in compressed_chunks(compression, encoding.chunks(records), level):
+        batch += chunk
+        yield
+    first = encoding.first
     if first is None:
         return bytearray()
     type_bit = TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME else 0
-    encoding = _Encoding(first)
-    payload = compress(compression, encoding.encode(chain((first,), rest)), level)
-    # Length, leader epoch and checksum come last; there is no producer.
+    # The leader epoch comes last; there is no producer.
     header = BatchHeader(
         first.offset,
-        0,
+        len(batch) - LOG_OVERHEAD_BYTES,
         -1,
         MAGIC,
         0,
@@ -89,25 +119,31 @@ def build(
         -1,
         encoding.count,
     )
-    return assemble(header, payload)
+    HEADER.pack_into(batch, 0, *header)
+    yield from seal_in_steps(batch, 0, len(batch))
+    return batch
 
 
 class _Encoding:
     """Records on their way into a batch of format 2, and what its header must say of those that have passed."""
 
-    def __init__(self, first: Record) -> None:
-        self.last_offset = first.offset
+    def __init__(self) -> None:
+        self.first: Record | None = None
+        self.last_offset = -1
         self.largest_timestamp = NO_TIMESTAMP
         self.count = 0
-        self._first = first
 
-    def encode(self, records: Iterable[Record]) -> bytearray:
-        """The records' bytes, as they lie in a batch that begins with the first one."""
-        base_offset, base_timestamp = self._first.offset, self._first.timestamp
+    def chunks(self, records: Iterable[Record | None]) -> Iterator[Bytes]:
+        """The records' bytes, as they lie in a batch that begins with the first one; a piece takes a millisecond."""
         out = bytearray()
         for record in records:
-            self.count += 1
-            self.last_offset = record.offset
-            self.largest_timestamp = max(self.largest_timestamp, record.timestamp)
-            out += encode_record(record, record.offset - base_offset, record.timestamp - base_timestamp)
-        return out
+            if record is not None:
+                first = self.first = self.first or record
+                self.count += 1
+                self.last_offset = record.offset
+                self.largest_timestamp = max(self.largest_timestamp, record.timestamp)
+                out += encode_record(record, record.offset - first.offset, record.timestamp - first.timestamp)
+            if record is None or len(out) >= STEP_BYTES:
+                yield out
+                out = bytearray()
+        yield out

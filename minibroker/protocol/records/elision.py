@@ -9,12 +9,17 @@ need not know: `payload_of` gives the records with the byte. When batches are st
 
 from __future__ import annotations
 
-from minibroker.protocol.errors import InvalidRecords
+from collections.abc import Iterator
+
 from minibroker.protocol.records.batch import CONTROL_BIT, ELIDED_BIT, MAGIC, BatchHeader
-from minibroker.protocol.records.building import assemble
-from minibroker.protocol.records.compression import compress
-from minibroker.protocol.records.record import payload_of
-from minibroker.protocol.records.varints import MAX_VARINT_BYTES, Bytes, MalformedVarint, read_raw, zigzag_bytes
+from minibroker.protocol.records.building import assemble_in_steps
+from minibroker.protocol.records.compressing import compressed_chunks
+from minibroker.protocol.records.restarting import restarted
+from minibroker.protocol.records.varints import Bytes, zigzag_bytes
+from minibroker.protocol.records.windows import Window, payload_chunks
+from minibroker.protocol.steps import Steps, at_once
+
+_RECORDS_AT_ONCE = 512
 
 
 def without_attributes(batch: Bytes, header: BatchHeader, level: int | None = None) -> bytearray | None:
@@ -23,58 +28,67 @@ def without_attributes(batch: Bytes, header: BatchHeader, level: int | None = No
     That is a batch which has none already, one of another format, a control batch, and one with an attribute other
     than 0, which would be lost. Raises what reading the records raises.
     """
+    return at_once(without_attributes_in_steps(batch, header, level))
+
+
+def without_attributes_in_steps(batch: Bytes, header: BatchHeader, level: int | None = None) -> Steps[bytearray | None]:
+    """As `without_attributes`, in steps."""
     if header.magic != MAGIC or header.attributes & (ELIDED_BIT | CONTROL_BIT) or header.record_count == 0:
         return None
-    payload = elided(bytes(payload_of(batch, 0, header)), header.record_count)
-    if payload is None:
-        return None
+    chunks = elided_chunks(payload_chunks(batch, 0, header), header.record_count)
     changed = header._replace(attributes=header.attributes | ELIDED_BIT)
-    return assemble(changed, compress(header.compression, payload, level))
+    try:
+        return (yield from assemble_in_steps(changed, compressed_chunks(header.compression, chunks, level)))
+    except _HasAttributes:
+        return None
 
 
 def with_attributes(batch: Bytes, header: BatchHeader, level: int | None = None) -> bytearray:
     """The batch with the attributes of its records, which are 0. Raises what reading the records raises."""
-    payload = payload_of(batch, 0, header)
+    return at_once(with_attributes_in_steps(batch, header, level))
+
+
+def with_attributes_in_steps(batch: Bytes, header: BatchHeader, level: int | None = None) -> Steps[bytearray]:
+    """As `with_attributes`, in steps."""
+    chunks = compressed_chunks(header.compression, payload_chunks(batch, 0, header), level)
     changed = header._replace(attributes=header.attributes & ~ELIDED_BIT)
-    return assemble(changed, compress(header.compression, payload, level))
+    return (yield from assemble_in_steps(changed, chunks))
 
 
 def elided(payload: bytes, count: int) -> bytes | None:
     """The `count` records in `payload` without their attributes; None if one has some. Raises `InvalidRecords`."""
-    out = bytearray()
-    position = 0
-    for _ in range(count):
-        body, end = _extent(payload, position)
-        if payload[body]:
-            return None
-        out += zigzag_bytes(end - body - 1)
-        out += payload[body + 1 : end]
-        position = end
-    out += payload[position:]
-    return bytes(out)
+    try:
+        return b"".join(elided_chunks(iter((payload,)), count))
+    except _HasAttributes:
+        return None
 
 
 def restored(payload: bytes, count: int) -> bytes:
     """The `count` records in `payload`, which have no attributes, with them. Raises `InvalidRecords`."""
-    out = bytearray()
-    position = 0
-    for _ in range(count):
-        body, end = _extent(payload, position)
-        out += zigzag_bytes(end - body + 1)
-        out.append(0)
-        out += payload[body:end]
-        position = end
-    out += payload[position:]
-    return bytes(out)
+    return b"".join(restored_chunks(iter((payload,)), count))
 
 
-def _extent(payload: bytes, position: int) -> tuple[int, int]:
-    """Where the record at `position` begins behind its length, and where it ends."""
-    try:
-        length, body = read_raw(payload, position, MAX_VARINT_BYTES)
-    except MalformedVarint as error:
-        raise InvalidRecords(f"the record at byte {position} is malformed: {error}") from error
-    end = body + (length >> 1)
-    if length & 1 or not body < end <= len(payload):
-        raise InvalidRecords(f"the record at byte {position} is malformed: a length of {length >> 1} bytes")
-    return body, end
+def elided_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
+    """As `elided`, of records that come in pieces. Raises something of its own where a record has attributes."""
+    return restarted(Window(chunks), count, _without)
+
+
+def restored_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
+    """As `restored`, of records that come in pieces."""
+    return restarted(Window(chunks), count, _with)
+
+
+class _HasAttributes(Exception):
+    """A record has an attribute, which would be lost."""
+
+
+def _without(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+    """What comes instead of a record's length and its attributes, and where the rest begins."""
+    if data[body]:
+        raise _HasAttributes
+    return zigzag_bytes(length - 1), body + 1
+
+
+def _with(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+    """What comes instead of a record's length, and where the rest begins."""
+    return zigzag_bytes(length + 1) + b"\0", body

@@ -14,12 +14,12 @@ them (KIP-32). Wrappers do not nest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from struct import Struct
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_BIT, BatchHeader
-from minibroker.protocol.records.compression import Compression, compress, decompress
+from minibroker.protocol.records.compressing import compressed_chunks
+from minibroker.protocol.records.compression import STEP_BYTES, Compression, decompress, decompressed_chunks
 from minibroker.protocol.records.lz4_frames import with_old_checksum, with_right_checksum
 from minibroker.protocol.records.message import (
     MIN_MESSAGE_BYTES,
@@ -31,8 +31,11 @@ from minibroker.protocol.records.message import (
 )
 from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES, Record
 from minibroker.protocol.records.varints import Bytes
+from minibroker.protocol.records.windows import Window
+from minibroker.protocol.steps import Steps, at_once
 
 _OFFSET_AND_SIZE = Struct(">qi")
+_MESSAGES_AT_ONCE = 128
 
 
 def records_of_message(
@@ -91,12 +94,16 @@ def messages_in(wrapper: Message, payload: bytes) -> Iterator[Message]:
     position = index = 0
     while position < len(payload):
         message, position = read_message(payload, position)
-        if message.magic != wrapper.magic:
-            _refuse(index, f"its magic {message.magic} does not match outer magic {wrapper.magic}")
-        if message.compression:
-            _refuse(index, "Compressed outer record should not have an inner record with a compression attribute set")
+        _check_inner(wrapper, index, message)
         yield message
         index += 1
+
+
+def _check_inner(wrapper: Message, index: int, message: Message) -> None:
+    if message.magic != wrapper.magic:
+        _refuse(index, f"its magic {message.magic} does not match outer magic {wrapper.magic}")
+    if message.compression:
+        _refuse(index, "Compressed outer record should not have an inner record with a compression attribute set")
 
 
 def _refuse(index: int, message: str) -> None:
@@ -107,7 +114,10 @@ def _base_offset(wrapper: Message, payload: bytes) -> int:
     """What is to be added to the offsets in a wrapper."""
     if wrapper.magic == 0 or wrapper.offset == 0:  # some versions of librdkafka produced all wrappers with offset 0
         return 0
-    last_offset = last_inner_offset(payload)
+    return _checked_base(wrapper, last_inner_offset(payload))
+
+
+def _checked_base(wrapper: Message, last_offset: int) -> int:
     if wrapper.offset < last_offset:
         raise InvalidRecords(
             f"Found invalid wrapper offset in compressed v1 message set, wrapper offset '{wrapper.offset}' is less "
@@ -120,13 +130,70 @@ def last_inner_offset(payload: bytes) -> int:
     """The offset that the last message of a set bears; 0 if there is none. Raises `CorruptBatch`."""
     position = offset = 0
     while position < len(payload):
-        if len(payload) - position < LOG_OVERHEAD_BYTES:
-            raise CorruptBatch("a message set ends within a message")
-        offset, size = _OFFSET_AND_SIZE.unpack_from(payload, position)
-        if size < MIN_MESSAGE_BYTES[0] - LOG_OVERHEAD_BYTES:
-            raise CorruptBatch(f"a message of {size} bytes, fewer than its fixed fields")
-        position += size + LOG_OVERHEAD_BYTES
+        offset, position = _next_inner(payload, position)
     return offset
+
+
+def _next_inner(payload: bytes, position: int) -> tuple[int, int]:
+    """The offset that the message at `position` bears, and where the next one begins."""
+    if len(payload) - position < LOG_OVERHEAD_BYTES:
+        raise CorruptBatch("a message set ends within a message")
+    offset, size = _OFFSET_AND_SIZE.unpack_from(payload, position)
+    if size < MIN_MESSAGE_BYTES[0] - LOG_OVERHEAD_BYTES:
+        raise CorruptBatch(f"a message of {size} bytes, fewer than its fixed fields")
+    return offset, position + size + LOG_OVERHEAD_BYTES
+
+
+def inner_chunks(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Bytes]:
+    """What `inner_messages` gives, in pieces. Raises what that raises, when it comes to that."""
+    codec, value = wrapper.compression, wrapper.value
+    if value is None:
+        raise InvalidRecords(f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
+    check_codec(codec, wrapper.magic)
+    if codec == Compression.LZ4 and wrapper.magic == 0:
+        value = with_right_checksum(value)
+    yield from decompressed_chunks(codec, value, limit_bytes)
+
+
+def messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
+    """As `messages_in`, in steps, one message at a time; None where others may have their turn."""
+    window, position, index = Window(inner_chunks(wrapper)), 0, 0
+    while True:
+        if index % _MESSAGES_AT_ONCE == 0:
+            yield None
+        while len(window.data) - position < LOG_OVERHEAD_BYTES and not window.ended:
+            position = window.more(position)
+            yield None
+        if position == len(window.data):
+            if not index:
+                raise InvalidRecords("Found invalid compressed record set with no inner records")
+            return
+        if len(window.data) - position >= LOG_OVERHEAD_BYTES:
+            size = max(_OFFSET_AND_SIZE.unpack_from(window.data, position)[1], 0) + LOG_OVERHEAD_BYTES
+            if len(window.data) - position < size and not window.ended:
+                position = yield from window.gather(position, size)
+        message, position = read_message(window.data, position)
+        _check_inner(wrapper, index, message)
+        yield message
+        index += 1
+
+
+def base_offset_in_steps(wrapper: Message) -> Steps[int]:
+    """What is to be added to the offsets in a wrapper. Raises what reading it raises, and `InvalidRecords`."""
+    if wrapper.magic == 0 or wrapper.offset == 0:
+        return 0
+    window, position, offset = Window(inner_chunks(wrapper)), 0, 0
+    steps = 0
+    while True:
+        while len(window.data) - position < LOG_OVERHEAD_BYTES and not window.ended:
+            position = window.more(position)
+            yield
+        if position >= len(window.data):
+            return _checked_base(wrapper, offset)
+        offset, position = _next_inner(window.data, position)
+        steps += 1
+        if steps % 1024 == 0:
+            yield
 
 
 def headers_of_set(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
@@ -157,24 +224,62 @@ def build_message_set(
     The records keep their offsets, which must rise, and their timestamps, as far as the format has them; headers have
     no place. Empty for no records. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE.
     """
+    return at_once(
+        build_message_set_in_steps(records, magic, compression=compression, level=level, timestamp_type=timestamp_type)
+    )
+
+
+def build_message_set_in_steps(
+    records: Iterable[Record | None],
+    magic: int,
+    *,
+    compression: int = Compression.NONE,
+    level: int | None = None,
+    timestamp_type: int = 0,
+) -> Steps[bytearray]:
+    """As `build_message_set`, in steps, of records among which None says that others may have their turn."""
     check_codec(compression, magic)
-    attributes = TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME and magic else 0
-    rest = iter(records)
-    first = next(rest, None)
+    encoding = _Encoding(magic, timestamp_type, relative=magic == 1 and compression != 0)
     out = bytearray()
-    if first is None:
-        return out
-    base_offset = first.offset if magic and compression else 0
-    largest, last_offset = NO_TIMESTAMP, -1
-    for record in chain((first,), rest):
-        out += encode_message(
-            magic, record.offset - base_offset, record.timestamp, attributes, record.key, record.value
-        )
-        largest = max(largest, record.timestamp)
-        last_offset = record.offset
-    if not compression:
-        return out
-    value = compress(compression, out, level)
+    for chunk in compressed_chunks(compression, encoding.chunks(records), level):
+        out += chunk
+        yield
+    if not compression or not encoding.count:
+        return out if encoding.count else bytearray()
     if compression == Compression.LZ4 and magic == 0:
-        value = with_old_checksum(value)
-    return bytearray(encode_message(magic, last_offset, largest, attributes | compression, None, value))
+        out = with_old_checksum(out)
+    attributes = encoding.attributes | compression
+    return bytearray(encode_message(magic, encoding.last_offset, encoding.largest_timestamp, attributes, None, out))
+
+
+class _Encoding:
+    """Records on their way into a set, and what a wrapper must say of those that have passed."""
+
+    def __init__(self, magic: int, timestamp_type: int, *, relative: bool) -> None:
+        self.attributes = TIMESTAMP_TYPE_BIT if timestamp_type == LOG_APPEND_TIME and magic else 0
+        self.count = 0
+        self.last_offset = -1
+        self.largest_timestamp = NO_TIMESTAMP
+        self._magic = magic
+        self._relative = relative
+
+    def chunks(self, records: Iterable[Record | None]) -> Iterator[Bytes]:
+        """The messages that the records become, as many at a time as take about a millisecond."""
+        out, base_offset = bytearray(), 0
+        for record in records:
+            if record is None:
+                yield out
+                out = bytearray()
+                continue
+            if not self.count and self._relative:
+                base_offset = record.offset
+            out += encode_message(
+                self._magic, record.offset - base_offset, record.timestamp, self.attributes, record.key, record.value
+            )
+            self.count += 1
+            self.largest_timestamp = max(self.largest_timestamp, record.timestamp)
+            self.last_offset = record.offset
+            if len(out) >= STEP_BYTES:
+                yield out
+                out = bytearray()
+        yield out

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
     ELIDED_BIT,
@@ -32,7 +32,7 @@ from minibroker.protocol.records.batch import (
 from minibroker.protocol.records.compression import decompress
 from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_varint, read_varlong, wrapped
 
-_ENCODING_MASK = COMPRESSION_MASK | ELIDED_BIT
+ENCODING_MASK = COMPRESSION_MASK | ELIDED_BIT
 
 MAX_UNCOMPRESSED_BYTES = 100 * 1024 * 1024
 """What the records of one batch may decompress to: as much as socket.request.max.bytes lets in uncompressed."""
@@ -74,7 +74,7 @@ def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: in
     `decompress` raises.
     """
     view = memoryview(batch)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
-    encoding = header.attributes & _ENCODING_MASK
+    encoding = header.attributes & ENCODING_MASK
     if not encoding:
         return view
     payload = decompress(encoding & COMPRESSION_MASK, view, limit_bytes)
@@ -85,6 +85,18 @@ def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: in
     return restored(bytes(payload), header.record_count)
 
 
+def payload_up_to(batch: Bytes, header: BatchHeader, limit_bytes: int) -> bytes | None:
+    """What `payload_of` gives for the batch, if that is no more than `limit_bytes`; None if it is more."""
+    if header.size_bytes > limit_bytes:
+        return None
+    try:
+        return bytes(payload_of(batch, 0, header, limit_bytes))
+    except KafkaError as error:
+        if error.code != ErrorCode.MESSAGE_TOO_LARGE:
+            raise
+        return None
+
+
 def parse_records(payload: Bytes, header: BatchHeader, start: int = 0, position: int = 0) -> Iterator[Record]:
     """The records of the batch in `payload`, from record `start` at `position` on; it must end with the last of them.
 
@@ -93,31 +105,34 @@ def parse_records(payload: Bytes, header: BatchHeader, start: int = 0, position:
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     for index in range(start, header.record_count):
         try:
-            record, position = _read_record(payload, position, header, append_time)
-        except (MalformedVarint, _Malformed) as error:
+            record, position = read_record(payload, position, header, append_time)
+        except (MalformedVarint, Malformed) as error:
             raise InvalidRecords(f"record {index} is malformed: {error}", ((index, str(error)),)) from error
         yield record
     if position != len(payload):
         raise InvalidRecords("Incorrect declared batch size, records still remaining in file")
 
 
-class _Malformed(ValueError):
+class Malformed(ValueError):
     """A record that contradicts itself."""
 
 
-def _read_record(payload: Bytes, position: int, header: BatchHeader, append_time: int | None) -> tuple[Record, int]:
+def read_record(
+    payload: Bytes, position: int, header: BatchHeader, append_time: int | None, *, with_headers: bool = True
+) -> tuple[Record, int]:
+    """The record of the batch at `position`, and where it ends. Raises `MalformedVarint`, `Malformed`."""
     length, position = read_varint(payload, position)
     if not 1 <= length <= len(payload) - position:
-        raise _Malformed(f"a length of {length} bytes, {len(payload) - position} are left")
+        raise Malformed(f"a length of {length} bytes, {len(payload) - position} are left")
     end = position + length
     body = memoryview(payload)[:end]
     timestamp_delta, position = read_varlong(body, position + 1)
     offset_delta, position = read_varint(body, position)
     key, position = _read_bytes(body, position)
     value, position = _read_bytes(body, position)
-    headers, position = _read_headers(body, position)
+    headers, position = _read_headers(body, position) if with_headers else ((), end)
     if position != end:
-        raise _Malformed(f"{end - position} bytes are left in it after its headers")
+        raise Malformed(f"{end - position} bytes are left in it after its headers")
     timestamp = wrapped(header.base_timestamp + timestamp_delta) if append_time is None else append_time
     return Record(header.base_offset + offset_delta, timestamp, key, value, headers), end
 
@@ -125,12 +140,12 @@ def _read_record(payload: Bytes, position: int, header: BatchHeader, append_time
 def _read_headers(body: memoryview, position: int) -> tuple[tuple[Header, ...], int]:
     count, position = read_varint(body, position)
     if not 0 <= count <= len(body) - position:
-        raise _Malformed(f"{count} headers, {len(body) - position} bytes are left")
+        raise Malformed(f"{count} headers, {len(body) - position} bytes are left")
     headers = []
     for _ in range(count):
         key, position = _read_bytes(body, position)
         if key is None:
-            raise _Malformed("a header without a key")
+            raise Malformed("a header without a key")
         value, position = _read_bytes(body, position)
         headers.append(Header(key.decode(errors="replace"), value))
     return tuple(headers), position
@@ -141,5 +156,5 @@ def _read_bytes(body: memoryview, position: int) -> tuple[bytes | None, int]:
     if length < 0:
         return None, position
     if length > len(body) - position:
-        raise _Malformed(f"{length} bytes of a key or value, {len(body) - position} are left")
+        raise Malformed(f"{length} bytes of a key or value, {len(body) - position} are left")
     return bytes(body[position : position + length]), position + length

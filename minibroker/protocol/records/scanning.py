@@ -15,6 +15,9 @@ from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BY
 
 MIN_RUN = 16  # a leap has a fixed cost, about that of walking so many records
 MAX_WALK = 1024  # what is walked at once while no runs are found
+WALK_BYTES = 1 << 15  # and how much of it where others are to have their turn: twice a record that is not large
+
+_STEPS_AT_ONCE = 256
 
 # What the second byte of a varint adds to the first. A byte that says that a third follows is not in the list: looking
 # it up raises IndexError.
@@ -24,12 +27,13 @@ _SECOND = [(byte << 7) - 0x80 for byte in range(0x80)]
 class Scan:
     """How far the records of `payload` are well formed, and what was seen on the way.
 
-    The records before `index`, which end at `position`, are good; once `run` has answered False, a bad one is among
-    the next `MAX_WALK`, or there are bytes left after the last. `timestamp_deltas` holds each distinct timestamp delta,
-    still zigzag; `saw_null_key` says that a record has no key.
+    The records before `index`, which end at `position`, are good; once `run` has answered False, the next one is bad,
+    or there are bytes left after the last. Where `payload` is only a part of the records, `advance` goes through it,
+    and who calls that moves `payload` and `position` on. `timestamp_deltas` holds each distinct timestamp delta, still
+    zigzag; `saw_null_key` says that a record has no key. With `any_offsets`, `advance` takes any offset deltas.
     """
 
-    __slots__ = ("payload", "count", "index", "position", "timestamp_deltas", "saw_null_key")
+    __slots__ = ("payload", "count", "index", "position", "timestamp_deltas", "saw_null_key", "any_offsets", "_steps")
 
     def __init__(self, payload: bytes | bytearray, count: int) -> None:
         self.payload = payload
@@ -38,6 +42,8 @@ class Scan:
         self.position = 0
         self.timestamp_deltas: set[int] = set()
         self.saw_null_key = False
+        self.any_offsets = False
+        self._steps = MIN_RUN
 
     def run(self) -> bool:
         """Look at all records: whether all `count` are good and nothing is left after them."""
@@ -68,31 +74,68 @@ class Scan:
         self.position += run.length * run.size_bytes
         return run.length
 
-    def _walk(self, end_index: int) -> bool:
-        """Step over the records before `end_index`; False, and no step taken, if one of them is not good."""
-        start = self.index, self.position
-        while self.index < end_index:
-            self._stride(end_index)
-            if self.index < end_index and not self._step():
+    def advance(self) -> bool:
+        """Take the records that come next in `payload`, as many as a millisecond is enough for; False if it is none.
+
+        That may also be because `payload` ends before the next record does.
+        """
+        index, end = self.index, self.position + WALK_BYTES
+        if self.any_offsets:
+            return self._step_on(min(self.count, index + _STEPS_AT_ONCE))
+        while self.index < self.count and self.position < end:
+            if self.count - self.index >= MIN_RUN and self._leap() >= MIN_RUN:
+                self._steps = MIN_RUN
+            elif self._walk_piece(min(self.count, self.index + self._steps)):
+                self._steps = min(self._steps * 2, MAX_WALK)
+            else:
                 break
-        if self.index == end_index and self.position <= len(self.payload):
-            return True
-        self.index, self.position = start
-        return False
+        return self.index > index
+
+    def _walk_piece(self, end_index: int) -> bool:
+        """As `_walk`, but only so far as others can wait for."""
+        whole, start = self.payload, self.position
+        if len(whole) - start <= WALK_BYTES:
+            return self._walk(end_index)
+        self.payload, self.position = whole[start : start + WALK_BYTES], 0
+        is_good = self._walk(end_index)
+        self.payload, self.position = whole, start + self.position
+        return is_good
+
+    def _step_on(self, end_index: int) -> bool:
+        """Step over the records before `end_index`, as far as they are good; False if it is none."""
+        index, end = self.index, self.position + WALK_BYTES
+        while self.index < end_index and self.position < end and self._step():
+            pass
+        return self.index > index
+
+    def _walk(self, end_index: int) -> bool:
+        """Step over the records before `end_index`, up to the first that is not good: whether there is none."""
+        while self.index < end_index:
+            last_position = self._stride(end_index)
+            if self.position > len(self.payload):  # the last one claims more than there is
+                self.index, self.position = self.index - 1, last_position
+                return False
+            if self.index < end_index and not self._step():
+                return False
+        return True
 
     # Both ways to step read varints zigzag, where odd is negative: null keys and values have an odd length.
     #
     # A stride reads varints in place, because a call costs as much as half a record. One of more than two bytes (three
     # for offset deltas) ends in an IndexError; so does a length that claims more than there is, or the position after
-    # it is behind the end of the data, which `_walk` sees.
+    # it is behind the end of the data, which `_walk` sees: only of the last record can that be so.
 
-    def _stride(self, end_index: int) -> None:
-        """Step over records whose varints are short, up to the first where they are not or that is not good."""
+    def _stride(self, end_index: int) -> int:
+        """Step over records whose varints are short, up to the first where they are not or that is not good.
+
+        Returns where the last of them began.
+        """
         data, position, keys = self.payload, self.position, 0
+        last = start = position
         note_delta = self.timestamp_deltas.add
         try:
             for expected in range(2 * self.index, 2 * end_index, 2):
-                start = position
+                last, start = start, position
                 length, position = data[position], position + 1
                 if length > 0x7F:
                     length, position = length + _SECOND[data[position]], position + 1
@@ -118,11 +161,12 @@ class Scan:
                     raise IndexError
                 note_delta(delta)
                 keys |= key
-            expected, start = 2 * end_index, position
+            expected, last, start = 2 * end_index, start, position
         except (IndexError, MalformedVarint):
             pass
         self.saw_null_key |= bool(keys & 1)
         self.index, self.position = expected >> 1, start
+        return last
 
     def _step(self) -> bool:
         """Step over one record of any kind; False if it is not good."""
@@ -139,7 +183,9 @@ class Scan:
             position = _after_headers(data, position, end)
         except (MalformedVarint, IndexError):
             return False
-        if length & 1 or position != end or offset != 2 * self.index:
+        if length & 1 or position != end or end > len(data):
+            return False
+        if offset != 2 * self.index and not self.any_offsets:
             return False
         self.saw_null_key |= bool(key & 1)
         self.timestamp_deltas.add(delta)

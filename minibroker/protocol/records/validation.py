@@ -6,17 +6,31 @@ depends on a log (sequences, sizes, a topic's codec and timestamp type) is the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from minibroker.protocol.errors import ErrorCode, InvalidRecords
-from minibroker.protocol.records.batch import CONTROL_BIT, TIMESTAMP_TYPE_BIT, BatchHeader
-from minibroker.protocol.records.record import Record, parse_records, payload_of
+from minibroker.protocol.records.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+)
+from minibroker.protocol.records.record import ENCODING_MASK, Malformed, Record, read_record
 from minibroker.protocol.records.scanning import Scan
-from minibroker.protocol.records.varints import INT64_MAX, INT64_MIN, Bytes, from_zigzag, to_zigzag, wrapped
+from minibroker.protocol.records.slicing import slices
+from minibroker.protocol.records.varints import INT64_MAX, INT64_MIN, Bytes, MalformedVarint, from_zigzag, wrapped
+from minibroker.protocol.records.windows import Extent, LargeRecord, Window, payload_chunks
+from minibroker.protocol.steps import Steps, at_once
 
 NO_TIMESTAMP = -1
 
+SMALL_BYTES = 1 << 16  # records of which no more are checked at once, as they take a millisecond or two
+MAX_DELTAS = 4096  # the distinct timestamps that are remembered at once
+MAX_RECORD_ERRORS = 1000  # the records that a refusal names: Kafka names all
+
+STAMPED_MESSAGE = "Producer should not set timestamp type to LogAppendTime"
 NO_KEY_MESSAGE = "Compacted topic cannot accept message without key"
 
 
@@ -24,36 +38,218 @@ class MisnumberedRecords(InvalidRecords):
     """Records in which nothing but the offset deltas is wrong."""
 
 
-def check_records(
-    data: Bytes,
-    position: int,
-    header: BatchHeader,
-    *,
-    keys_required: bool,
-    any_offsets: bool = False,
-    earliest_ms: int = INT64_MIN,
-    latest_ms: int = INT64_MAX,
-) -> int:
+class Rules(NamedTuple):
+    """What is asked of records.
+
+    With `keys_required` (a compacted topic) no key may be null; timestamps other than -1 must be within `earliest_ms`
+    to `latest_ms`; unless `any_offsets`, the offset deltas must be 0 to n-1 in this order.
+    """
+
+    keys_required: bool
+    earliest_ms: int = INT64_MIN
+    latest_ms: int = INT64_MAX
+    any_offsets: bool = False
+
+    def takes(self, timestamp: int) -> bool:
+        """Whether a record may have this timestamp."""
+        return timestamp == NO_TIMESTAMP or self.earliest_ms <= timestamp <= self.latest_ms
+
+
+def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules) -> int:
     """Check all records of the batch at `position`, decompressed if need be; their largest timestamp, at least -1.
 
-    Every record must parse and end where its length says, nothing may follow the last record; unless `any_offsets`, the
-    offset deltas must be 0 to n-1 in this order; with `keys_required` (a compacted topic) no key may be null;
-    timestamps other than -1 must be within `earliest_ms` to `latest_ms`. Raises `InvalidRecords` (INVALID_RECORD, or
-    INVALID_TIMESTAMP if a timestamp is at fault) with an entry in record_errors for each record at fault, and what
-    `decompress` raises. Where only the offset deltas are wrong, it is `MisnumberedRecords`.
+    Every record must parse and end where its length says, nothing may follow the last record, and the rules must hold.
+    Raises `InvalidRecords` (INVALID_RECORD, or INVALID_TIMESTAMP if a timestamp is at fault) with an entry in
+    record_errors for each of the first `MAX_RECORD_ERRORS` records at fault, and what `decompress` raises. Where only
+    the offset deltas are wrong, it is `MisnumberedRecords`.
     """
     check_header(header)
-    payload = payload_of(data, position, header)
-    if isinstance(payload, memoryview):
-        payload = bytes(payload)  # slices of it are then bytes too, and each byte is read twice as fast
+    if header.batch_length <= SMALL_BYTES and not header.attributes & ENCODING_MASK:
+        view = memoryview(data)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
+        largest = _largest_of_good(bytes(view), header, rules)  # each byte of bytes is read twice as fast
+        if largest is not None:
+            return largest
+    return at_once(check_records_in_steps(data, position, header, rules))
+
+
+def check_records_in_steps(data: Bytes, position: int, header: BatchHeader, rules: Rules) -> Steps[int]:
+    """As `check_records`, in steps, and in memory for a piece of the records at a time."""
+    check_header(header)
+    return (yield from check_window(Window(payload_chunks(data, position, header)), header, rules))
+
+
+def check_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int]:
+    """As `check_records_in_steps`, of the batch whose records the window shows from their start on."""
+    window.more(0)
+    if len(window.data) < SMALL_BYTES:
+        window.more(0)
+    yield
+    largest = _largest_of_good(window.data, header, rules) if window.ended else None
+    return (yield from _Checking(window, header, rules).run()) if largest is None else largest
+
+
+def _largest_of_good(payload: bytes, header: BatchHeader, rules: Rules) -> int | None:
+    """The largest timestamp of few records, at least -1; None if there is something to be said against them."""
     scan = Scan(payload, header.record_count)
     if not scan.run():
-        _look_closely(scan, header, any_offsets)
-    smallest, largest = _timestamp_range(scan, header)
+        return None
+    smallest, largest = _timestamp_range(scan.timestamp_deltas, header)
+    keys_required, earliest_ms, latest_ms, _ = rules
     in_time = largest == NO_TIMESTAMP or earliest_ms <= smallest <= largest <= latest_ms
     if not in_time or (keys_required and scan.saw_null_key):
-        _refuse(payload, header, keys_required, earliest_ms, latest_ms)
+        return None
     return max(largest, NO_TIMESTAMP)
+
+
+class RecordErrors:
+    """Records that break a rule: the first `MAX_RECORD_ERRORS` by name, of the others how many they are."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.code = ErrorCode.INVALID_RECORD
+        self.listed: list[tuple[int, str]] = []
+
+    def check(self, index: int, record: Record, rules: Rules, has_key: bool) -> None:
+        """Look at a record. One without a key is not also named for its timestamp."""
+        if rules.keys_required and not has_key:
+            self.add(index, NO_KEY_MESSAGE)
+        elif not rules.takes(record.timestamp):
+            self.code = ErrorCode.INVALID_TIMESTAMP
+            if self.count < MAX_RECORD_ERRORS:
+                self.add(index, timestamp_message(record, rules.earliest_ms, rules.latest_ms))
+            else:
+                self.count += 1
+
+    def add(self, index: int, message: str) -> None:
+        """Note that a record is refused."""
+        self.count += 1
+        if self.count <= MAX_RECORD_ERRORS:
+            self.listed.append((index, message))
+
+    def refusal(self) -> InvalidRecords:
+        """What to raise."""
+        return InvalidRecords(summary(self, self.code), tuple(self.listed), self.code)
+
+
+class _Checking:
+    """The records of one batch on their way through a window, checked against the rules."""
+
+    def __init__(self, window: Window, header: BatchHeader, rules: Rules) -> None:
+        self._window = window
+        self._header = header
+        self._rules = rules
+        self._scan = Scan(window.data, header.record_count)
+        self._noted = (0, 0)  # index and position of the first record that `_note` has not seen
+        self._largest = NO_TIMESTAMP
+        self._errors = RecordErrors()
+        self._misnumbered: tuple[int, str] | None = None
+        self._append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
+
+    def run(self) -> Steps[int]:
+        """Check them all. Raises `InvalidRecords`, and what the window's chunks raise."""
+        scan, window = self._scan, self._window
+        while scan.index < scan.count:
+            if scan.advance():
+                if len(scan.timestamp_deltas) > MAX_DELTAS:
+                    yield from self._note()
+            else:
+                yield from self._note()
+                yield from self._go_on()
+            yield
+        yield from self._note()
+        end = window.start + scan.position
+        size = yield from window.drain()
+        if end != size:
+            raise InvalidRecords("Incorrect declared batch size, records still remaining in file")
+        if self._misnumbered is not None and not self._rules.any_offsets:
+            raise MisnumberedRecords(self._misnumbered[1], (self._misnumbered,))
+        if self._errors.count:
+            raise self._errors.refusal()
+        return self._largest
+
+    def _note(self) -> Steps[None]:
+        """Draw the sum of what the scan has seen since the last time, while these records are still at hand."""
+        scan, header, rules = self._scan, self._header, self._rules
+        index, position = self._noted
+        if scan.index > index:
+            smallest, largest = _timestamp_range(scan.timestamp_deltas, header)
+            self._largest = max(self._largest, largest)
+            in_time = rules.takes(smallest) and rules.takes(largest)
+            if not in_time or (rules.keys_required and scan.saw_null_key):
+                yield from self._name(index, self._window.data[position : scan.position])
+            scan.timestamp_deltas.clear()
+            scan.saw_null_key = False
+        self._noted = scan.index, scan.position
+
+    def _name(self, first: int, data: bytes) -> Steps[None]:
+        """Look at the records in `data`, of which some break a rule, one by one."""
+        found = slices(data, self._scan.index - first)
+        for index, (_, _, raw_offset, raw_time, key, _) in enumerate(found, first):
+            self._check_one(index, from_zigzag(raw_offset), from_zigzag(raw_time), key is not None)
+            if index & 255 == 0:
+                yield
+
+    def _check_one(self, index: int, offset_delta: int, timestamp_delta: int, has_key: bool) -> int:
+        """Look at one record; its timestamp."""
+        timestamp = self._append_time
+        if timestamp is None:
+            timestamp = wrapped(self._header.base_timestamp + timestamp_delta)
+        self._errors.check(index, Record(self._header.base_offset + offset_delta, timestamp), self._rules, has_key)
+        return timestamp
+
+    def _go_on(self) -> Steps[None]:
+        """Have more at hand, or step over the large record that comes next; or refuse it."""
+        scan, window = self._scan, self._window
+        try:
+            extent = window.extent(scan.position)
+        except MalformedVarint as error:
+            raise (yield from self._malformed(str(error))) from error
+        if extent is None or window.awaits(extent):
+            scan.position = window.more(scan.position)
+            scan.payload = window.data
+            self._noted = scan.index, scan.position
+        elif extent.length > window.large_bytes:
+            yield from self._step_over(extent)
+        else:
+            yield from self._look_closely(extent)
+
+    def _step_over(self, extent: Extent) -> Steps[None]:
+        scan, window = self._scan, self._window
+        record = LargeRecord(window, extent)
+        try:
+            yield from record.walk()
+        except (MalformedVarint, Malformed) as error:
+            raise (yield from self._malformed(str(error), extent)) from error
+        self._check_number(record.offset_delta)
+        timestamp = self._check_one(scan.index, record.offset_delta, record.timestamp_delta, record.key_bytes >= 0)
+        self._largest = max(self._largest, timestamp)
+        scan.index, scan.position, scan.payload = scan.index + 1, record.position, window.data
+        self._noted = scan.index, scan.position
+
+    def _look_closely(self, extent: Extent) -> Steps[None]:
+        """Say what is wrong with a record that is at hand, or that claims more than there is: maybe but its number."""
+        window, scan = self._window, self._scan
+        if not 1 <= extent.length <= window.end - extent.body:
+            raise (yield from self._malformed("", extent))
+        try:
+            record, _ = read_record(window.data, scan.position, self._header, None)
+        except (MalformedVarint, Malformed) as error:
+            raise (yield from self._malformed(str(error), extent)) from error
+        self._check_number(record.offset - self._header.base_offset)
+
+    def _malformed(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
+        """What is said of the next record, unless the bytes behind it are not even of the batch's codec."""
+        index, size = self._scan.index, (yield from self._window.drain())
+        if extent is not None and not 1 <= extent.length <= size - extent.body:
+            message = f"a length of {extent.length} bytes, {size - extent.body} are left"
+        return InvalidRecords(f"record {index} is malformed: {message}", ((index, message),))
+
+    def _check_number(self, offset_delta: int) -> None:
+        """Note the first record whose offset is not that of its index. From there on the scan takes any."""
+        index = self._scan.index
+        if offset_delta != index and self._misnumbered is None:
+            self._misnumbered = index, f"Record {index} has the offset delta {offset_delta}, expected {index}"
+            self._scan.any_offsets = True
 
 
 def check_header(header: BatchHeader) -> None:
@@ -75,45 +271,17 @@ def check_header(header: BatchHeader) -> None:
         )
 
 
-def _timestamp_range(scan: Scan, header: BatchHeader) -> tuple[int, int]:
+def _timestamp_range(deltas: set[int], header: BatchHeader) -> tuple[int, int]:
     """The smallest and the largest timestamp of the records, -1 left out; both -1 if there is no other."""
     if header.attributes & TIMESTAMP_TYPE_BIT:
         return header.max_timestamp, header.max_timestamp
     base = header.base_timestamp
-    if len(scan.timestamp_deltas) == 1:  # one record, or one instant: the small batches that come in thousands
-        (raw,) = scan.timestamp_deltas
+    if len(deltas) == 1:  # one record, or one instant: the small batches that come in thousands
+        (raw,) = deltas
         timestamp = wrapped(base + from_zigzag(raw))
         return timestamp, timestamp
-    timestamps = {wrapped(base + from_zigzag(raw)) for raw in scan.timestamp_deltas} - {NO_TIMESTAMP}
+    timestamps = {wrapped(base + from_zigzag(raw)) for raw in deltas} - {NO_TIMESTAMP}
     return (min(timestamps), max(timestamps)) if timestamps else (NO_TIMESTAMP, NO_TIMESTAMP)
-
-
-def _look_closely(scan: Scan, header: BatchHeader, any_offsets: bool) -> None:
-    """Take the records from where the scan stopped, if nothing but their offset deltas is wrong, and those may be."""
-    first_wrong = None
-    for index, record in enumerate(parse_records(scan.payload, header, scan.index, scan.position), scan.index):
-        delta = record.offset - header.base_offset
-        if delta != index and first_wrong is None:
-            first_wrong = index, f"Record {index} has the offset delta {delta}, expected {index}"
-        scan.timestamp_deltas.add(to_zigzag(record.timestamp - header.base_timestamp))
-        scan.saw_null_key |= record.key is None
-    if first_wrong is None:
-        raise AssertionError("the scan refused records that the strict reader takes")
-    if not any_offsets:
-        raise MisnumberedRecords(first_wrong[1], (first_wrong,))
-
-
-def _refuse(payload: Bytes, header: BatchHeader, keys_required: bool, earliest_ms: int, latest_ms: int) -> NoReturn:
-    """Name each record that breaks a rule; one without a key is not also named for its timestamp."""
-    errors = []
-    code = ErrorCode.INVALID_RECORD
-    for index, record in enumerate(parse_records(payload, header)):
-        if keys_required and record.key is None:
-            errors.append((index, NO_KEY_MESSAGE))
-        elif record.timestamp != NO_TIMESTAMP and not earliest_ms <= record.timestamp <= latest_ms:
-            errors.append((index, timestamp_message(record, earliest_ms, latest_ms)))
-            code = ErrorCode.INVALID_TIMESTAMP
-    raise InvalidRecords(summary(errors, code), tuple(errors), code)
 
 
 def timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
@@ -124,17 +292,19 @@ def timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
     )
 
 
-def stamped_by_producer(indexes: Iterable[int]) -> InvalidRecords:
+def stamped_by_producer(indexes: Sequence[int]) -> InvalidRecords:
     """What is said of records that came with the time of an append."""
-    message = "Producer should not set timestamp type to LogAppendTime"
-    errors = tuple((index, message) for index in indexes)
-    code = ErrorCode.INVALID_TIMESTAMP
-    return InvalidRecords(summary([], code), errors, code)
+    errors = RecordErrors()
+    errors.code = ErrorCode.INVALID_TIMESTAMP
+    for index in indexes[:MAX_RECORD_ERRORS]:
+        errors.add(index, STAMPED_MESSAGE)
+    errors.count = len(indexes)
+    return errors.refusal()
 
 
-def summary(errors: list[tuple[int, str]], code: ErrorCode) -> str:
+def summary(errors: RecordErrors, code: ErrorCode) -> str:
     """One sentence about records that were refused."""
     if code == ErrorCode.INVALID_TIMESTAMP:
         return "One or more records have been rejected due to invalid timestamp"
-    first = "; ".join(f"record {index}: {message}" for index, message in errors[:3])
-    return f"One or more records have been rejected due to {len(errors)} record errors, the first of them: {first}"
+    first = "; ".join(f"record {index}: {message}" for index, message in errors.listed[:3])
+    return f"One or more records have been rejected due to {errors.count} record errors, the first of them: {first}"

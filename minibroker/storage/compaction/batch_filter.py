@@ -25,16 +25,21 @@ from minibroker.protocol.records.batch import (
     BatchHeader,
     read_header,
 )
-from minibroker.protocol.records.building import assemble
+from minibroker.protocol.records.building import assemble, assemble_in_steps
+from minibroker.protocol.records.compressing import compressed_chunks
 from minibroker.protocol.records.compression import compress
 from minibroker.protocol.records.conversion import build
 from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.message import message_header
 from minibroker.protocol.records.message_set import build_message_set
-from minibroker.protocol.records.record import Record, payload_of
+from minibroker.protocol.records.record import Record, payload_of, payload_up_to
+from minibroker.protocol.records.restarting import moved
 from minibroker.protocol.records.slicing import slices, with_timestamps_moved
+from minibroker.protocol.records.streaming import WHOLE_BYTES, slices_of
 from minibroker.protocol.records.varints import Bytes, from_zigzag, wrapped
+from minibroker.protocol.records.windows import payload_chunks
+from minibroker.protocol.steps import at_once
 from minibroker.storage.compaction.offset_map import OffsetMap
 from minibroker.storage.compaction.transactions import CleanedTransactions
 
@@ -175,7 +180,9 @@ class BatchFilter:
     def _data(self, header: BatchHeader, batch: bytes) -> Batch | None:
         if not header.record_count:
             return None
-        payload = bytes(payload_of(batch, 0, header))
+        payload = payload_up_to(batch, header, WHOLE_BYTES)
+        if payload is None:
+            return self._data_in_pieces(header, batch)
         kept = self._latest(header, payload)
         if not kept.record_count:
             return None
@@ -185,6 +192,39 @@ class BatchFilter:
         if kept.has_tombstone and all_known and not header.attributes & DELETE_HORIZON_BIT:
             return self._with_horizon(header, kept)
         return (header, batch) if kept.record_count == header.record_count else _rebuilt(header, kept)
+
+    def _data_in_pieces(self, header: BatchHeader, batch: bytes) -> Batch | None:
+        """As `_data`, where there are too many bytes of records to hold them all: they are gone through twice."""
+        stays = bytearray()
+        largest_delta, has_tombstone = NO_DELTA, False
+        horizon_passed = self._is_past_horizon(header)
+        for record in slices_of(batch, header):
+            if record is None:
+                continue
+            _, _, raw_offset, raw_time, key, is_tombstone = record
+            offset = header.base_offset + (raw_offset >> 1)
+            if offset > self._keys.latest_offset or (
+                key is not None and not (horizon_passed and is_tombstone) and self._keys.get(key) <= offset
+            ):
+                stays.append(1)
+                has_tombstone |= is_tombstone
+                largest_delta = max(largest_delta, from_zigzag(raw_time))
+            else:
+                stays.append(0)
+                self.counts.keyless_records += key is None
+        count = stays.count(1)
+        if not count:
+            return None
+        all_known = header.last_offset <= self._keys.latest_offset
+        by_ms, changed = 0, header
+        if has_tombstone and all_known and not header.attributes & DELETE_HORIZON_BIT:
+            by_ms = header.base_timestamp - self._horizon_ms
+            changed = _with_horizon_bit(header, self._horizon_ms)
+        elif count == header.record_count:
+            return header, batch
+        changed = _with_kept(changed, _Kept(b"", count, largest_delta + by_ms))
+        chunks = compressed_chunks(header.compression, moved(payload_chunks(batch, 0, header), stays, by_ms), None)
+        return changed, at_once(assemble_in_steps(changed, chunks))
 
     def _latest(self, header: BatchHeader, payload: bytes) -> _Kept:
         """The records for whose keys no later one is known, without tombstones whose time has come."""
@@ -215,7 +255,7 @@ class BatchFilter:
         moved = bytearray()
         for record in slices(kept.payload, kept.record_count):
             moved += with_timestamps_moved(kept.payload, record, by_ms)
-        changed = header._replace(base_timestamp=self._horizon_ms, attributes=header.attributes | DELETE_HORIZON_BIT)
+        changed = _with_horizon_bit(header, self._horizon_ms)
         return _rebuilt(changed, _Kept(bytes(moved), kept.record_count, kept.largest_delta + by_ms))
 
     def _must_stay(self, header: BatchHeader) -> bool:
@@ -252,12 +292,21 @@ def _largest_delta(header: BatchHeader, payload: bytes) -> int:
 
 def _rebuilt(header: BatchHeader, kept: _Kept) -> Batch:
     """The batch with these records, whose deltas are to its base offset and base timestamp, in its codec."""
+    changed = _with_kept(header, kept)
+    return changed, assemble(changed, compress(header.compression, kept.payload))
+
+
+def _with_horizon_bit(header: BatchHeader, horizon_ms: int) -> BatchHeader:
+    return header._replace(base_timestamp=horizon_ms, attributes=header.attributes | DELETE_HORIZON_BIT)
+
+
+def _with_kept(header: BatchHeader, kept: _Kept) -> BatchHeader:
+    """What the header says once only these records are left."""
     largest = header.max_timestamp
     if header.timestamp_type != LOG_APPEND_TIME:
         largest = wrapped(header.base_timestamp + kept.largest_delta)
     attributes = header.attributes & KNOWN_ATTRIBUTES
-    changed = header._replace(attributes=attributes, max_timestamp=largest, record_count=kept.record_count)
-    return changed, assemble(changed, compress(header.compression, kept.payload))
+    return header._replace(attributes=attributes, max_timestamp=largest, record_count=kept.record_count)
 
 
 def _rebuilt_message(header: BatchHeader, kept: list[Record]) -> bytes:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.protocol.records.formats import records_in
-from minibroker.protocol.records.record import payload_of
-from minibroker.protocol.records.slicing import slices
+from minibroker.protocol.records.streaming import slices_of
 from minibroker.storage.compaction.offset_map import OffsetMap
 from minibroker.storage.compaction.reading import StoredBatch, uncleanable
 from minibroker.storage.compaction.transactions import CleanedTransactions
@@ -50,8 +49,10 @@ class KeyMapper:
         if header.magic < MAGIC:
             return self._put_messages(data)
         put, start, base = self._keys.put, self._start_offset, header.base_offset
-        payload = bytes(payload_of(data, 0, header))
-        for _, _, raw_offset, _, key, _ in slices(payload, header.record_count):
+        for record in slices_of(data, header):
+            if record is None:
+                continue
+            _, _, raw_offset, _, key, _ = record
             offset = base + (raw_offset >> 1)
             if key is not None and offset >= start and not put(key, offset):
                 return False

@@ -16,6 +16,7 @@ from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.conversion import build
 from minibroker.protocol.records.formats import batches_in, check_any, records_in
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import at_once
 from minibroker.storage.segment import Region
 from tests.broker.handlers.fetching import VERSIONS, fetch, values_in
 from tests.broker.harness import Harness
@@ -123,16 +124,16 @@ def test_what_is_no_newer_than_the_client_goes_from_the_file(harness: Harness, v
     log = harness.partition("t").log
     region = log.read(0, 1 << 20)
     assert isinstance(region, Region)
-    assert not has_newer_format(log, region, magic)
+    assert not at_once(has_newer_format(log, region, magic))
     log.update_settings(log.settings._replace(message_format_version=2))
     produce(harness, "c", magic=2)
     region = log.read(0, 1 << 20)
     assert isinstance(region, Region)
-    assert has_newer_format(log, region, magic)
+    assert at_once(has_newer_format(log, region, magic))
     log.truncate_to(8)
     region = log.read(0, 1 << 20)
     assert isinstance(region, Region)
-    assert not has_newer_format(log, region, magic)
+    assert not at_once(has_newer_format(log, region, magic))
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])

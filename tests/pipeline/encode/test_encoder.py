@@ -27,7 +27,7 @@ from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.message_set import build_message_set, headers_of_set
 from minibroker.protocol.records.record import Record, records_of
-from minibroker.protocol.records.validation import check_records
+from minibroker.protocol.records.validation import Rules, check_records
 from tests.pipeline.encode.rows import rows_of
 from tests.protocol.records.samples import LARGE, SMALL, T
 
@@ -152,13 +152,15 @@ def test_the_producer_is_in_every_batch_and_sequences_go_on() -> None:
     expected = [(2**31 - 10 + index) % 2**31 for index in range(0, 100, 7)]
     assert [header.base_sequence for header in headers] == expected == [batch.base_sequence for batch in batches]
     for batch, header in zip(batches, headers, strict=True):
-        check_records(batch.data, 0, header, keys_required=False)
+        check_records(batch.data, 0, header, Rules(keys_required=False))
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_the_broker_takes_what_is_made(codec: Compression) -> None:
     for batch in encode(rows_of(SMALL * 50), BatchSettings(codec=codec, batch_bytes=2000)):
-        assert check_records(batch.data, 0, check_batch(batch.data), keys_required=False) == batch.max_timestamp_ms
+        assert (
+            check_records(batch.data, 0, check_batch(batch.data), Rules(keys_required=False)) == batch.max_timestamp_ms
+        )
 
 
 def test_many_chunks_lie_one_after_another() -> None:

@@ -11,9 +11,13 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from minibroker.protocol.records.building import encode_record
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import check_batch
+from minibroker.protocol.records.building import encode_record, recompress_in_steps
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.varints import Bytes
+from minibroker.protocol.steps import at_once
 
 GOLDEN = Path(__file__).parent / "golden"
 CLIENTS = ("java", "librdkafka")
@@ -56,6 +60,16 @@ def payload(batch: list[Record], base_timestamp: int = T) -> bytes:
     return b"".join(
         encode_record(record, index, record.timestamp - base_timestamp) for index, record in enumerate(batch)
     )
+
+
+def recompress(batch: Bytes, codec: int, max_bytes: int = 1 << 30) -> bytearray:
+    """The batch under another codec; MESSAGE_TOO_LARGE with its size if it has more than `max_bytes` then."""
+    header = check_batch(batch)
+    return at_once(recompress_in_steps(batch, header, codec, None, max_bytes=max_bytes, too_large=_too_large))
+
+
+def _too_large(size_bytes: int) -> KafkaError:
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{size_bytes} bytes")
 
 
 def similar_records(random: Random) -> list[Record]:

@@ -9,11 +9,12 @@ import kafka.record.default_records as kafka_python_records
 import pytest
 from hypothesis import given
 
+from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, check_batch, read_header
-from minibroker.protocol.records.building import build_batch, recompress
+from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record, records_of
-from tests.protocol.records.samples import CODECS, JAVA, LARGE, SMALL, T, golden, records
+from tests.protocol.records.samples import CODECS, JAVA, LARGE, SMALL, T, golden, recompress, records
 
 
 class TestBytes:
@@ -94,9 +95,9 @@ class TestRecompressing:
     @pytest.mark.parametrize("source", CODECS)
     @pytest.mark.parametrize("target", CODECS)
     def test_keeps_records_and_header(self, source: Compression, target: Compression) -> None:
-        data = b"xxx" + JAVA[f"small {source.name.lower()}"] + b"yyy"
-        header = check_batch(data, 3)
-        batch = recompress(memoryview(data), 3, header, target)
+        data = JAVA[f"small {source.name.lower()}"]
+        header = check_batch(data)
+        batch = recompress(memoryview(data), target)
         changed = check_batch(batch)
         expected = header._replace(attributes=target, batch_length=len(batch) - 12, crc=changed.crc)
         assert changed == expected
@@ -104,9 +105,15 @@ class TestRecompressing:
 
     def test_keeps_the_other_attributes(self) -> None:
         batch = build_batch(SMALL, transactional=True, timestamp_type=LOG_APPEND_TIME, compression=Compression.GZIP)
-        header = check_batch(recompress(batch, 0, read_header(batch), Compression.LZ4))
+        header = check_batch(recompress(batch, Compression.LZ4))
         assert header.attributes == 0x1B
 
     def test_to_no_codec_gives_the_bytes_of_the_uncompressed_batch(self) -> None:
         batch = JAVA["small snappy"]
-        assert recompress(batch, 0, read_header(batch), Compression.NONE)[HEADER_BYTES:] == JAVA["small none"][61:]
+        assert recompress(batch, Compression.NONE)[HEADER_BYTES:] == JAVA["small none"][61:]
+
+    def test_counts_what_is_too_large_but_does_not_keep_it(self) -> None:
+        whole = len(recompress(JAVA["small zstd"], Compression.NONE))
+        assert len(recompress(JAVA["small zstd"], Compression.NONE, whole)) == whole
+        with pytest.raises(KafkaError, match=f"{whole} bytes"):
+            recompress(JAVA["small zstd"], Compression.NONE, whole - 1)

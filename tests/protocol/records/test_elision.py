@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.errors import InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, check_batch
-from minibroker.protocol.records.building import build_batch, recompress
+from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.conversion import down_converted
@@ -19,7 +19,7 @@ from minibroker.protocol.records.elision import elided, restored, with_attribute
 from minibroker.protocol.records.formats import check_any, records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record, records_of
-from tests.protocol.records.samples import CODECS, SMALL, T, damaged, payload, records, similar_records
+from tests.protocol.records.samples import CODECS, SMALL, T, damaged, payload, recompress, records, similar_records
 from tests.protocol.records.test_conversion import records_of_data
 
 
@@ -88,7 +88,7 @@ def test_they_are_down_converted_like_others(batch: list[Record], codec: int, ma
 
 def test_another_codec_brings_the_attributes_back() -> None:
     data = elided_batch(build_batch(SMALL))
-    found = recompress(data, 0, check_batch(data), Compression.GZIP)
+    found = recompress(data, Compression.GZIP)
     assert check_batch(found).attributes == Compression.GZIP
     assert list(records_in(found)) == SMALL
 

@@ -13,7 +13,7 @@ from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, Bat
 from minibroker.protocol.records.building import assemble, build_batch, encode_record
 from minibroker.protocol.records.compression import compress
 from minibroker.protocol.records.record import Record, payload_of, records_of
-from minibroker.protocol.records.validation import MisnumberedRecords, check_header, check_records
+from minibroker.protocol.records.validation import MisnumberedRecords, Rules, check_header, check_records
 from minibroker.protocol.records.varints import INT64_MAX
 from tests.protocol.records.samples import CLIENTS, CODECS, JAVA, SMALL, T, golden, payload, similar_records
 
@@ -28,15 +28,7 @@ def check(
     earliest_ms: int = -1,
     latest_ms: int = INT64_MAX,
 ) -> int:
-    return check_records(
-        batch,
-        0,
-        read_header(batch),
-        keys_required=keys_required,
-        any_offsets=any_offsets,
-        earliest_ms=earliest_ms,
-        latest_ms=latest_ms,
-    )
+    return check_records(batch, 0, read_header(batch), Rules(keys_required, earliest_ms, latest_ms, any_offsets))
 
 
 def refused(batch: bytes | bytearray, **rules: int) -> InvalidRecords:
@@ -66,7 +58,7 @@ class TestGoodBatches:
 
     def test_anywhere_in_a_buffer(self) -> None:
         data = memoryview(bytearray(b"xxx" + JAVA["small lz4"] + b"yyy"))
-        assert check_records(data, 3, read_header(data, 3), keys_required=False) == T + 100000
+        assert check_records(data, 3, read_header(data, 3), Rules(keys_required=False)) == T + 100000
 
     def test_whose_header_says_a_wrong_largest_timestamp(self) -> None:
         """Kafka corrects it, so the true one is told."""

@@ -6,17 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minibroker.protocol.records import streaming
 from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.record import Record, records_of
+from minibroker.storage.compaction import batch_filter
 from minibroker.storage.compaction.batch_filter import BatchFilter, LastRecord, Retention
 from minibroker.storage.compaction.offset_map import OffsetMap
 from minibroker.storage.compaction.transactions import CleanedTransactions
 from minibroker.storage.transaction_index import AbortedTransaction
 from tests.storage.compaction.support import pairs
 from tests.storage.support import NOW_MS
+
+
+@pytest.fixture(autouse=True, params=["whole", "in pieces"])
+def whole_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are held whole, as those of most batches are, or in pieces, as those of large ones are."""
+    if request.param == "in pieces":
+        for module in (batch_filter, streaming):
+            monkeypatch.setattr(module, "WHOLE_BYTES", 0)
+
 
 RETENTION_MS = 1000
 HORIZON_MS = NOW_MS + RETENTION_MS

@@ -1,0 +1,112 @@
+"""Compressing piece by piece, so that others have their turn in between: what comes out decompresses to the same.
+
+At once, as most batches are compressed, it is done by `compress` of `compression.py`; the bytes may differ from its.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from minibroker.protocol.records.compression import (
+    GZIP_WINDOW,
+    STEP_BYTES,
+    XERIAL_BLOCK_BYTES,
+    XERIAL_HEADER,
+    ZSTD_DEFAULT_LEVEL,
+    Compression,
+    compress,
+    in_pieces,
+    known_codec,
+    lz4_level,
+    xerial_block,
+)
+from minibroker.protocol.records.varints import Bytes
+
+# zstd compresses a block at a time, of up to 128 KiB: at its slow levels, smaller ones are to be ended by a flush, so
+# that none takes much more than 10 ms. They cost some bytes each. (From level on, bytes.)
+_ZSTD_PIECES = ((16, 1 << 13), (13, 1 << 14), (10, 1 << 15))
+_ZSTD_SOURCE_BYTES = 1 << 18  # the tables for larger sources take up to 600 MB at slow levels, and long to clear
+_SLOW_PIECE_BYTES = 1 << 12  # of gzip, which takes up to a microsecond a byte at its slowest level
+
+
+def compressed_chunks(codec: int, chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
+    """What `chunks` are compressed, as `compress` does it; codec 0 gives them as they are.
+
+    Each piece, which may be empty, takes a few milliseconds, at zstd's slowest levels 10. Raises `KafkaError`
+    UNSUPPORTED_COMPRESSION_TYPE for codecs 5-7, and what `chunks` raises.
+    """
+    chunks = iter(chunks)
+    match known_codec(codec) if codec else codec:
+        case Compression.GZIP:
+            return _gzip(chunks, level)
+        case Compression.SNAPPY:
+            return _snappy(chunks)
+        case Compression.LZ4:
+            return _lz4(chunks, level)
+        case Compression.ZSTD:
+            return _zstd(chunks, level)
+    return chunks
+
+
+def _gzip(chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
+    stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_WINDOW)
+    for piece in in_pieces(chunks, _SLOW_PIECE_BYTES):
+        yield stream.compress(piece)
+    yield stream.flush()
+
+
+def _snappy(chunks: Iterable[Bytes]) -> Iterator[Bytes]:
+    yield XERIAL_HEADER
+    waiting = bytearray()
+    for piece in in_pieces(chunks, XERIAL_BLOCK_BYTES):
+        waiting += piece
+        if len(waiting) >= XERIAL_BLOCK_BYTES:
+            yield xerial_block(waiting[:XERIAL_BLOCK_BYTES])
+            del waiting[:XERIAL_BLOCK_BYTES]
+        else:
+            yield b""
+    if waiting:
+        yield xerial_block(waiting)
+
+
+def _lz4(chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
+    from lz4 import frame
+
+    stream = frame.LZ4FrameCompressor(
+        compression_level=lz4_level(level), block_size=frame.BLOCKSIZE_MAX64KB, block_linked=False, auto_flush=False
+    )
+    yield stream.begin()
+    for piece in in_pieces(chunks, STEP_BYTES // 2):
+        yield stream.compress(piece)
+    yield stream.flush()
+
+
+def _zstd(chunks: Iterator[Bytes], level: int | None) -> Iterator[Bytes]:
+    import zstandard
+
+    wanted = ZSTD_DEFAULT_LEVEL if level is None else level
+    piece_bytes = next((piece for slow, piece in _ZSTD_PIECES if wanted >= slow), 0)
+    first, size_bytes = [], 0
+    for chunk in chunks:
+        if chunk:
+            first.append(chunk)
+            size_bytes += len(chunk)
+        if size_bytes >= STEP_BYTES:
+            size_bytes = _ZSTD_SOURCE_BYTES
+            break
+        yield b""
+    else:  # what is small takes small tables, and little time
+        if not piece_bytes:
+            yield compress(Compression.ZSTD, b"".join(first), level)
+            return
+    parameters = zstandard.ZstdCompressionParameters.from_level(
+        wanted, source_size=max(size_bytes, 1), write_content_size=False
+    )
+    stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    for piece in in_pieces(chain(first, chunks), piece_bytes or STEP_BYTES):
+        yield stream.compress(piece)
+        if piece_bytes and piece:
+            yield stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+    yield stream.flush()

@@ -1,0 +1,140 @@
+"""The records of a batch or message of any format, one by one, in steps: None says that others may have their turn.
+
+They come without headers, which nobody needs who reads so: to convert them to formats 0 and 1, or to find a time. They
+are held one at a time, so that a batch takes no more memory than its largest record. `formats.py` has the other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, read_header
+from minibroker.protocol.records.formats import is_old
+from minibroker.protocol.records.message import Message, check_message, read_message
+from minibroker.protocol.records.message_set import base_offset_in_steps, messages_in_steps
+from minibroker.protocol.records.record import Malformed, Record, payload_up_to, read_record
+from minibroker.protocol.records.slicing import RecordSlice, slices
+from minibroker.protocol.records.varints import Bytes, MalformedVarint, to_zigzag, wrapped
+from minibroker.protocol.records.windows import Extent, LargeRecord, Window, payload_chunks
+from minibroker.protocol.steps import Steps
+
+WHOLE_BYTES = 1 << 20  # records that are decompressed at once off the event loop
+_RECORDS_AT_ONCE = 128
+
+
+def streamed_records(batch: Bytes, position: int = 0, *, with_values: bool = True) -> Iterator[Record | None]:
+    """The records of the batch, or message, at `position`, as `records_in` gives them, but for their headers.
+
+    Without `with_values` those of large records lack key and value. Raises what `records_in` raises.
+    """
+    if is_old(batch, position):
+        return _of_message(batch, position)
+    return _of_batch(batch, position, read_header(batch, position), with_values)
+
+
+def _of_batch(batch: Bytes, position: int, header: BatchHeader, with_values: bool) -> Iterator[Record | None]:
+    append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
+    window = Window(payload_chunks(batch, position, header))
+    at = 0
+    for index in range(header.record_count):
+        if index % _RECORDS_AT_ONCE == 0:
+            yield None
+        try:
+            while (extent := window.extent(at)) is None or window.awaits(extent):
+                at = window.more(at)
+                yield None
+            if extent.length > window.large_bytes:
+                record, at = yield from _large(window, extent, (header, append_time), with_values)
+            else:
+                record, at = read_record(window.data, at, header, append_time, with_headers=False)
+        except (MalformedVarint, Malformed) as error:
+            raise InvalidRecords(f"record {index} is malformed: {error}", ((index, str(error)),)) from error
+        yield record
+
+
+def _large(
+    window: Window, extent: Extent, times: tuple[BatchHeader, int | None], with_values: bool
+) -> Steps[tuple[Record, int]]:
+    """A large record, and where it ends."""
+    header, append_time = times
+    walked = LargeRecord(window, extent, keeps=2 if with_values else 0)
+    yield from walked.walk(with_headers=False)
+    timestamp = wrapped(header.base_timestamp + walked.timestamp_delta) if append_time is None else append_time
+    record = Record(header.base_offset + walked.offset_delta, timestamp, walked.key, walked.value)
+    return record, walked.position
+
+
+def slices_of(batch: Bytes, header: BatchHeader) -> Iterator[RecordSlice | None]:
+    """The records of the batch as `slices` or, if they are many bytes, as `keyed_records` gives them."""
+    payload = payload_up_to(batch, header, WHOLE_BYTES)
+    if payload is not None:
+        return slices(payload, header.record_count)
+    return keyed_records(Window(payload_chunks(batch, 0, header)), header.record_count)
+
+
+def keyed_records(window: Window, count: int) -> Iterator[RecordSlice | None]:
+    """The `count` records that the window must show, as `slices` gives them: for their keys, times and offsets.
+
+    Where one starts and ends says nothing here. None says that others may have their turn. Raises `InvalidRecords`,
+    and what the window's chunks raise.
+    """
+    position = index = 0
+    while index < count:
+        at = position
+        try:
+            for found in slices(window.data[at:], count - index):
+                position, index = at + found[1], index + 1
+                yield found
+        except InvalidRecords:
+            if index < count:
+                extent = _extent(window, position)
+                if extent is None or window.awaits(extent):
+                    position = window.more(position)
+                    yield None
+                    continue
+                if extent.length > window.large_bytes:
+                    found, position = yield from _large_slice(window, extent)
+                    index += 1
+                    yield found
+                    continue
+            raise
+    end = window.start + position
+    if (yield from window.drain()) != end:
+        raise InvalidRecords("bytes are left after the last record")
+
+
+def _extent(window: Window, position: int) -> Extent | None:
+    try:
+        return window.extent(position)
+    except MalformedVarint as error:
+        raise InvalidRecords(f"the record at byte {window.start + position} is malformed: {error}") from error
+
+
+def _large_slice(window: Window, extent: Extent) -> Steps[tuple[RecordSlice, int]]:
+    walked = LargeRecord(window, extent, keeps=1)
+    try:
+        yield from walked.walk(with_headers=False)
+    except (MalformedVarint, Malformed) as error:
+        raise InvalidRecords(f"the record that ends at byte {extent.end} is malformed: {error}") from error
+    deltas = to_zigzag(walked.offset_delta), to_zigzag(walked.timestamp_delta)
+    return (0, 0, *deltas, walked.key, walked.value_bytes < 0), walked.position
+
+
+def _of_message(data: Bytes, position: int) -> Iterator[Record | None]:
+    header = check_message(data, position)
+    message, _ = read_message(bytes(memoryview(data)[position : position + header.size_bytes]), is_checked=True)
+    if message.compression:
+        return _of_wrapper(message)
+    return iter((Record(message.offset, message.timestamp, message.key, message.value),))  # type: ignore[arg-type]
+
+
+def _of_wrapper(wrapper: Message) -> Iterator[Record | None]:
+    base_offset = yield from base_offset_in_steps(wrapper)
+    append_time = wrapper.timestamp if wrapper.timestamp_type == LOG_APPEND_TIME else None
+    for message in messages_in_steps(wrapper):
+        if message is None:
+            yield None
+            continue
+        timestamp = message.timestamp if append_time is None else append_time
+        yield Record(base_offset + message.offset, timestamp, message.key, message.value)  # type: ignore[arg-type]

@@ -1,0 +1,117 @@
+"""Records in steps, one by one, against all of them at once: the same records, also where windows are tiny."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.records import streaming, windows
+from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.compression import Compression, in_pieces
+from minibroker.protocol.records.conversion import build
+from minibroker.protocol.records.elision import restored_chunks, without_attributes
+from minibroker.protocol.records.formats import records_in
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.restarting import moved, renumbered
+from minibroker.protocol.records.slicing import slices
+from minibroker.protocol.records.streaming import keyed_records, streamed_records
+from minibroker.protocol.records.windows import Window
+from tests.protocol.records.samples import CODECS, payload, similar_records
+
+SEEDS = st.integers(0, 2**32)
+PIECES = st.integers(1, 300)
+
+
+def there(found: Iterable[Record | None]) -> list[Record]:
+    return [record for record in found if record is not None]
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("seed", range(5))
+def test_the_records_are_those_of_the_reader(
+    magic: int, codec: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "STEP_BYTES", 100 + seed)
+    monkeypatch.setattr(windows, "LARGE_BYTES", 50)
+    if magic < 2 and codec == Compression.ZSTD:
+        return
+    sent = [record._replace(offset=7 + record.offset) for record in similar_records(Random(seed))]
+    data = bytes(build(sent, magic, compression=codec))
+    if magic < 2 and not codec:
+        data = data[: read_header_size(data)]
+    expected = [record._replace(headers=()) for record in records_in(data)]
+    assert there(streamed_records(data)) == expected
+    found = there(streamed_records(data, with_values=False))
+    assert [record[:2] for record in found] == [record[:2] for record in expected]
+
+
+def read_header_size(data: bytes) -> int:
+    """The size of the first message."""
+    return 12 + int.from_bytes(data[8:12], "big")
+
+
+@settings(deadline=None)
+@given(SEEDS, PIECES, st.integers(1, 200))
+def test_keys_offsets_and_times_are_those_of_slices(seed: int, piece: int, large: int) -> None:
+    sent = similar_records(Random(seed))
+    data = payload(sent)
+    found = keyed_records(Window(in_pieces((data,), piece), large), len(sent))
+    expected = [each[2:] for each in slices(data, len(sent))]
+    assert [each[2:] for each in found if each is not None] == expected
+
+
+@pytest.mark.parametrize("count, tail", [(1, b""), (3, b""), (2, b"\0")])
+def test_too_many_or_too_few_are_refused(count: int, tail: bytes) -> None:
+    data = payload([Record(value=b"v" * 50)] * 2) + tail
+    for large in (10, 1000):
+        with pytest.raises(InvalidRecords):
+            list(keyed_records(Window(in_pieces((data,), 7), large), count))
+
+
+@settings(deadline=None)
+@given(SEEDS, PIECES, st.integers(-(10**12), 10**12))
+def test_records_are_left_out_and_moved_in_time(seed: int, piece: int, by_ms: int) -> None:
+    random = Random(seed)
+    sent = similar_records(random)
+    stays = bytes(random.randrange(2) for _ in sent)
+    found = b"".join(moved(in_pieces((payload(sent),), piece), stays, by_ms))
+    kept = [each for each, stay in zip(slices(payload(sent), len(sent)), stays, strict=True) if stay]
+    again = list(slices(found, len(kept)))
+    assert [(each[2], each[4], each[5]) for each in again] == [(each[2], each[4], each[5]) for each in kept]
+    assert [number(each[3]) for each in again] == [number(each[3]) + by_ms for each in kept]
+
+
+def number(raw: int) -> int:
+    return (raw >> 1) ^ -(raw & 1)
+
+
+@settings(deadline=None)
+@given(SEEDS, PIECES)
+def test_records_are_numbered_anew(seed: int, piece: int) -> None:
+    sent = similar_records(Random(seed))
+    wrong = build_batch([record._replace(offset=3 * record.offset) for record in sent], keep_offsets=True)
+    data = bytes(wrong[61:])
+    assert b"".join(renumbered(in_pieces((data,), piece), len(sent))) == payload(sent, sent[0].timestamp)
+
+
+@settings(deadline=None)
+@given(SEEDS, PIECES)
+def test_attributes_come_back_in_pieces(seed: int, piece: int) -> None:
+    batch = build_batch(similar_records(Random(seed)))
+    elided = without_attributes(batch, read_header(batch))
+    assert elided is not None
+    count = read_header(batch).record_count
+    assert b"".join(restored_chunks(in_pieces((elided[61:],), piece), count)) == batch[61:]
+
+
+def test_none_comes_often_where_there_is_much() -> None:
+    batch = build_batch([Record(value=b"x")] * 10_000, compression=Compression.GZIP)
+    turns = sum(record is None for record in streamed_records(batch))
+    assert turns >= 10_000 // streaming._RECORDS_AT_ONCE
