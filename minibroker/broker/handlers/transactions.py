@@ -71,9 +71,7 @@ def _added_by_producer(
 
     def refused(error: KafkaError) -> AddPartitionsToTxnResponse:
         code = code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
-        for topic in done.results_by_topic_v3_and_below:
-            for partition in topic.results_by_partition:
-                partition.partition_error_code = code
+        _refuse(done.results_by_topic_v3_and_below, code)
         return done
 
     transactions = context.cluster.transactions
@@ -95,39 +93,40 @@ def _added_by_brokers(context: Context, request: AddPartitionsToTxnRequest) -> S
     for asked in request.transactions:
         outcomes.append((asked, (yield from _added_by_broker(context, asked))))
         yield
-    written = [(asked, codes) for asked, codes in outcomes if not asked.verify_only and not any(codes.values())]
-    parked, missing = Parked(), len(written)
     done = AddPartitionsToTxnResponse()
+    written: list[Result] = []
     for asked, codes in outcomes:
-        results = yield from _results(asked.topics, codes)
-        done.results_by_transaction.append(Result(transactional_id=asked.transactional_id, topic_results=results))
+        topics = yield from _results(asked.topics, codes)
+        result = Result(transactional_id=asked.transactional_id, topic_results=topics)
+        done.results_by_transaction.append(result)
+        if not asked.verify_only and not any(codes.values()):
+            written.append(result)
         yield
+    parked, missing = Parked(), len(written)
 
-    def kept(transactional_id: str, failure: KafkaError | None) -> None:
+    def kept(result: Result, failure: KafkaError | None) -> None:
         nonlocal missing
         missing -= 1
         if failure is not None:
-            _refuse(done, transactional_id, failure.code)
+            _refuse(result.topic_results, failure.code)
         if not missing:
             parked.complete(done)
 
-    for asked, _ in written:
+    for result in written:
         try:
-            context.cluster.transactions.when_kept(asked.transactional_id, partial(kept, asked.transactional_id))
+            context.cluster.transactions.when_kept(result.transactional_id, partial(kept, result))
         except KafkaError as error:
-            kept(asked.transactional_id, error)
+            kept(result, error)
         yield
     if not written:
         parked.complete(done)
     return parked
 
 
-def _refuse(response: AddPartitionsToTxnResponse, transactional_id: str, code: ErrorCode) -> None:
-    for result in response.results_by_transaction:
-        if result.transactional_id == transactional_id:
-            for topic in result.topic_results:
-                for partition in topic.results_by_partition:
-                    partition.partition_error_code = code
+def _refuse(topics: Iterable[TopicResult], code: ErrorCode) -> None:
+    for topic in topics:
+        for partition in topic.results_by_partition:
+            partition.partition_error_code = code
 
 
 def _added_by_broker(context: Context, asked: Asked) -> Steps[Codes]:
