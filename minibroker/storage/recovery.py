@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.aborted_transactions import AbortedTransactions, read_counts, read_index
 from minibroker.storage.checkpoints import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
@@ -32,10 +33,8 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offsets_with,
-    segment_name,
 )
 from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored, replay
 from minibroker.storage.producer_state import ProducerStates
@@ -373,11 +372,7 @@ class _Opening:
         """Read one segment, making its indexes anew; the offset after its last sound batch, and what is wrong there."""
         self.states.end_offset = next_offset
         self.snapshots.take(self.states, self.segments[0].base_offset)
-        noted = (
-            segment.noted_last_offset()
-            if f"{segment_name(segment.base_offset)}{TIME_INDEX_SUFFIX}" in self.names
-            else -1
-        )
+        noted = segment.noted_last_offset()
         segment.forget()
         aborted: list[AbortedTransaction] = []
         try:
@@ -386,18 +381,8 @@ class _Opening:
                 if header.base_offset < next_offset or not segment.indexes.can_name(last_offset):
                     raise misplaced(segment.file, position, header, next_offset)
                 segment.note(position, last_offset, header.max_timestamp)
-                if header.partition_leader_epoch > self.epochs.latest:
-                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-                elif 0 <= header.partition_leader_epoch < self.epochs.latest and not self.epochs_fall:
-                    self.epochs_fall = True
-                    logger.warning(
-                        "%s: the batch at %d, offset %d, has leader epoch %d, and one before it %d",
-                        segment.file.path,
-                        position,
-                        header.base_offset,
-                        header.partition_leader_epoch,
-                        self.epochs.latest,
-                    )
+                if header.partition_leader_epoch != self.epochs.latest:
+                    self._note_epoch(segment, position, header)
                 if header.producer_id >= 0:
                     transaction = note_stored(self.states, segment, position, header)
                     if transaction is not None:
@@ -408,13 +393,21 @@ class _Opening:
         finally:
             self.recovered[segment.path] = aborted
         if noted >= next_offset:
-            logger.warning(
-                "%s ends at offset %d, and had reached %d: what followed is lost",
-                segment.file.path,
-                next_offset,
-                noted + 1,
-            )
+            reached = f"ends at offset {next_offset}, and had reached {noted + 1}: what followed is lost"
+            logger.warning("%s %s", segment.file.path, reached)
         return next_offset, None
+
+    def _note_epoch(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        """Take in the leader epoch of a batch; that it is an older one than before is told once."""
+        epoch, latest = header.partition_leader_epoch, self.epochs.latest
+        if epoch > latest:
+            self.epochs.assign(epoch, header.base_offset)
+        elif epoch >= 0 and not self.epochs_fall:
+            self.epochs_fall = True
+            logger.warning(
+                "%s: the batch at %d, offset %d, has leader epoch %d, and one before it %d",
+                *(segment.file.path, position, header.base_offset, epoch, latest),
+            )
 
     def _cut(self, segment: Segment, end_offset: int, problem: CorruptBatch) -> None:
         """End the log where the sound batches end, and say what is lost.

@@ -317,6 +317,17 @@ def test_who_accepts_the_loss_goes_on_without_what_was_lost(harness: Harness) ->
     harness.restart(crash=True, settings={"accept.lost.metadata": "false"})
 
 
+def test_a_log_with_a_later_epoch_than_the_metadata_is_told_of(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness.create_topic("t")
+    partition = harness.partition("t")
+    partition.leader_epoch = 7
+    harness.produce("t", "of the future")
+    harness.restart()
+    assert "t-0 has leader epoch 7, and the metadata only 0" in caplog.text
+
+
 def test_a_topic_deleted_before_a_kill_may_have_left_records(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "no more")

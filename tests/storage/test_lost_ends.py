@@ -91,3 +91,45 @@ def test_a_batch_with_offsets_of_another_segment_is_damage(tmp_path: Path) -> No
     with pytest.raises(KafkaError) as raised:
         open_at(tmp_path).read(third - 1, 1)
     assert code_of(raised) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# --- what a recovery says --------------------------------------------------------------------------
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_a_recovery_says_that_a_compacted_segment_lost_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, first, third = second_segment(tmp_path)
+    file.write_bytes(b"")
+    open_at(tmp_path, COMPACT, clean=False)
+    assert told(caplog) == [f"{file} ends at offset {first}, and had reached {third}: what followed is lost"]
+
+
+def test_a_recovery_says_that_leader_epochs_fall(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = open_at(tmp_path)
+    for _ in range(3):
+        append(log, batch(1), leader_epoch=2)
+    log.abandon()
+    file = tmp_path / f"{0:020d}.log"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3 + 15] ^= 8  # of the second batch's leader epoch, which no checksum covers
+    file.write_bytes(data)
+    open_at(tmp_path, clean=False)
+    (line,) = told(caplog)
+    assert line.endswith("offset 2, has leader epoch 2, and one before it 10")
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_ends_before_what_was_synced_is_told_of(
+    tmp_path: Path, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = open_at(tmp_path)
+    append(log, batch(3))
+    log.close()
+    (tmp_path / f"{0:020d}.log").write_bytes(b"")
+    open_at(tmp_path, clean=clean, recovery_point=3)
+    assert told(caplog)[-1] == f"the log in {tmp_path} ends at offset 0, and had reached 3: what followed is lost"
