@@ -42,6 +42,7 @@ START = Struct(">hhi")  # API key, API version, correlation id: the same in ever
 FIRST_HEADER_WITH_CLIENT_ID = 1
 
 LARGE_FRAME_BYTES = 4 << 10  # a smaller one is read within a millisecond, whatever is in it
+LARGE_PRODUCE_BYTES = 32 << 10  # mostly of records, which are no items
 ALLOWED_BYTES_A_BYTE = 5  # of memory for what is in a frame, for each of its bytes, and
 ALLOWED_BYTES = 5 << 20  # what any frame may take
 # A client that has gone leaves nobody who would want the rest of these; all others are done to their end, as by Kafka.
@@ -116,12 +117,13 @@ class Context:
 class Route:
     """How one version of one API is read, handled and answered; made when it is first asked for."""
 
-    __slots__ = ("answer_start", "handler", "header_version", "key", "request_class", "version")
+    __slots__ = ("answer_start", "handler", "header_version", "key", "large_bytes", "request_class", "version")
 
     def __init__(self, served: Served, version: int) -> None:
         self.key = served.key
         self.handler = served.handler
         self.version = version
+        self.large_bytes = LARGE_PRODUCE_BYTES if served.key == ApiKey.PRODUCE else LARGE_FRAME_BYTES
         self.request_class: type[Message] = apis.request_class(served.key)
         self.header_version = headers.request_header_version(served.key, version)
         self.answer_start = answer_start(headers.response_header_version(served.key, version))
@@ -163,7 +165,7 @@ class Dispatcher:
             header, position = RequestHeader.decode_from(frame, route.header_version)
             # As Kafka, pass over what follows: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
             request: Any
-            if len(frame) <= LARGE_FRAME_BYTES:
+            if len(frame) <= route.large_bytes:
                 request, _ = route.request_class.decode_from(frame, version, position)
             else:
                 request = _read_in_one_step(route, frame, position)
@@ -224,11 +226,16 @@ class Dispatcher:
         if kept is None and not context.frame_is_kept:
             kept = context.connection.hand_over()
             context.frame_is_kept = kept is not None
-        work = self.slicer.start(steps)
-        if work.done:
+        try:
+            work = self.slicer.begin(steps)
+        except BaseException:
             if kept is not None:
                 kept.close()
-            return work.result()
+            raise
+        if work.__class__ is not Sliced:
+            if kept is not None:
+                kept.close()
+            return work
         parked = Parked()
         parked.is_long = True
         if kept is not None:

@@ -75,7 +75,7 @@ class Slicer:
     """Runs works in steps: one slice a turn of the loop in all, however many works there are.
 
     `call_soon` runs a callback in the loop's next turn; None has every work run to its end at once. `after_slice` is
-    called after each slice but the first of a work. `slices` counts those that were run, and `steps` their steps.
+    called after each slice but the first of a work. `slices` counts those that were run.
     """
 
     def __init__(
@@ -85,7 +85,6 @@ class Slicer:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.slices = 0
-        self.steps = 0
         self._call_soon = call_soon
         self._after_slice = after_slice
         self._now = now
@@ -97,10 +96,29 @@ class Slicer:
         if not self._queue:
             self._run(work)
         if not work.done:
-            self._queue.append(work)
-            if len(self._queue) == 1 and self._call_soon is not None:
-                self._call_soon(self._turn)
+            self._await_turn(work)
         return work
+
+    def begin(self, steps: Steps[Any]) -> Any:
+        """As `start`, but return what the steps return, and raise what they raise, if the first slice is enough."""
+        if not self._queue:
+            self.slices += 1
+            now = self._now
+            until = now() + SLICE_SECONDS
+            try:
+                next(steps)
+                while now() < until or self._call_soon is None:
+                    next(steps)
+            except StopIteration as end:
+                return end.value
+        work = Sliced(steps)
+        self._await_turn(work)
+        return work
+
+    def _await_turn(self, work: Sliced) -> None:
+        self._queue.append(work)
+        if len(self._queue) == 1 and self._call_soon is not None:
+            self._call_soon(self._turn)
 
     def drop_all(self) -> None:
         """Run nothing of what is left: for the end."""
@@ -113,7 +131,6 @@ class Slicer:
         self.slices += 1
         until = self._now() + SLICE_SECONDS
         while not work.done:
-            self.steps += 1
             work.step()
             if self._now() >= until and self._call_soon is not None:
                 return

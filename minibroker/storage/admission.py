@@ -9,6 +9,7 @@ from __future__ import annotations
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
+    CONTROL_BIT,
     CREATE_TIME,
     ELIDED_BIT,
     HEADER_BYTES,
@@ -18,6 +19,7 @@ from minibroker.protocol.records.batch import (
     MAGIC,
     MAGIC_POSITION,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     check_batch,
     check_batch_in_steps,
@@ -33,7 +35,7 @@ from minibroker.protocol.records.validation import (
     SMALL_BYTES,
     MisnumberedRecords,
     Rules,
-    check_records,
+    check_plain_records,
     check_records_in_steps,
     stamped_by_producer,
 )
@@ -50,24 +52,35 @@ from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
 
 _PRODUCER = "producer"
+_NOT_PLAIN = ENCODING_MASK | TRANSACTIONAL_BIT | CONTROL_BIT
 _PLAIN = frozenset({_PRODUCER, "uncompressed"})  # the codecs under which a plain batch stays one
 
 
-def is_small(log: Log, records: Bytes) -> bool:
-    """Whether `admit` takes but a millisecond or two for what a Produce request brings: mostly so.
-
-    It is for up to 64 KiB of a batch that is neither compressed nor to be, nor converted.
-    """
-    settings = log.settings
+def is_plain(records: Bytes) -> bool:
+    """Whether these are up to 64 KiB of format 2, neither compressed nor in a transaction: what most often comes."""
     return (
-        len(records) <= SMALL_BYTES
-        and settings.message_format_version == MAGIC
-        and len(records) >= HEADER_BYTES
+        HEADER_BYTES <= len(records) <= SMALL_BYTES
         and records[MAGIC_POSITION] == MAGIC
-        and not records[LOW_ATTRIBUTES_POSITION] & ENCODING_MASK
-        and settings.compression_type in _PLAIN
-        and not settings.record_attributes_elide
+        and not records[LOW_ATTRIBUTES_POSITION] & _NOT_PLAIN
     )
+
+
+def admit_plain(log: Log, records: memoryview, now_ms: int) -> Admitted | None:
+    """As `admit`, of what `is_plain`; None, and nothing done, if the log wants other batches than it."""
+    settings = log.settings
+    if (
+        settings.compression_type not in _PLAIN
+        or settings.record_attributes_elide
+        or settings.message_format_version != MAGIC
+    ):
+        return None
+    header = check_batch(records)
+    if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
+        records = _only_batch(records, header)
+    if header.base_offset or len(records) > settings.max_message_bytes or len(records) > settings.segment_bytes:
+        _check_header(header, len(records), settings, FIRST_VERSION_WITH_ZSTD)
+    largest = check_plain_records(records, header, _rules(settings, now_ms, any_offsets=True))
+    return records, (_with_times(records, header, settings, largest, now_ms),)
 
 
 def admit(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Admitted:
@@ -78,23 +91,8 @@ def admit(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Ad
     checksum), INVALID_RECORD and INVALID_TIMESTAMP (`InvalidRecords`, with the records they are about),
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    settings = log.settings
-    if len(records) > SMALL_BYTES or settings.message_format_version != MAGIC:
-        return at_once(admit_in_steps(log, records, api_version=api_version, now_ms=now_ms))
-    try:
-        header = check_batch(records)
-    except CorruptBatch:
-        if is_old(records):
-            return at_once(admit_in_steps(log, records, api_version=api_version, now_ms=now_ms))
-        raise
-    changes = settings.compression_type not in _PLAIN or settings.record_attributes_elide
-    if header.attributes & ENCODING_MASK or changes:
-        return at_once(admit_in_steps(log, records, api_version=api_version, now_ms=now_ms))
-    if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
-        records = _only_batch(records, header)
-    _check_header(header, len(records), settings, api_version)
-    largest = check_records(records, 0, header, _rules(settings, now_ms, any_offsets=True))
-    return records, (_with_times(records, header, settings, largest, now_ms),)
+    admitted = admit_plain(log, records, now_ms) if is_plain(records) else None
+    return admitted or at_once(admit_in_steps(log, records, api_version=api_version, now_ms=now_ms))
 
 
 def admit_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Steps[Admitted]:

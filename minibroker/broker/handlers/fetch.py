@@ -22,7 +22,7 @@ Not implemented: fetching as a follower (a replica id is taken for a consumer).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minibroker.broker.dispatch import Context, handles
@@ -62,10 +62,14 @@ Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many
 def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked | Steps[FetchResponse | Parked]:
     if _asks_much(context, request):
         return _fetch_many(context, request)
-    try:
-        session, wanted = at_once(_wanted(context, request))
-    except KafkaError as error:
-        return FetchResponse(error_code=error.code, session_id=NO_SESSION)
+    session = None
+    if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH:
+        wanted = _named(context, request.topics)
+    else:
+        try:
+            session, wanted = at_once(_wanted(context, request))
+        except KafkaError as error:
+            return FetchResponse(error_code=error.code, session_id=NO_SESSION)
     reading = Reading(context, request, session, wanted)
     reading.read()
     if reading.enough() or request.max_wait_ms <= 0:
@@ -110,7 +114,7 @@ def _wanted(context: Context, request: FetchRequest) -> Steps[tuple[FetchSession
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
-        wanted = yield from _named(context, request)
+        wanted = yield from _named_in_steps(context, request)
         if request.session_epoch == FINAL_EPOCH:
             return None, wanted
         return (yield from _begun(context, wanted)), wanted
@@ -138,14 +142,24 @@ def _begun(context: Context, wanted: list[FetchedPartition]) -> Steps[FetchSessi
     return session if sessions.settle(session, now_ms) else None
 
 
-def _named(context: Context, request: FetchRequest) -> Steps[list[FetchedPartition]]:
+def _named(context: Context, topics: Iterable[FetchRequest.FetchTopic]) -> list[FetchedPartition]:
+    by_id = context.version >= FIRST_WITH_TOPIC_IDS
+    return [
+        _asked(FetchedPartition(topic.topic_id if by_id else topic.topic, asked.partition), asked)
+        for topic in topics
+        for asked in topic.partitions
+    ]
+
+
+def _named_in_steps(context: Context, request: FetchRequest) -> Steps[list[FetchedPartition]]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     named: list[FetchedPartition] = []
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
         for portion in chunks(topic.partitions):
             named += [_asked(FetchedPartition(key, asked.partition), asked) for asked in portion]
-            yield
+            if len(named) > FEW:
+                yield
         if len(request.topics) > FEW:
             yield
     return named
@@ -211,7 +225,6 @@ class Reading:
         self.wanted = wanted
         self.max_bytes = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
         self.min_bytes = min(request.min_bytes, self.max_bytes)
-        self._begin()
 
     def _begin(self) -> None:
         self.size_bytes = 0

@@ -24,6 +24,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from minibroker.broker.dispatch import Context, Unanswerable, handles
 from minibroker.broker.leaders import current_leader, leader_endpoints
@@ -33,12 +34,16 @@ from minibroker.broker.topics import Partition, Topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, is_transactional, read_header
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, is_transactional, read_header
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps
-from minibroker.storage.admission import admit, admit_in_steps, is_small
+from minibroker.storage.admission import admit_in_steps, admit_plain, is_plain
+from minibroker.storage.format_admission import Admitted
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
 
 log = logging.getLogger("minibroker.produce")
 
@@ -69,25 +74,29 @@ def produce(
 ) -> ProduceResponse | Parked | Steps[ProduceResponse | Parked | None] | None:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
         return _produce_in_steps(context, request)
-    (data,) = request.topic_data
-    (asked,) = data.partition_data
+    data = request.topic_data[0]
+    asked = data.partition_data[0]
+    if asked.records is None or not is_plain(asked.records):
+        return _produce_in_steps(context, request)
+    cluster = context.cluster
     failed: list[PartitionAnswer] = []
     topic = _topic(context, data)
     try:
-        if request.transactional_id is None and asked.records and is_transactional(asked.records):
-            raise _without_transactional_id()
-        partition, records, joined = _ready(context, request, topic, asked)
-        if not is_small(partition.log, records):
+        partition = _led(context, topic, asked.index)
+        _check_writable(context, request, partition)
+        now_ms = cluster.clock.wall_ms()
+        admitted = admit_plain(partition.log, asked.records, now_ms)
+        if admitted is None:
             return _produce_in_steps(context, request)
-        now_ms = context.cluster.clock.wall_ms()
-        admitted = admit(partition.log, records, api_version=context.version, now_ms=now_ms)
-        appended = _append(context, partition, asked.index, *admitted, joined, now_ms)
+        appended = _append(cluster, partition, asked.index, admitted, None, now_ms)
     except KafkaError as error:
         appended = _refused(context, topic, data.name, asked.index, error)
         failed.append(appended)
         tell_refusals(context, log, ApiKey.PRODUCE)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
-    unflushed = context.cluster.take_unflushed() if context.cluster.unflushed else ()
+    if not (failed or cluster.unflushed) and request.acks:
+        return ProduceResponse(responses=[answer])
+    unflushed = cluster.take_unflushed() if cluster.unflushed else ()
     return _answered(context, request, [answer], failed, unflushed)
 
 
@@ -127,13 +136,12 @@ def _admit_and_append(
 ) -> Steps[PartitionAnswer]:
     partition, records, joined = _ready(context, request, _topic(context, data), asked)
     now_ms = context.cluster.clock.wall_ms()
-    if is_small(partition.log, records):
-        admitted = admit(partition.log, records, api_version=context.version, now_ms=now_ms)
-    else:
+    admitted = admit_plain(partition.log, records, now_ms) if is_plain(records) else None
+    if admitted is None:
         admitted = yield from admit_in_steps(partition.log, records, api_version=context.version, now_ms=now_ms)
         # Others have had their turn: the partition may have gone, or have another leader, and the transaction an end.
         partition, _, joined = _ready(context, request, _topic(context, data), asked)
-    return _append(context, partition, asked.index, *admitted, joined, now_ms)
+    return _append(context.cluster, partition, asked.index, admitted, joined, now_ms)
 
 
 def _answered(
@@ -198,10 +206,8 @@ def _ready(
     context: Context, request: ProduceRequest, topic: Topic | None, asked: PartitionData
 ) -> tuple[Partition, memoryview, Log | None]:
     """The partition and the records that this request may write to it; the log of the transaction it was added to."""
-    if topic is None and context.version >= FIRST_WITH_TOPIC_IDS:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    partition = context.cluster.led_partition(context.node, topic, asked.index)
     joined = None
+    partition = _led(context, topic, asked.index)
     if request.transactional_id is not None and asked.records is not None and is_transactional(asked.records):
         joined = _join_transaction(context, partition, asked.records, request.transactional_id)
     _check_writable(context, request, partition)
@@ -210,18 +216,18 @@ def _ready(
     return partition, memoryview(asked.records), joined
 
 
+def _led(context: Context, topic: Topic | None, index: int) -> Partition:
+    if topic is None and context.version >= FIRST_WITH_TOPIC_IDS:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    return context.cluster.led_partition(context.node, topic, index)
+
+
 def _append(
-    context: Context,
-    partition: Partition,
-    index: int,
-    records: memoryview,
-    headers: Sequence[BatchHeader],
-    joined: Log | None,
-    now_ms: int,
+    cluster: Cluster, partition: Partition, index: int, admitted: Admitted, joined: Log | None, now_ms: int
 ) -> PartitionAnswer:
     """Append what was admitted, unless it is a repetition."""
-    cluster = context.cluster
     log = partition.log
+    records, headers = admitted
     header = headers[0]
     original = log.producers.check(header) if header.producer_id >= 0 else None
     if original is not None:

@@ -72,6 +72,14 @@ def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules)
     return at_once(check_records_in_steps(data, position, header, rules))
 
 
+def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
+    """As `check_records`, of a small batch at the start of `data` that is not compressed."""
+    check_header(header)
+    payload = bytes(memoryview(data)[HEADER_BYTES : header.batch_length + LOG_OVERHEAD_BYTES])
+    largest = _largest_of_good(payload, header, rules)
+    return at_once(check_records_in_steps(data, 0, header, rules)) if largest is None else largest
+
+
 def check_records_in_steps(data: Bytes, position: int, header: BatchHeader, rules: Rules) -> Steps[int]:
     """As `check_records`, in steps, and in memory for a piece of the records at a time."""
     check_header(header)
