@@ -12,7 +12,7 @@ from minibroker.broker.clock import Timer
 from minibroker.broker.parked import Parked
 from minibroker.broker.slices import Sliced
 from minibroker.broker.topics import Partition
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.handlers.fetch import Reading
@@ -89,7 +89,9 @@ class WaitingForMany:
     """
 
     __slots__ = (
+        "_begun",
         "_booked",
+        "_changed",
         "_grown",
         "_missing_bytes",
         "_numbers",
@@ -109,7 +111,9 @@ class WaitingForMany:
         self._missing_bytes = reading.min_bytes - reading.size_bytes
         self._unknown = reading.unknown
         self._booked = 0  # of the partitions that the node's fetches wait for
-        self._work: Sliced | None = None  # that looks at all of them, or answers
+        self._begun = False  # before, whatever happens at a partition is seen by the look that follows
+        self._changed = False  # something has, since the last look at all of them began
+        self._work: Sliced | None = None  # that looks at some or all of them, or answers
         self.parked = Parked(self._cancel)
         self.parked.is_long = True
 
@@ -125,8 +129,9 @@ class WaitingForMany:
         try:
             yield from self._join()
         except BaseException:  # the client is gone
-            at_once(self._forget())
+            self._slicer.start(self._forget())
             raise
+        self._begun = True
         clock = self._reading.context.cluster.clock
         self._timer: Timer = clock.call_later(self._reading.request.max_wait_ms, self._time_is_up)
         self.changed()
@@ -149,24 +154,32 @@ class WaitingForMany:
             self._reading.context.cluster.wake_soon(self)
 
     def look(self) -> None:
-        if self.parked.done or self._work is not None:
-            return
-        self.parked.attempt(self._look_at_grown)
+        if self._begun and self._work is None and not self.parked.done:
+            self._run(self._read_grown(), self._answer_if_enough)
 
-    def _look_at_grown(self) -> None:
+    def _read_grown(self) -> Steps[None]:
+        """Look at the partitions that have got records, as often as the fetch names them."""
         grown, self._grown = self._grown, set()
         for partition in grown:
             for number in self._numbers.get(partition, ()):
                 self._reading.read_again(number)
-        self._answer_if_enough()
+                yield
 
     def changed(self) -> None:
-        if not self.parked.done and self._work is None:
+        if self._begun and self._work is None and not self.parked.done:
+            self._changed = False
             self._run(self._reading.read_in_steps(), self._answer_if_enough)
+        else:
+            self._changed = True
 
     def _answer_if_enough(self) -> None:
+        """Answer, or look again at what has changed while others had their turn, or wait."""
         if self._reading.enough() or self._reading.unknown > self._unknown:
             self._answer()
+        elif self._changed:
+            self.changed()
+        elif self._grown:
+            self.look()
         else:
             self._missing_bytes = self._reading.min_bytes - self._reading.size_bytes
 
@@ -186,14 +199,13 @@ class WaitingForMany:
         self.parked.complete((yield from self._reading.response_in_steps()))
 
     def _run(self, steps: Steps[None], then: Callable[[], None]) -> None:
-        def ended(work: Sliced) -> None:
+        def finish() -> None:
+            work.result()
+            then()
+
+        def ended(_: Sliced) -> None:
             self._work = None
-            try:
-                work.result()
-            except Exception as error:
-                self.parked.fail(error)
-            else:
-                then()
+            self.parked.attempt(finish)
 
         self._work = work = self._slicer.start(steps)
         if work.done:

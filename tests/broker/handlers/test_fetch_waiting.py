@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,11 @@ import pytest
 
 from minibroker.broker.dispatch import Context
 from minibroker.broker.handlers import waiting_fetches
-from minibroker.broker.handlers.fetch import fetch
+from minibroker.broker.handlers.fetch import Reading, fetch
 from minibroker.broker.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.steps import at_once as at_once_of
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
 from tests.broker.harness import Harness, Waiting, batch
 
@@ -291,3 +292,87 @@ def test_one_that_is_given_up_while_it_begins_to_wait_leaves_nothing_behind(topi
     assert waiters(topics, "many") == 1
     steps.close()
     assert (waiters(topics, "many"), context.node.waited_for) == (0, 0)
+
+
+def fetching_many(topics: Harness, slicer: Slicer, times: int = 1) -> Any:
+    """The steps of a fetch that names 120 partitions so many times, up to where it waits at the first of them."""
+    topics.create_topic("many", 120)
+    request = fetch_of(topics, MANY, max_wait_ms=WAIT_MS)
+    request.topics[0].partitions *= times
+    steps: Any = fetch(Context(topics.cluster, topics.client().connection, VERSIONS[-1], None, slicer), request)
+    while not waiters(topics, "many"):
+        next(steps)
+    return steps
+
+
+def a_step_a_turn(soon: list[Callable[[], None]]) -> Slicer:
+    return Slicer(soon.append, now=iter(range(1_000_000)).__next__)
+
+
+@pytest.mark.parametrize("woken_by", ["append", "deletion"])
+def test_what_happens_while_it_begins_to_wait_is_answered_and_costs_nobody_else_anything(
+    topics: Harness, woken_by: str
+) -> None:
+    steps = fetching_many(topics, Slicer())
+    other = parked(topics, {("many", 0): 0})
+    if woken_by == "append":
+        topics.produce("many", "a")
+    else:
+        topics.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="many")]))
+    assert other.done
+    (topic,) = at_once_of(steps).response.responses
+    assert [partition.high_watermark for partition in topic.partitions][:2] == (
+        [1, 0] if woken_by == "append" else [-1, -1]
+    )
+    assert topics.cluster.nodes[1].waited_for == 0
+
+
+@pytest.mark.parametrize("woken_by", ["append", "deletion"])
+def test_what_happens_while_it_looks_at_all_of_them_is_not_missed(topics: Harness, woken_by: str) -> None:
+    soon: list[Callable[[], None]] = []
+    waiting = at_once_of(fetching_many(topics, a_step_a_turn(soon)))
+    assert soon, "it has looked at all of them already"
+    if woken_by == "append":
+        topics.produce("many", "a")
+    else:
+        topics.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="many")]))
+    while soon:
+        soon.pop(0)()
+    assert waiting.done
+    assert not topics.clock.monotonic_ms()
+
+
+def test_a_partition_that_it_names_many_times_is_looked_at_in_steps(
+    topics: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon: list[Callable[[], None]] = []
+    slicer = a_step_a_turn(soon)
+    waiting = at_once_of(fetching_many(topics, slicer, times=9))
+    while soon:
+        soon.pop(0)()
+    slicer.steps, looks = 0, []
+    read_again = Reading.read_again
+    monkeypatch.setattr(Reading, "read_again", lambda *call: (looks.append(slicer.steps), read_again(*call)))
+    topics.produce("many", "a")
+    while soon:
+        soon.pop(0)()
+    assert waiting.done
+    assert looks == list(range(1, 10))
+
+
+def test_one_that_fails_while_it_looks_in_steps_leaves_nothing_behind(
+    topics: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soon: list[Callable[[], None]] = []
+    waiting = at_once_of(fetching_many(topics, a_step_a_turn(soon)))
+    failures: list[Exception] = []
+    waiting.attach(lambda response: None, failures.append)
+    monkeypatch.setattr(type(waiting.on_cancel.__self__._reading), "_read", failing)
+    while soon:
+        soon.pop(0)()
+    assert isinstance(failures[0], ZeroDivisionError)
+    assert (waiters(topics, "many"), topics.cluster.nodes[1].waited_for) == (0, 0)
+
+
+def failing(*_: Any) -> None:
+    raise ZeroDivisionError
