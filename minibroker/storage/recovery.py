@@ -212,6 +212,8 @@ class _Opening:
         for path, transactions in self.recovered.items():
             aborted.replace(path, transactions)
         aborted.truncate(self.segments[-1].path, end_offset)
+        if self.recovered:
+            aborted.write_counts(self.directory, [segment.base_offset for segment in self.segments])
         return aborted
 
     def _indexed(self, segment: Segment, end_offset: int, expected: tuple[int, int] | None) -> list[AbortedTransaction]:
