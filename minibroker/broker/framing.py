@@ -207,6 +207,7 @@ class PartialFrame:
     def wait(self, wake: Callable[[], None]) -> None:
         """Have `wake` called when `grow` is worth another try."""
         self.pool.waiting[self] = wake
+        self._seen_bytes = -1  # that it stands still meanwhile is not the client's doing
 
     def crawls(self) -> bool:
         """Whether it holds memory for which others wait, and hardly grew since this was asked last."""

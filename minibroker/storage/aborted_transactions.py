@@ -87,6 +87,7 @@ class AbortedTransactions:
         if transactions:
             self._behind = segment_path
             self.catch_up()
+        self.count(_base_offset(segment_path))
 
     def catch_up(self) -> None:
         """Write what could not be written: before the next segment begins, and before a flush."""

@@ -19,6 +19,7 @@ from minibroker.storage.checkpoints import (
     PARTITION_METADATA,
     MalformedCheckpoint,
     epochs_from_text,
+    epochs_text,
     partition_metadata_text,
     topic_id_from_text,
 )
@@ -170,8 +171,9 @@ class _Opening:
         self.guarded = known.guarded
         self._read_epochs()
         last_epoch = self.epochs.entries()[-1:]
+        early = known.clean or any(segment.has_room_of_kafka() for segment in self.segments[-1:])
         end_offset = self._end_offset(known)
-        self._check_end(end_offset, known, last_epoch)
+        self._check_end(end_offset, known, last_epoch, early)
         start_offset = max(known.log_start_offset, self.segments[0].base_offset if self.segments else 0)
         if not self.segments or start_offset > end_offset:
             end_offset = start_offset
@@ -181,6 +183,8 @@ class _Opening:
         self.epochs.truncate_from_start(start_offset)
         if not known.clean:
             self._restore_epochs(start_offset, end_offset)
+        if self.epochs.entries()[-1:] != last_epoch:
+            self._write_epochs()
         self._load_producers(self.segments[0].base_offset, end_offset)
         for segment in self.segments:
             segment.close()  # a log that nobody uses holds no descriptor
@@ -212,6 +216,8 @@ class _Opening:
         for path, transactions in self.recovered.items():
             aborted.replace(path, transactions)
         aborted.truncate(self.segments[-1].path, end_offset)
+        if self.recovered:
+            aborted.write_counts(self.directory, [segment.base_offset for segment in self.segments])
         return aborted
 
     def _indexed(self, segment: Segment, end_offset: int, expected: tuple[int, int] | None) -> list[AbortedTransaction]:
@@ -284,10 +290,16 @@ class _Opening:
             logger.warning("%s is damaged although the last stop was clean: %s", self.label, error.message)
             return self._recover(self.segments[-1].base_offset, known.clean_offset)
 
-    def _check_end(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]]) -> None:
+    def _write_epochs(self) -> None:
+        """Have the checkpoint say what the log's end does, as the next start draws conclusions from it."""
+        path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self.disk.write_whole(path, epochs_text(self.epochs.entries()), sync=False)
+        self.epochs.changed = True  # until the next flush has synced it
+
+    def _check_end(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool) -> None:
         """Tell that the log ends before an offset of which it is known that it was reached. Raises `LostRecords`.
 
-        Kafka notes an epoch before its first record, so that one at the end may say nothing.
+        Kafka notes an epoch before its first record (`early`): there, one at the end says nothing.
         """
         reached = max(known.recovery_point, known.high_watermark)
         if self.told:
@@ -297,7 +309,7 @@ class _Opening:
             if self.guarded and (known.clean or end_offset < known.recovery_point):
                 raise LostRecords(lost)
             logger.warning("%s: what followed is lost", lost)
-        elif last_epoch and (last_epoch[0][1] > end_offset or last_epoch[0][1] == end_offset and not known.clean):
+        elif last_epoch and last_epoch[0][1] >= end_offset + early:
             logger.warning(
                 "the log in %s ends at offset %d, and leader epoch %d is noted from %d on: if there were records, "
                 "they are lost",

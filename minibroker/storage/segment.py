@@ -17,11 +17,13 @@ from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import (
     DELETED_SUFFIX,
+    INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
     segment_name,
 )
+from minibroker.storage.offset_index import OffsetIndex
 from minibroker.storage.scanning import HEADERS_AT_ONCE, headers, misplaced, spans, stored_batch_in_steps
 from minibroker.storage.segment_indexes import SegmentIndexes
 from minibroker.storage.sparse_index import CorruptIndex
@@ -246,9 +248,16 @@ class Segment:
             times.open()
         except (FileNotFoundError, CorruptIndex):
             return -1
-        return (
-            times.last_offset if times.last_timestamp > 0 else -1
-        )  # a file that Kafka has made room in ends with zeros
+        return times.last_offset if times.last_timestamp > 0 else -1  # zeros are the room that Kafka makes
+
+    def has_room_of_kafka(self) -> bool:
+        """Whether the file of the offset index ends with zeros: a Kafka that is writing makes room there."""
+        try:
+            file = self._disk.open_to_read(self.path + INDEX_SUFFIX)
+        except FileNotFoundError:
+            return False
+        size, entry = file.size_bytes(), OffsetIndex.ENTRY.size
+        return size >= entry and not any(file.read(size - entry, entry))
 
     def _sound_end(self, next_base_offset: int) -> tuple[int, int, str]:
         """Where the whole batches at the end of the file end: position, offset, and what is wrong behind them."""

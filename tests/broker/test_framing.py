@@ -215,6 +215,20 @@ def test_who_hardly_goes_on_is_told_from_who_does_only_while_others_wait() -> No
     assert not waiting.crawls(), "it is we who do not read on"
 
 
+def test_a_frame_that_waited_for_memory_has_not_crawled_meanwhile() -> None:
+    budget = FrameBudget(MEBIBYTE)
+    first, second, third = (large_frame(budget, 300_000) for _ in range(3))
+    assert first.grow()
+    assert not second.crawls(), "seen for the first time"
+    for frame in (second, third):
+        assert not frame.grow()
+        frame.wait(lambda: None)
+    first.close()
+    assert second.grow() and not second.waits and third.waits
+    assert not second.crawls(), "the time in which it was not read is not the client's"
+    assert second.crawls()
+
+
 def test_large_frames_share_one_buffer_in_turn_but_never_at_once() -> None:
     budget = FrameBudget()
     first, second = budget.buffer(1000, 100_000), budget.buffer(2000, 100_000)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minibroker.pipeline.jobs.verify.side_files import wrong_counts
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
@@ -286,3 +287,24 @@ def test_a_log_without_aborted_transactions_has_nothing_counted(tmp_path: Path) 
     log.roll()
     log.close()
     assert not (tmp_path / "aborted-transactions-checkpoint").exists()
+
+
+def test_a_recovery_counts_what_it_finds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = LogSettings(cleanup_policy=COMPACT)
+    log = open_at(tmp_path, settings)
+    writer = Writer(log)
+    for _ in range(2):
+        writer.write()
+        writer.end(committed=False)
+    log.roll()
+    append(log, batch(1))
+    clean(log)
+    log.abandon()
+    log = open_at(tmp_path, settings, clean=False)
+    assert list(wrong_counts(tmp_path, [0, 4])) == []
+    append(log, batch(1))
+    log.close()
+    assert list(wrong_counts(tmp_path, [0, 4])) == []
+    caplog.clear()
+    open_at(tmp_path, settings)
+    assert not caplog.records

@@ -138,9 +138,12 @@ def _admit_and_append(
     now_ms = context.cluster.clock.wall_ms()
     admitted = admit_plain(partition.log, records, now_ms) if is_plain(records) else None
     if admitted is None:
-        admitted = yield from admit_in_steps(partition.log, records, api_version=context.version, now_ms=now_ms)
+        admitted_to = partition.log
+        admitted = yield from admit_in_steps(admitted_to, records, api_version=context.version, now_ms=now_ms)
         # Others have had their turn: the partition may have gone, or have another leader, and the transaction an end.
         partition, _, joined = _ready(context, request, _topic(context, data), asked)
+        if partition.log is not admitted_to:  # it has moved, or is a namesake's; the offsets may not be its own
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has another log now.")
     return _append(context.cluster, partition, asked.index, admitted, joined, now_ms)
 
 

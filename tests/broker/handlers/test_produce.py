@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from minibroker.broker.dispatch import Unanswerable
+from minibroker.broker.handlers import produce as producing
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.batch import CREATE_TIME, HEADER, LOG_APPEND_TIME, assign, read_header, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record, records_of
+from minibroker.storage.admission import admit_in_steps
 from tests.broker.harness import Harness, batch, served_versions
 
 FIRST_WITH_LOG_START = 5
@@ -419,3 +421,24 @@ def test_a_wrong_largest_timestamp_is_put_right(harness: Harness) -> None:
     assert produce(harness, {("t", 0): data})["t", 0].error_code == 0
     header = read_header(stored(harness, "t"))
     assert (header.max_timestamp, header.timestamp_type) == (1050, CREATE_TIME)
+
+
+@pytest.mark.parametrize("log_end_offset", [0, 5])
+def test_what_was_admitted_to_a_log_that_has_gone_is_appended_to_no_other(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, log_end_offset: int
+) -> None:
+    harness.create_topic("t", message_format_version="0.10.2")
+    harness.create_topic("u", message_format_version="0.10.2")
+    other = harness.partition("u").log
+    for _ in range(log_end_offset):
+        harness.produce("u", "a")
+
+    def moving(*args: Any, **more: Any) -> Any:
+        admitted = yield from admit_in_steps(*args, **more)
+        harness.partition("t").log = other
+        return admitted
+
+    monkeypatch.setattr(producing, "admit_in_steps", moving)
+    answer = produce(harness, {("t", 0): GOOD})["t", 0]
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert other.log_end_offset == log_end_offset
