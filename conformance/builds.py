@@ -14,13 +14,15 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 SPARK_CONNECTOR = HERE / "spark" / "connector"
+APACHE_KAFKA = "4.3.1"  # the release whose server is asked
 
 
 @functools.cache
 def apache_kafka() -> Path:
     """The folder with the jars of an Apache Kafka server."""
-    _build(HERE / "apache_kafka", [*MAVEN, "dependency:copy-dependencies"], "jars")
-    return HERE / "apache_kafka" / "target" / "jars"
+    command = [*MAVEN, f"-Dkafka.version={APACHE_KAFKA}", "dependency:copy-dependencies"]
+    _build(HERE / "apache_kafka", command, APACHE_KAFKA)
+    return HERE / "apache_kafka" / "target" / APACHE_KAFKA / "jars"
 
 
 @functools.cache

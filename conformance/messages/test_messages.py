@@ -48,7 +48,7 @@ def test_defaults_are_those_of_the_definition(message: type[Message]) -> None:
 
 
 def test_every_api_of_the_broker_listener_is_declared_up_to_its_newest_stable_version() -> None:
-    specs = [definition for definition in definitions("4.3.0").values() if definition.spec["type"] == "request"]
+    specs = [definition for definition in definitions(RELEASES[0]).values() if definition.spec["type"] == "request"]
     expected = {each.spec["apiKey"]: each.versions[-1] for each in specs if "broker" in each.spec["listeners"]}
     assert {int(key): request_class(key).versions for key in ApiKey} == {
         key: range(0, newest + 1) for key, newest in expected.items()
@@ -78,5 +78,5 @@ def _present(name: str, version: int) -> list[Spec]:
 
 @pytest.mark.parametrize("kind", ["metadata", "coordinator-key", "coordinator-value"])
 def test_every_record_schema_is_declared(kind: str) -> None:
-    names = {name for name, found in definitions("4.3.0").items() if found.spec["type"] == kind}
+    names = {name for name, found in definitions(RELEASES[0]).items() if found.spec["type"] == kind}
     assert names <= {message.__name__ for message in MESSAGES}

@@ -16,9 +16,10 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.primitives import Output
 from minibroker.protocol.records.batch import BatchHeader, batches, check_batch, read_header
-from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.building import build_batch_in_steps
 from minibroker.protocol.records.control import ControlType, control_type
 from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.steps import Steps, at_once, each
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
@@ -139,30 +140,44 @@ class StateTopic:
         With a `producer` (id and epoch) they are part of its transaction. Raises KafkaError with the code for a
         coordinator's clients; then nothing was appended.
         """
+        kept = list(entries)
+        if kept:
+            self.append_batch(index, at_once(self.batch_in_steps(kept, producer)), producer)
+
+    def batch_in_steps(self, entries: Iterable[Entry], producer: tuple[int, int] | None = None) -> Steps[memoryview]:
+        """The batch that `append` would write, for `append_batch`: of one entry at least, in steps."""
         now_ms = self._cluster.clock.wall_ms()
-        records = [Record(timestamp=now_ms, key=key, value=value) for key, value in entries]
-        if not records:
-            return
+        codec = 0 if self._settings.codec is None else self._cluster.settings[self._settings.codec]
+        records = yield from each(lambda entry: Record(timestamp=now_ms, key=entry[0], value=entry[1]), entries)
+        producer_id, epoch = producer or (NO_PRODUCER, NO_PRODUCER)
+        batch = yield from build_batch_in_steps(
+            records,
+            compression=codec,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transactional=producer is not None,
+        )
+        return memoryview(batch)
+
+    def append_batch(self, index: int, batch: memoryview, producer: tuple[int, int] | None = None) -> None:
+        """Append a batch of `batch_in_steps`, made with the same producer. Raises as `append` does."""
         partition = self.partition(index)
         try:
-            self._append(partition, records, producer)
+            self._append(partition, batch, producer)
         except KafkaError as error:
             log.error("%s cannot be appended to: %s", partition, error)
             raise KafkaError(COORDINATOR_CODES.get(error.code, error.code), error.message) from error
 
-    def _append(self, partition: Partition, records: list[Record], producer: tuple[int, int] | None) -> None:
+    def _append(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None) -> None:
         partition.check_in_sync()
-        codec = 0 if self._settings.codec is None else self._cluster.settings[self._settings.codec]
-        if producer is None:
-            batch = memoryview(build_batch(records, compression=codec))
-        else:
+        if producer is not None:
             partition.log.producers.check_epoch(*producer)
-            batch = memoryview(_transactional_batch(records, codec, *producer))
+        header = read_header(batch)
         limit = partition.log.settings.max_message_bytes
         if len(batch) > limit:
-            message = f"{len(records)} record(s) make {len(batch)} bytes, {partition} takes batches of {limit}."
+            message = f"{header.record_count} record(s) make {len(batch)} bytes, {partition} takes batches of {limit}."
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
-        partition.log.append(batch, [read_header(batch)], partition.leader_epoch)
+        partition.log.append(batch, [header], partition.leader_epoch)
         if partition.waiters:
             self._cluster.appended(partition, len(batch))
             self._cluster.let_woken_look()
@@ -204,10 +219,6 @@ class StateTopic:
                     _tell(partition, header, record, reader)
             except KafkaError as error:
                 log.error("%s: the batch at offset %d is passed over: %s", partition, header.base_offset, error)
-
-
-def _transactional_batch(records: list[Record], codec: int, producer_id: int, epoch: int) -> bytearray:
-    return build_batch(records, compression=codec, producer_id=producer_id, producer_epoch=epoch, transactional=True)
 
 
 def _batches(kept: Log, load_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes]]:

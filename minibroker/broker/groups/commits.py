@@ -6,7 +6,7 @@ What may be changed by whom is checked before, by each kind of group and by the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.offsets import CommittedOffset
@@ -20,26 +20,58 @@ from minibroker.protocol.steps import Steps, chunks
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.groups.group import Group
+    from minibroker.broker.state_topics import Entry
     from minibroker.broker.topics import Topic
 
+Committed = tuple[str, int, CommittedOffset]  # topic, partition, what is committed for it
 RECORD_OVERHEAD_BYTES = 24  # lengths, offset and timestamp of a record, at most
 
 log = logging.getLogger("minibroker.groups")
 
 
 def commit_offsets(
-    coordinator: GroupCoordinator, group_id: str, offsets: Iterable[tuple[str, int, CommittedOffset]]
-) -> None:
+    coordinator: GroupCoordinator, group_id: str, offsets: Sequence[Committed], check: Callable[[], None]
+) -> Steps[None]:
     """Record (topic, partition, offset) for a group, all or none; a group that there is not yet is made.
 
-    Raises KafkaError with the code for the client.
+    `check` is called in the last step, in which all that changes is changed; nothing is if it raises. Raises KafkaError
+    with the code for the client.
     """
-    kept = list(offsets)
-    coordinator.append(group_id, [offset_entry(group_id, *each) for each in kept])
-    if kept:
-        group = coordinator.groups.get(group_id) or coordinator.classic_group(group_id)
-        for topic, partition, committed in kept:
-            group.offsets.apply(topic, partition, committed)
+    batch = yield from offsets_batch(coordinator, group_id, offsets)
+    check()
+    if batch is None:
+        return
+    coordinator.topic.append_batch(coordinator.topic.partition_of(group_id), batch)
+    group = coordinator.groups.get(group_id) or coordinator.classic_group(group_id)
+    for topic, partition, committed in offsets:
+        group.offsets.apply(topic, partition, committed)
+
+
+def offsets_batch(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    offsets: Sequence[Committed],
+    producer: tuple[int, int] | None = None,
+) -> Steps[memoryview | None]:
+    """The batch that records the offsets, for `StateTopic.append_batch`; None if there are no offsets.
+
+    Raises KafkaError as soon as they are more, uncompressed, than a batch has room for, as Kafka answers that.
+    """
+    if not offsets:
+        return None
+    topic = coordinator.topic
+    entries: list[Entry] = []
+    size_bytes = HEADER_BYTES
+    limit_bytes = topic.partition(topic.partition_of(group_id)).log.settings.max_message_bytes
+    for offset in offsets:
+        key, value = offset_entry(group_id, *offset)
+        entries.append((key, value))
+        size_bytes += len(key) + len(value or b"")
+        if size_bytes > limit_bytes:
+            message = f"The offsets of {len(offsets)} partitions take more than the {limit_bytes} bytes of a batch."
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        yield
+    return (yield from topic.batch_in_steps(entries, producer))
 
 
 def delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:

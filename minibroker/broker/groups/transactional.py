@@ -5,11 +5,12 @@ What a pending offset hides from readers is told in `offsets.py`; the transactio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from minibroker.broker.groups.commits import Committed, offsets_batch
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.groups.records import offset_entry
+from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
@@ -23,17 +24,21 @@ class TransactionalOffsets:
         self._groups: dict[tuple[int, int], set[str]] = {}
 
     def commit(
-        self, group_id: str, producer: tuple[int, int], offsets: Iterable[tuple[str, int, CommittedOffset]]
-    ) -> None:
+        self, group_id: str, producer: tuple[int, int], offsets: Sequence[Committed], check: Callable[[], None]
+    ) -> Steps[None]:
         """Record (topic, partition, offset) for a group as part of the producer's transaction, all or none.
 
-        `producer` is its id and epoch. Raises KafkaError with the code for the client.
+        `producer` is its id and epoch; `check` is called in the last step, as by `commit_offsets`. Raises KafkaError
+        with the code for the client.
         """
-        kept = list(offsets)
+        batch = yield from offsets_batch(self._coordinator, group_id, offsets, producer)
+        check()
+        if batch is None:
+            return
         topic = self._coordinator.topic
         index = topic.partition_of(group_id)
-        topic.append(index, [offset_entry(group_id, *each) for each in kept], producer)
-        for name, partition, committed in kept:
+        topic.append_batch(index, batch, producer)
+        for name, partition, committed in offsets:
             self.pend(index, producer[0], group_id, name, partition, committed)
 
     def pend(

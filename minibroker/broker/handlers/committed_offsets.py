@@ -38,7 +38,7 @@ from minibroker.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, at_once, chunks, each, each_in_steps
+from minibroker.protocol.steps import Steps, at_once, each, each_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import CheckPartition
@@ -57,7 +57,6 @@ OldPartition = OldTopic.OffsetFetchResponsePartition
 
 NO_OFFSET = -1
 FEW = 100  # partitions, whose offsets are committed without a pause
-COMMITTED_AT_ONCE = 200  # partitions, in one batch
 LATEST_MS = (1 << 63) - 1  # int64: how long to keep an offset is said by clients, and may be beyond all time
 NOT_SAID = -1  # a timestamp or a retention that the client left to the broker
 FIRST_WITH_COORDINATORS = 1
@@ -89,7 +88,6 @@ def offset_commit(context: Context, request: OffsetCommitRequest) -> Any:
 
 
 def _offset_commit(context: Context, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse | Parked]:
-    """Commit a portion of the partitions at a time: in one record batch, and by a member that is still one."""
     from minibroker.broker.groups.commits import answer_when_kept  # no start is to wait for it
 
     response = OffsetCommitResponse()
@@ -97,13 +95,10 @@ def _offset_commit(context: Context, request: OffsetCommitRequest) -> Steps[Offs
     for topic in request.topics:
         asked += yield from _existing(context, topic, response)
         yield
-    committed: list[Asked] = []
-    for portion in chunks(asked, COMMITTED_AT_ONCE):
-        try:
-            committed += _committed(context, request, portion)
-        except KafkaError as error:
-            _refused(response, portion, error)
-        yield
+    try:
+        committed = yield from _committed(context, request, asked)
+    except KafkaError as error:
+        return _refused(response, asked, error)
     if not committed:
         return response
     return answer_when_kept(
@@ -139,7 +134,7 @@ def _refused(response: OffsetCommitResponse, asked: Iterable[Asked], error: Kafk
     return response
 
 
-def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[Asked]) -> list[Asked]:
+def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[Asked]) -> Steps[list[Asked]]:
     """Record what is asked for, and apply it; those of `asked` for which that was done. Raises KafkaError for all."""
     from minibroker.broker.groups.commits import commit_offsets
 
@@ -147,22 +142,25 @@ def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[A
     coordinator = context.node
     if context.version < FIRST_WITH_COORDINATORS:
         coordinator = coordinator_of_group(context.cluster, request.group_id)
-    groups.check_node(coordinator, request.group_id)
-    check = _check_committer(context, request)
     limit = context.cluster.settings["offset.metadata.max.bytes"]
-    accepted = []
+    accepted, offsets = [], []
     for one in asked:
+        yield
         if java_length(one.partition.committed_metadata or "") > limit:
             one.answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
-        if check is not None:
-            check(one.topic.name, one.topic.topic_id, one.partition.partition_index)
         accepted.append(one)
-    offsets = [
-        (one.topic.name, one.partition.partition_index, _offset(context, request.retention_time_ms, one))
-        for one in accepted
-    ]
-    commit_offsets(groups, request.group_id, offsets)
+        committed = _offset(context, request.retention_time_ms, one)
+        offsets.append((one.topic.name, one.partition.partition_index, committed))
+
+    def check() -> None:
+        groups.check_node(coordinator, request.group_id)
+        check_partition = _check_committer(context, request)
+        if check_partition is not None:
+            for one in accepted:
+                check_partition(one.topic.name, one.topic.topic_id, one.partition.partition_index)
+
+    yield from commit_offsets(groups, request.group_id, offsets, check)
     return accepted
 
 

@@ -223,7 +223,7 @@ class Reading:
         self.request = request
         self.session = session
         self.wanted = wanted
-        self.max_bytes = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
+        self.max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
         self.min_bytes = min(request.min_bytes, self.max_bytes)
 
     def _begin(self) -> None:
@@ -245,18 +245,20 @@ class Reading:
             yield
 
     def _read(self, wanted: Sequence[FetchedPartition]) -> None:
-        left = max(0, self.max_bytes - self.size_bytes)
         for fetched in wanted:
-            answer, size_bytes = self._partition(fetched, left)
+            answer, size_bytes = self._partition(fetched, self._left())
             self.size_bytes += size_bytes
-            left = max(0, left - size_bytes)
             self.answers.append((fetched, answer, size_bytes))
+
+    def _left(self) -> int:
+        """How many bytes more the answer may hold: less than none only where the client says so, and then no batch."""
+        return max(self.max_bytes - self.size_bytes, min(self.max_bytes, 0))
 
     def read_again(self, number: int) -> None:
         """Look at one partition anew: the one whose answer has this number."""
         fetched, _, size_bytes = self.answers[number]
         self.size_bytes -= size_bytes
-        answer, size_bytes = self._partition(fetched, max(0, self.max_bytes - self.size_bytes))
+        answer, size_bytes = self._partition(fetched, self._left())
         self.size_bytes += size_bytes
         self.answers[number] = fetched, answer, size_bytes
 

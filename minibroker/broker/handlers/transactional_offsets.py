@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.handlers.committed_offsets import COMMITTED_AT_ONCE, java_length
+from minibroker.broker.handlers.committed_offsets import java_length
 from minibroker.broker.parked import Parked
 from minibroker.broker.topics import GROUPS_TOPIC
 from minibroker.broker.transactions.verification import join_or_verify
@@ -27,7 +27,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import CheckPartition
@@ -49,16 +49,10 @@ def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> Step
 
     response = TxnOffsetCommitResponse()
     asked = yield from _existing(context, request, response)
-    taken: list[Asked] = []
-    joined: Log | None = None
-    for portion in chunks(asked, COMMITTED_AT_ONCE):
-        try:
-            more, log = _committed(context, request, portion)
-            taken += more
-            joined = log or joined
-        except KafkaError as error:
-            _refused(response, portion, _for_client(context, error))
-        yield
+    try:
+        taken, joined = yield from _committed(context, request, asked)
+    except KafkaError as error:
+        return _refused(response, asked, _for_client(context, error))
     if not taken:
         return response
 
@@ -114,31 +108,45 @@ def _refused(response: TxnOffsetCommitResponse, asked: Iterable[Asked], error: K
 
 def _committed(
     context: Context, request: TxnOffsetCommitRequest, asked: Sequence[Asked]
-) -> tuple[list[Asked], Log | None]:
+) -> Steps[tuple[list[Asked], Log | None]]:
     """Record what is asked for as pending: those of `asked` for which that was done, and as `join_or_verify`.
 
     Raises KafkaError for all.
     """
     groups = context.cluster.groups
     groups.check(context.node, request.group_id)
-    index = groups.topic.partition_of(request.group_id)
     producer = request.producer_id, request.producer_epoch
-    joins = context.version >= FIRST_THAT_JOINS
-    joined = join_or_verify(context.cluster, request.transactional_id, producer, (GROUPS_TOPIC, index), joins=joins)
-    check = _check_committer(context, request)
     limit = context.cluster.settings["offset.metadata.max.bytes"]
-    taken = []
+    now_ms = context.cluster.clock.wall_ms()
+    taken, offsets = [], []
     for name, partition, answer in asked:
+        yield
         if java_length(partition.committed_metadata or "") > limit:
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
-        if check is not None:
-            check(name, ZERO_UUID, partition.partition_index)
         taken.append((name, partition, answer))
-    now_ms = context.cluster.clock.wall_ms()
-    offsets = [(name, partition.partition_index, _offset(partition, now_ms)) for name, partition, _ in taken]
-    groups.transactional.commit(request.group_id, producer, offsets)
+        offsets.append((name, partition.partition_index, _offset(partition, now_ms)))
+    joined: Log | None = None
+
+    def check() -> None:
+        nonlocal joined
+        joined = _joined(context, request, producer)
+        check_partition = _check_committer(context, request)
+        if check_partition is not None:
+            for name, partition, _ in taken:
+                check_partition(name, ZERO_UUID, partition.partition_index)
+
+    yield from groups.transactional.commit(request.group_id, producer, offsets, check)
     return taken, joined
+
+
+def _joined(context: Context, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Log | None:
+    """Have the group's partition be part of the transaction, as `join_or_verify`. Raises KafkaError."""
+    groups = context.cluster.groups
+    groups.check(context.node, request.group_id)
+    partition = GROUPS_TOPIC, groups.topic.partition_of(request.group_id)
+    joins = context.version >= FIRST_THAT_JOINS
+    return join_or_verify(context.cluster, request.transactional_id, producer, partition, joins=joins)
 
 
 def _check_committer(context: Context, request: TxnOffsetCommitRequest) -> CheckPartition | None:

@@ -5,7 +5,7 @@ What goes into a control batch's records is in `control.py`; changing a written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import (
@@ -72,6 +72,18 @@ def build_batch(
         base_offset, 0, leader_epoch, MAGIC, 0, attributes, deltas[-1], *timestamps, *producer, len(kept)
     )  # length and checksum come last
     return assemble(header, compress(compression, payload, level))
+
+
+def build_batch_in_steps(
+    records: Sequence[Record], *, compression: int, producer_id: int, producer_epoch: int, transactional: bool
+) -> Steps[bytearray]:
+    """As `build_batch`, of records that have one timestamp, in steps."""
+    timestamps = records[0].timestamp, records[0].timestamp
+    attributes = _attributes(compression, 0, transactional, control=False)
+    producer = producer_id, producer_epoch, -1
+    header = BatchHeader(0, 0, -1, MAGIC, 0, attributes, len(records) - 1, *timestamps, *producer, len(records))
+    payload = (encode_record(record, delta, 0) for delta, record in enumerate(records))
+    return (yield from assemble_in_steps(header, compressed_chunks(compression, payload, None)))
 
 
 def recompress_in_steps(

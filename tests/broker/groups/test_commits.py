@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from minibroker.broker.groups.commits import answer_when_kept, commit_offsets, delete_offsets, forget_offsets
+from minibroker.broker.groups.commits import Committed, answer_when_kept, commit_offsets, delete_offsets, forget_offsets
+from minibroker.broker.groups.coordinator import GroupCoordinator
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.image import TOPIC_RESOURCE
 from minibroker.broker.topics import GROUPS_TOPIC
@@ -17,6 +18,7 @@ from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.groups import DeleteGroupsRequest, HeartbeatResponse
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.batch import batches
+from minibroker.protocol.steps import at_once
 from tests.broker.handlers.offset_requests import commit
 from tests.broker.harness import Harness
 
@@ -45,6 +47,12 @@ def record_counts(harness: Harness) -> list[int]:
     return [] if region is None else [header.record_count for _, header in batches(region.read())]
 
 
+def commit_at_once(
+    groups: GroupCoordinator, group_id: str, offsets: Sequence[Committed], check: Callable[[], None] = lambda: None
+) -> None:
+    at_once(commit_offsets(groups, group_id, offsets, check))
+
+
 def limit_batches(harness: Harness, size_bytes: int) -> None:
     configs = IncrementalAlterConfigsRequest.AlterConfigsResource
     limit = configs.AlterableConfig(name="max.message.bytes", value=str(size_bytes))
@@ -54,16 +62,16 @@ def limit_batches(harness: Harness, size_bytes: int) -> None:
 
 def test_a_commit_and_a_deletion_are_one_batch_each(harness: Harness) -> None:
     groups = harness.cluster.groups
-    commit_offsets(groups, "g", [("t", 0, OFFSET), ("t", 1, OFFSET), ("u", 0, OFFSET)])
+    commit_at_once(groups, "g", [("t", 0, OFFSET), ("t", 1, OFFSET), ("u", 0, OFFSET)])
     delete_offsets(groups, groups.groups["g"], [("t", 0), ("u", 0)])
     assert (offsets(harness), record_counts(harness)) == ([("t", 1)], [3, 2])
 
 
 def test_nothing_to_commit_or_to_delete_is_no_record_and_no_group(harness: Harness) -> None:
     groups = harness.cluster.groups
-    commit_offsets(groups, "g", [])
+    commit_at_once(groups, "g", [])
     assert (groups.groups, record_counts(harness)) == ({}, [])
-    commit_offsets(groups, "g", [("t", 0, OFFSET)])
+    commit_at_once(groups, "g", [("t", 0, OFFSET)])
     for forget in (delete_offsets, forget_offsets):
         forget(groups, groups.groups["g"], [])
     assert record_counts(harness) == [1]
@@ -71,20 +79,46 @@ def test_nothing_to_commit_or_to_delete_is_no_record_and_no_group(harness: Harne
 
 def test_what_cannot_be_recorded_is_not_applied(harness: Harness) -> None:
     groups = harness.cluster.groups
-    commit_offsets(groups, "g", [("t", 0, OFFSET)])
+    commit_at_once(groups, "g", [("t", 0, OFFSET)])
     harness.partition(GROUPS_TOPIC).log.offline = "the disk is away"
     with pytest.raises(KafkaError):
-        commit_offsets(groups, "h", [("t", 0, OFFSET)])
+        commit_at_once(groups, "h", [("t", 0, OFFSET)])
     for forget in (delete_offsets, forget_offsets):
         with pytest.raises(KafkaError):
             forget(groups, groups.groups["g"], [("t", 0)])
     assert offsets(harness) == [("t", 0)] and "h" not in groups.groups
 
 
+def test_a_commit_of_any_size_is_one_batch_or_none(harness: Harness) -> None:
+    groups = harness.cluster.groups
+    places = [("t", partition, OFFSET) for partition in range(1000)]
+    commit_at_once(groups, "g", places)
+    limit_batches(harness, 400)
+    with pytest.raises(KafkaError, match="1000 partitions take more than the 400 bytes of a batch") as refused:
+        commit_at_once(groups, "h", places)
+    assert (refused.value.code, record_counts(harness)) == (ErrorCode.UNKNOWN_SERVER_ERROR, [1000])
+    assert "h" not in groups.groups
+
+
+def test_who_commits_is_looked_at_when_it_is_recorded(harness: Harness) -> None:
+    groups, allowed = harness.cluster.groups, True
+
+    def check() -> None:
+        if not allowed:
+            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+
+    steps = commit_offsets(groups, "g", [("t", partition, OFFSET) for partition in range(9)], check)
+    next(steps)
+    allowed = False
+    with pytest.raises(KafkaError):
+        at_once(steps)
+    assert (groups.groups, record_counts(harness)) == ({}, [])
+
+
 def test_more_than_a_batch_has_room_for_is_forgotten_in_several(harness: Harness) -> None:
     groups = harness.cluster.groups
     places = [("t", partition) for partition in range(40)]
-    commit_offsets(groups, "g", [(*place, OFFSET) for place in places])
+    commit_at_once(groups, "g", [(*place, OFFSET) for place in places])
     limit_batches(harness, 400)
     forget_offsets(groups, groups.groups["g"], places)
     assert offsets(harness) == []

@@ -101,6 +101,12 @@ def test_one_batch_comes_whatever_the_limit(filled: Harness, which: str, limit: 
 
 
 @pytest.mark.parametrize("which", ["max_bytes", "partition_max_bytes"])
+def test_less_than_nothing_holds_no_batch(filled: Harness, which: str) -> None:
+    answers = fetch(filled, {("t", 0): 0, ("t", 1): 0}, **{which: -1})
+    assert [values_in(answer) for answer in answers.values()] == [[], []]
+
+
+@pytest.mark.parametrize("which", ["max_bytes", "partition_max_bytes"])
 def test_limits_cut_between_batches(filled: Harness, which: str) -> None:
     assert values_in(fetch(filled, {("t", 0): 0}, **{which: 2 * BATCH_BYTES})["t", 0]) == ["a", "b"]
     assert values_in(fetch(filled, {("t", 0): 0}, **{which: 2 * BATCH_BYTES + 1})["t", 0]) == ["a", "b"]

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, check_batch, read_header
-from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.building import build_batch, build_batch_in_steps
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record, records_of
 from tests.protocol.records.samples import CODECS, JAVA, LARGE, SMALL, T, golden, recompress, records
@@ -36,6 +36,22 @@ class TestBytes:
             leader_epoch=9,
         )
         assert batch == JAVA["transactional"]
+
+    @pytest.mark.parametrize("codec", CODECS)
+    def test_in_steps_are_those_at_once(self, codec: Compression) -> None:
+        sent = [Record(timestamp=T, key=b"k%d" % number, value=b"v" * 100) for number in range(300)]
+        producer = {"producer_id": 77, "producer_epoch": 3, "transactional": True}
+        steps = build_batch_in_steps(sent, compression=codec, **producer)
+        count = 0
+        with pytest.raises(StopIteration) as end:
+            while True:
+                next(steps)
+                count += 1
+        batch, whole = end.value.value, build_batch(sent, compression=codec, **producer)
+        header, expected = check_batch(batch), check_batch(whole)
+        assert header._replace(batch_length=0, crc=0) == expected._replace(batch_length=0, crc=0)
+        assert list(records_of(batch)) == list(records_of(whole))
+        assert codec or (batch == whole and count >= len(sent))
 
     @pytest.mark.parametrize(("client", "leader_epoch"), [(aiokafka_records, -1), (kafka_python_records, 0)])
     @given(sent=records())
