@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.clock import Timer
+from minibroker.broker.down_conversion import Conversion
 from minibroker.broker.parked import Parked
 from minibroker.broker.slices import Sliced
 from minibroker.broker.topics import Partition
@@ -58,7 +59,8 @@ class WaitingFetch:
             self.parked.attempt(self._look)
 
     def _look(self) -> None:
-        self._reading.read()
+        if not self._read():
+            return
         if self._reading.enough() or self._reading.unknown > self._unknown:
             self._answer()
         else:
@@ -69,8 +71,34 @@ class WaitingFetch:
             self.parked.attempt(self._look_for_the_last_time)
 
     def _look_for_the_last_time(self) -> None:
-        self._reading.read()
-        self._answer()
+        if self._read():
+            self._answer()
+
+    def _read(self) -> bool:
+        """Read, now; False if the answer takes steps, which are begun: a topic has been changed since it waits."""
+        try:
+            self._reading.read()
+        except Conversion:
+            self._forget()
+            self._answer_in_steps()
+            return False
+        return True
+
+    def _answer_in_steps(self) -> None:
+        parked = self.parked
+
+        def ended(work: Sliced) -> None:
+            try:
+                parked.complete(work.result())
+            except Exception as error:
+                parked.fail(error)
+
+        work = self._reading.context.slicer.start(self._reading.read_for_response())
+        parked.on_cancel = work.drop
+        if work.done:
+            ended(work)
+        else:
+            work.on_end = ended
 
     def _answer(self) -> None:
         self._forget()
@@ -82,14 +110,15 @@ class WaitingFetch:
             partition.waiters.discard(self)
 
 
-class WaitingForMany:
-    """As `WaitingFetch`, of so many partitions that an append is followed by a look at its own partition only.
+class WaitingInSteps:
+    """As `WaitingFetch`, of many partitions or of records to convert: an append has its own partition looked at only.
 
     What such fetches hold has a bound: beyond it a fetch is answered at once, as if its time were up.
     """
 
     __slots__ = (
         "_booked",
+        "_changed",
         "_grown",
         "_missing_bytes",
         "_numbers",
@@ -106,6 +135,7 @@ class WaitingForMany:
         self._slicer = reading.context.slicer
         self._numbers: dict[Partition, list[int]] = {}  # of its answers
         self._grown: set[Partition] = set()
+        self._changed = False  # while all were looked at
         self._missing_bytes = reading.min_bytes - reading.size_bytes
         self._unknown = reading.unknown
         self._booked = 0  # of the partitions that the node's fetches wait for
@@ -149,19 +179,20 @@ class WaitingForMany:
             self._reading.context.cluster.wake_soon(self)
 
     def look(self) -> None:
-        if self.parked.done or self._work is not None:
-            return
-        self.parked.attempt(self._look_at_grown)
+        if not self.parked.done and self._work is None:
+            grown, self._grown = self._grown, set()
+            self._run(self._read_again(grown), self._answer_if_enough)
 
-    def _look_at_grown(self) -> None:
-        grown, self._grown = self._grown, set()
+    def _read_again(self, grown: Iterable[Partition]) -> Steps[None]:
         for partition in grown:
             for number in self._numbers.get(partition, ()):
-                self._reading.read_again(number)
-        self._answer_if_enough()
+                yield from self._reading.read_again(number)
+                yield
 
     def changed(self) -> None:
+        self._changed = self._work is not None
         if not self.parked.done and self._work is None:
+            self._grown = set()
             self._run(self._reading.read_in_steps(), self._answer_if_enough)
 
     def _answer_if_enough(self) -> None:
@@ -169,6 +200,10 @@ class WaitingForMany:
             self._answer()
         else:
             self._missing_bytes = self._reading.min_bytes - self._reading.size_bytes
+            if self._changed:
+                self.changed()
+            elif self._grown:  # while it was read
+                self.look()
 
     def _time_is_up(self) -> None:
         if self._work is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -291,3 +292,25 @@ def test_one_that_is_given_up_while_it_begins_to_wait_leaves_nothing_behind(topi
     assert waiters(topics, "many") == 1
     steps.close()
     assert (waiters(topics, "many"), context.node.waited_for) == (0, 0)
+
+
+def test_what_comes_while_it_looks_at_all_of_them_is_looked_at_afterwards(topics: Harness) -> None:
+    topics.create_topic("many", 120)
+    soon: list[Callable[[], None]] = []
+    times = count()
+    topics.dispatcher.slicer = Slicer(soon.append, now=lambda: next(times))  # a step a slice
+    client = topics.client()
+    client.send(fetch_of(topics, {**MANY, ("t", 0): 0}, max_wait_ms=WAIT_MS))
+    turns(soon)
+    (waiter,) = topics.partition("t").waiters
+    waiter.changed()  # which has a look at the first hundred of them in its first step
+    assert soon
+    topics.produce("many", "a")
+    turns(soon)
+    ((_, answer),) = client.responses()
+    assert values_in(answers_in(topics, answer)["many", 0]) == ["a"]
+
+
+def turns(soon: list[Callable[[], None]]) -> None:
+    while soon:
+        soon.pop(0)()
