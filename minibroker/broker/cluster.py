@@ -313,13 +313,15 @@ class Cluster:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         self.metadata_log.append_batch(batch)
         self.image.take_over(topic, beside)
-        made = self.image.topics[name]
-        self._configure(made)
+        self._configure(self.image.topics[name])
         self._committed()
-        if self._nodes_differ:
-            for log in logs:
-                self.follow_leader(made.partitions[log.partition])
-                yield
+
+    def added_to_topic(self, topic_id: bytes) -> Steps[None]:
+        """Have what was added go by the settings and the nodes of now: they may have changed since it was decided."""
+        for portion in elections.portions(self, [self.image.topics_by_id[topic_id]]):
+            self._apply_settings(portion)
+            elections.keep_led(self, [one for one in portion if one.leader_id not in self.nodes])
+            yield
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         """Tell those who keep something about a topic that it is gone."""
@@ -356,15 +358,25 @@ class Cluster:
         self.commits += 1
         self.metadata_log.storage.flush_soon()
 
-    def settings_changed(self, topic: Topic | None) -> None:
-        """Have the changed configs of `topic`, or of the brokers (None), act."""
+    def settings_changed(self, topic: Topic | None) -> Steps[None]:
+        """Have the changed configs of `topic`, or of the brokers (None), act. What is made meanwhile has them."""
         if topic is None:
             self._apply_broker_configs()
-        for changed in self.image.topics.values() if topic is None else [topic]:
-            self._configure(changed)
-            for partition in changed.partitions:
-                if partition.is_here:
-                    partition.log.update_settings(self._log_settings(partition))
+        for portion in elections.portions(self, None if topic is None else [topic]):
+            for changed in {partition.topic for partition in portion}:
+                self._configure(changed)
+            self._apply_settings(portion)
+            yield
+
+    def _apply_settings(self, partitions: Iterable[Partition]) -> None:
+        """Have the partitions' logs go by the settings of now; those of a topic and a leader share theirs."""
+        made: dict[tuple[Topic, int], LogSettings] = {}
+        for partition in partitions:
+            if partition.is_here:
+                key = partition.topic, partition.leader_id
+                if key not in made:
+                    made[key] = self._log_settings(partition)
+                partition.log.update_settings(made[key])
 
     def _configure(self, topic: Topic) -> None:
         topic.settings = self.settings.log_settings(topic.overrides)

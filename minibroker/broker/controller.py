@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.elections import bring_up
+from minibroker.broker.elections import bring_up_in_steps
 from minibroker.broker.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
@@ -151,6 +151,7 @@ class Controller:
         except BaseException:
             cluster.delete_logs(logs)
             raise
+        yield from cluster.added_to_topic(topic_id)
 
     def _partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
         """What to record of a new partition whose log is there; those of its replicas that live are in sync."""
@@ -221,7 +222,14 @@ class Controller:
     # --- configs --------------------------------------------------------------------------------
 
     def change_config(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
-        """Set what `changes` says, remove what is None there, and have it act at once. Validated by the caller."""
+        """As `change_config_in_steps`, at once."""
+        at_once(self.change_config_in_steps(resource_type, name, changes))
+
+    def change_config_in_steps(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> Steps[None]:
+        """Set what `changes` says, remove what is None there, and have it act. Validated by the caller.
+
+        It is recorded in the first step, and acts on all partitions after the last.
+        """
         decided: list[Message] = [
             records.ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
             for key, value in changes.items()
@@ -231,9 +239,9 @@ class Controller:
         self._cluster.commit(decided)
         if resource_type in (TOPIC_RESOURCE, BROKER_RESOURCE):
             topic = self._cluster.image.topics.get(name) if resource_type == TOPIC_RESOURCE else None
-            self._cluster.settings_changed(topic)
+            yield from self._cluster.settings_changed(topic)
         if UNCLEAN_ELECTION in changes:
-            bring_up(self._cluster)
+            yield from bring_up_in_steps(self._cluster)
         warn_without_effect(resource_type, name, changes, self._cluster.controller_id)
 
     # --- features -------------------------------------------------------------------------------
@@ -252,7 +260,7 @@ class Controller:
             first += self._minimum_isr_of_all(begun)
         return first
 
-    def update_features(self, updates: Sequence[Update], *, validate_only: bool = False) -> None:
+    def update_features_in_steps(self, updates: Sequence[Update], *, validate_only: bool = False) -> Steps[None]:
         """Set the levels of features, all or none. Raises KafkaError(INVALID_UPDATE_VERSION)."""
         cluster = self._cluster
         image = cluster.image
@@ -271,7 +279,7 @@ class Controller:
         decided += [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
         if decided:
             cluster.commit(decided)
-            cluster.settings_changed(None)
+            yield from cluster.settings_changed(None)
 
     def _minimum_isr_of_all(self, image: Image) -> list[Message]:
         """Have min.insync.replicas be one value for all brokers, as eligible leaders depend on it (KIP-966)."""

@@ -9,15 +9,16 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
+from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.records.batch import ELIDED_BIT, BatchHeader
 from minibroker.protocol.records.conversion import down_converted_in_steps
 from minibroker.protocol.records.elision import with_attributes_in_steps
-from minibroker.protocol.steps import Steps, at_once
+from minibroker.protocol.steps import Steps
 from minibroker.storage.log import Log
 from minibroker.storage.scanning import headers, stored_batch_in_steps
 from minibroker.storage.segment import Region
 
-# What one request may have converted: while that goes on, 5 us a record, all others wait. The rest is asked for later.
+# What one request may have converted, at 5 us a record, and holds in memory. The rest is asked for later.
 MAX_CONVERTED_BYTES = 1 << 20
 
 
@@ -44,13 +45,30 @@ class Converted(NamedTuple):
     next_offset: int
 
 
-def read_for_client(log: Log, wanted: Wanted) -> Region | Converted | None:
-    """As `read_for_client_in_steps`, without a pause."""
-    return at_once(read_for_client_in_steps(log, wanted))
+class Conversion(Exception):
+    """What is asked of a log must be looked into, and perhaps converted, which takes steps.
+
+    `answer` is all that the client is to be told but the records. It is void once the log has lost something.
+    """
+
+    def __init__(self, answer: FetchResponse.FetchableTopicResponse.PartitionData, log: Log, wanted: Wanted) -> None:
+        self.answer = answer
+        self.log = log
+        self.wanted = wanted
+        self._cuts = log.cuts
+        self._segments = list(log.segments)
+        self._start_offset = log.log_start_offset
+
+    def is_void(self) -> bool:
+        """Whether the log was cut, let go, compacted or shortened meanwhile: then it is to be read anew."""
+        log = self.log
+        if self._cuts != log.cuts or self._segments != list(log.segments[: len(self._segments)]):
+            return True
+        return self._start_offset != log.log_start_offset > self.wanted.offset
 
 
 def read_for_client_in_steps(log: Log, wanted: Wanted) -> Steps[Region | Converted | None]:
-    """What can be answered; None if nothing is there.
+    """Return what can be answered; None if nothing is there.
 
     Stored bytes go as they are where the client knows all of them. Converted, they take at most `max_bytes` and
     `max_converted_bytes` of memory, or one batch. What leaves nothing (for old formats, control batches and batches

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.partition_changes import UNCHANGED, Election, PartitionChange
-from minibroker.broker.topics import NO_LEADER, Partition
+from minibroker.broker.topics import NO_LEADER, Partition, Topic
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.protocol.primitives import uuid_from_text
+from minibroker.protocol.steps import CHUNK_ITEMS, Steps, at_once
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -69,10 +70,38 @@ def all_partitions(cluster: Cluster) -> Iterator[Partition]:
         yield from topic.partitions
 
 
+def portions(cluster: Cluster, topics: Iterable[Topic] | None = None) -> Iterator[list[Partition]]:
+    """The partitions of these topics, or of all that are there now, in portions that are handled in one step.
+
+    A topic may grow or go between two portions: each has what is there when it is asked for.
+    """
+    portion: list[Partition] = []
+    for topic in list(cluster.image.topics.values() if topics is None else topics):
+        at = 0
+        while topic.topic_id in cluster.image.topics_by_id and at < len(topic.partitions):
+            more = topic.partitions[at : at + CHUNK_ITEMS - len(portion)]
+            portion += more
+            at += len(more)
+            if len(portion) == CHUNK_ITEMS:
+                yield portion
+                portion = []
+    if portion:
+        yield portion
+
+
 def bring_up(cluster: Cluster) -> None:
+    """As `bring_up_in_steps`, at once."""
+    at_once(bring_up_in_steps(cluster))
+
+
+def bring_up_in_steps(cluster: Cluster) -> Steps[None]:
     """Have every partition led that can be, by nodes that are there, and their replicas in sync."""
-    keep_led(cluster, all_partitions(cluster))
-    catch_up(cluster, all_partitions(cluster))
+    for portion in portions(cluster):
+        keep_led(cluster, portion)
+        yield
+    for portion in portions(cluster):
+        catch_up(cluster, portion)
+        yield
 
 
 def keep_led(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minibroker.broker.elections import all_partitions, keep_led
+from minibroker.broker.elections import all_partitions, keep_led, portions
 from minibroker.broker.features import SUPPORTED
 from minibroker.broker.listeners import PROTOCOLS, broker_listeners
 from minibroker.protocol.declare import Message
@@ -19,6 +19,7 @@ from minibroker.protocol.messages.metadata_records import (
     UnregisterBrokerRecord,
 )
 from minibroker.protocol.primitives import uuid_from_text
+from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
@@ -54,7 +55,7 @@ def leave(cluster: Cluster, node: Node) -> None:
     keep_led(cluster, concerned, away=[node.node_id], beside=[_fencing(node.node_id, node.broker_epoch)])
 
 
-def unregister(cluster: Cluster, broker_id: int) -> None:
+def unregister(cluster: Cluster, broker_id: int) -> Steps[None]:
     """Forget a broker: it leads nothing and is in sync with nothing from now on.
 
     A node of this process is then unknown to clients until it registers again, with the next start, and refuses what
@@ -64,14 +65,12 @@ def unregister(cluster: Cluster, broker_id: int) -> None:
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
-    forgotten = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
-    concerned = (
-        partition
-        for partition in all_partitions(cluster)
-        if broker_id in partition.isr or broker_id in partition.eligible_leader_replicas
-    )
-    keep_led(cluster, concerned, away=[broker_id], beside=[forgotten])
-    cluster.nodes.pop(broker_id, None)
+    cluster.commit([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)])
+    cluster.nodes.pop(broker_id, None)  # before the steps, or somebody puts new replicas there meanwhile
+    for portion in portions(cluster):
+        concerned = [one for one in portion if broker_id in one.isr or broker_id in one.eligible_leader_replicas]
+        keep_led(cluster, concerned, away=[broker_id])
+        yield
 
 
 def _fencing(broker_id: int, broker_epoch: int) -> Message:

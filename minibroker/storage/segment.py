@@ -186,7 +186,7 @@ class Segment:
         self.indexes = SegmentIndexes(self._disk, self.path, self.base_offset, self._settings)
         self.first_timestamp = NO_TIMESTAMP
         self._remembered.clear()
-        self._not_newer.clear()
+        self._not_newer = {}  # another one: who is at it in steps knows only what was
         self._readable = None
         self._loaded = True
 
@@ -294,16 +294,17 @@ class Segment:
 
         In steps. What was found out is remembered: a reader goes on where it ended, and no header is read twice for it.
         """
-        known_from, known_to = self._not_newer.get(magic, (position, position))
+        known = self._not_newer
+        known_from, known_to = known.get(magic, (position, position))
         if not known_from <= position <= known_to:
             known_from = known_to = position
         for passed, (at, header) in enumerate(headers(self.file, known_to, max(end, known_to)), 1):
             if header.magic > magic or header.attributes & ELIDED_BIT:
-                self._not_newer[magic] = known_from, at
+                known[magic] = known_from, at
                 return True
             if passed % HEADERS_AT_ONCE == 0:
                 yield
-        self._not_newer[magic] = known_from, max(end, known_to)
+        known[magic] = known_from, max(end, known_to)
         return False
 
     def position_of(self, offset: int) -> int:
@@ -359,7 +360,7 @@ class Segment:
         """Cut the segment to `position`, where the batch after `end_offset` - 1 begins."""
         uncertain = self._loaded_indexes().truncate(position, end_offset)
         self._remembered.clear()
-        self._not_newer.clear()
+        self._not_newer = {}  # another one: who is at it in steps knows only what was
         self._readable = None
         self.file.truncate(position)
         self.size_bytes = position

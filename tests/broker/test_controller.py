@@ -5,16 +5,19 @@ What clients are answered is tested with the handlers.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from minibroker.broker.registration import unregister
 from minibroker.broker.topics import NO_LEADER
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.primitives import ZERO_UUID, uuid_from_text
+from minibroker.protocol.steps import at_once
 from tests.broker.harness import Harness
 
 
@@ -126,3 +129,75 @@ def test_a_block_that_cannot_be_recorded_gives_no_id(harness: Harness, monkeypat
         with pytest.raises(KafkaError):
             harness.cluster.controller.next_producer_id()
     assert harness.cluster.controller.next_producer_id() == 0
+
+
+# --- in steps -----------------------------------------------------------------------------------
+
+INTERVAL = {"log.index.interval.bytes": "9"}
+
+
+def intervals(harness: Harness) -> set[int]:
+    """What all logs go by."""
+    topics = harness.cluster.image.topics.values()
+    return {partition.log.settings.index_interval_bytes for topic in topics for partition in topic.partitions}
+
+
+def test_a_change_for_all_brokers_reaches_a_hundred_partitions_a_step(harness: Harness) -> None:
+    for name in ("t", "u"):
+        harness.cluster.controller.create_topic(name, 150)
+    steps = harness.cluster.controller.change_config_in_steps(BROKER_RESOURCE, "", INTERVAL)
+    assert intervals(harness) == {4096}
+    assert len(list(steps)) == 3
+    assert intervals(harness) == {9}
+
+
+def test_a_change_for_a_topic_reaches_a_hundred_partitions_a_step(harness: Harness) -> None:
+    harness.cluster.controller.create_topic("t", 250)
+    changes = {"index.interval.bytes": "9"}
+    assert len(list(harness.cluster.controller.change_config_in_steps(TOPIC_RESOURCE, "t", changes))) == 3
+    assert intervals(harness) == {9}
+
+
+def test_topics_that_come_grow_and_go_while_settings_change_have_the_new_ones(harness: Harness) -> None:
+    controller = harness.cluster.controller
+    for name in ("t", "gone", "u"):
+        controller.create_topic(name, 120)
+    making = controller.create_topic_in_steps("late", 3)
+    next(making)
+    changing = controller.change_config_in_steps(BROKER_RESOURCE, "", INTERVAL)
+    next(changing)
+    controller.create_topic("new", 3)
+    controller.add_partitions("t", 130)
+    controller.delete_topic(harness.cluster.image.topics["gone"])
+    at_once(changing)
+    at_once(making)
+    assert set(harness.cluster.image.topics) == {"t", "u", "new", "late"}
+    assert intervals(harness) == {9}
+
+
+def test_of_two_changes_at_the_same_time_the_later_one_stays(harness: Harness) -> None:
+    controller = harness.cluster.controller
+    controller.create_topic("t", 250)
+    first = controller.change_config_in_steps(BROKER_RESOURCE, "", INTERVAL)
+    next(first)
+    controller.change_config(BROKER_RESOURCE, "", {"log.index.interval.bytes": "7"})
+    at_once(first)
+    assert intervals(harness) == {7}
+
+
+def test_each_partition_goes_by_its_leaders_settings_after_a_change_in_steps(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.cluster.controller.create_topic("t", 250)
+        at_once(harness.cluster.controller.change_config_in_steps(BROKER_RESOURCE, "2", INTERVAL))
+        for partition in harness.cluster.image.topics["t"].partitions:
+            expected = 9 if partition.leader_id == 2 else 4096
+            assert partition.log.settings.index_interval_bytes == expected
+
+
+def test_a_topic_is_led_by_nobody_who_is_forgotten_while_it_is_made(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        making = harness.cluster.controller.create_topic_in_steps("t", 120, 2)
+        next(making)
+        at_once(unregister(harness.cluster, 2))
+        at_once(making)
+        assert {(one.leader_id, *one.isr) for one in harness.cluster.image.topics["t"].partitions} == {(1, 1)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.elections import bring_up
+from minibroker.broker.elections import bring_up, portions
 from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.housekeeping import Housekeeping
 from minibroker.broker.image import TOPIC_RESOURCE
@@ -194,3 +194,29 @@ def test_leadership_stays_where_it_is_not_to_go_back(tmp_path: Path) -> None:
         Housekeeping(harness.cluster).start()
         harness.clock.advance(1_000_000)
         assert leaders(harness, "t") == [2]
+
+
+def test_unclean_elections_are_held_a_hundred_partitions_a_step(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        create(harness, *[[1, 2]] * 250)
+        harness.restart(nodes=[1])
+        harness.restart(nodes=[2])
+        assert leaders(harness, "t") == [NO_LEADER] * 250
+        changes = {"unclean.leader.election.enable": "true"}
+        steps = harness.cluster.controller.change_config_in_steps(TOPIC_RESOURCE, "t", changes)
+        led = [leaders(harness, "t").count(2) for _ in steps]
+        assert led == [0, 0, 0, 100, 200, 250, 250, 250, 250]  # first the logs hear of it, last who is in sync again
+
+
+def test_portions_are_of_what_is_there_when_they_are_asked_for(harness: Harness) -> None:
+    controller = harness.cluster.controller
+    for name, count in (("a", 30), ("b", 150), ("c", 40), ("d", 10)):
+        controller.create_topic(name, count)
+    given = portions(harness.cluster)
+    first = next(given)
+    assert [sum(one.topic.name == name for one in first) for name in "ab"] == [30, 70]
+    controller.add_partitions("b", 200)
+    controller.delete_topic(harness.cluster.image.topics["c"])
+    second, last = given
+    assert [(one.topic.name, one.index) for one in second] == [("b", index) for index in range(70, 170)]
+    assert [sum(one.topic.name == name for one in last) for name in "bcd"] == [30, 0, 10]

@@ -17,6 +17,7 @@ from minibroker.broker.features import Update
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest, UpdateFeaturesResponse
+from minibroker.protocol.steps import Steps
 
 Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
@@ -25,12 +26,15 @@ LAST_WITH_RESULTS = 1
 
 @handles(ApiKey.UPDATE_FEATURES, "0-2")
 @durably
-def update_features(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+def update_features(context: Context, request: UpdateFeaturesRequest) -> Steps[UpdateFeaturesResponse]:
     asked = request.feature_updates
     updates = [Update(update.feature, update.max_version_level, update.upgrade_type) for update in asked]
     latest = {update.name: update for update in updates}  # of a feature that stands twice the last is meant
     try:
-        context.cluster.controller.update_features(list(latest.values()), validate_only=request.validate_only)
+        validate_only = request.validate_only
+        yield from context.cluster.controller.update_features_in_steps(
+            list(latest.values()), validate_only=validate_only
+        )
     except KafkaError as error:
         reason = f"The update failed for all features since the following feature had an error: {error.message}"
         return UpdateFeaturesResponse(error_code=error.code, error_message=reason)

@@ -26,9 +26,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.down_conversion import MAX_CONVERTED_BYTES, Converted, Wanted, read_for_client
+from minibroker.broker.down_conversion import (
+    MAX_CONVERTED_BYTES,
+    Conversion,
+    Converted,
+    Wanted,
+    read_for_client_in_steps,
+)
 from minibroker.broker.followers import preferred_replica, readable_partition
-from minibroker.broker.handlers.waiting_fetches import WaitingFetch, WaitingForMany
+from minibroker.broker.handlers.waiting_fetches import WaitingFetch, WaitingInSteps
 from minibroker.broker.leaders import current_leader, leader_endpoints
 from minibroker.broker.parked import Parked
 from minibroker.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
@@ -60,8 +66,8 @@ Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many
 
 @handles(ApiKey.FETCH, "0-18")
 def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked | Steps[FetchResponse | Parked]:
-    if _asks_much(context, request):
-        return _fetch_many(context, request)
+    if context.version < FIRST_WITH_FORMAT_2 or _asks_much(context, request):
+        return _fetch_in_steps(context, request)
     session = None
     if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH:
         wanted = _named(context, request.topics)
@@ -71,7 +77,10 @@ def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked | S
         except KafkaError as error:
             return FetchResponse(error_code=error.code, session_id=NO_SESSION)
     reading = Reading(context, request, session, wanted)
-    reading.read()
+    try:
+        reading.read()
+    except Conversion:
+        return _read_in_steps(reading)
     if reading.enough() or request.max_wait_ms <= 0:
         return reading.response()
     return WaitingFetch(reading).parked
@@ -89,16 +98,19 @@ def _asks_much(context: Context, request: FetchRequest) -> bool:
     )
 
 
-def _fetch_many(context: Context, request: FetchRequest) -> Steps[FetchResponse | Parked]:
+def _fetch_in_steps(context: Context, request: FetchRequest) -> Steps[FetchResponse | Parked]:
     try:
         session, wanted = yield from _wanted(context, request)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION)
-    reading = Reading(context, request, session, wanted)
+    return (yield from _read_in_steps(Reading(context, request, session, wanted)))
+
+
+def _read_in_steps(reading: Reading) -> Steps[FetchResponse | Parked]:
     yield from reading.read_in_steps()
-    if reading.enough() or request.max_wait_ms <= 0 or not WaitingForMany.has_room(reading):
+    if reading.enough() or reading.request.max_wait_ms <= 0 or not WaitingInSteps.has_room(reading):
         return (yield from reading.response_in_steps())
-    waiting = WaitingForMany(reading)
+    waiting = WaitingInSteps(reading)
     yield from waiting.begin()
     return waiting.parked
 
@@ -233,34 +245,58 @@ class Reading:
         self.answers: list[Answered] = []
 
     def read(self) -> None:
-        """Look at all partitions, now."""
+        """Look at all partitions, now. Raises Conversion where that is work for more than a step."""
         self._begin()
-        self._read(self.wanted)
+        for fetched in self.wanted:
+            answer, size_bytes = self._partition(fetched, self._left())
+            self.size_bytes += size_bytes
+            self.answers.append((fetched, answer, size_bytes))
 
     def read_in_steps(self) -> Steps[None]:
         """Look at all partitions, a portion at a time."""
         self._begin()
         for portion in chunks(self.wanted):
-            self._read(portion)
+            for fetched in portion:
+                answer, size_bytes = yield from self._partition_in_steps(fetched)
+                self.size_bytes += size_bytes
+                self.answers.append((fetched, answer, size_bytes))
             yield
-
-    def _read(self, wanted: Sequence[FetchedPartition]) -> None:
-        for fetched in wanted:
-            answer, size_bytes = self._partition(fetched, self._left())
-            self.size_bytes += size_bytes
-            self.answers.append((fetched, answer, size_bytes))
 
     def _left(self) -> int:
         """How many bytes more the answer may hold: less than none only where the client says so, and then no batch."""
         return max(self.max_bytes - self.size_bytes, min(self.max_bytes, 0))
 
-    def read_again(self, number: int) -> None:
+    def read_again(self, number: int) -> Steps[None]:
         """Look at one partition anew: the one whose answer has this number."""
-        fetched, _, size_bytes = self.answers[number]
+        fetched, answer, size_bytes = self.answers[number]
         self.size_bytes -= size_bytes
-        answer, size_bytes = self._partition(fetched, self._left())
+        answer, size_bytes = yield from self._partition_in_steps(fetched)
         self.size_bytes += size_bytes
         self.answers[number] = fetched, answer, size_bytes
+
+    def _partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
+        """As `_partition`, also where records are to be converted."""
+        while True:
+            try:
+                return self._partition(fetched, self._left())
+            except Conversion as needed:
+                conversion = needed
+            found: Region | Converted | KafkaError | None
+            try:
+                found = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
+            except KafkaError as error:
+                found = error
+            if not conversion.is_void():
+                return self._converted(fetched, conversion, found)
+
+    def _converted(
+        self, fetched: FetchedPartition, conversion: Conversion, found: Region | Converted | KafkaError | None
+    ) -> tuple[PartitionAnswer, int]:
+        if isinstance(found, KafkaError):
+            return self._refused(fetched, None, found), 0
+        if isinstance(found, Converted) and found.next_offset < conversion.wanted.limit_offset:
+            self.urgent = True  # there is more, of which no more is converted now
+        return self._filled(fetched, conversion.answer, conversion.log, conversion.wanted.limit_offset, found)
 
     def _partition(self, fetched: FetchedPartition, left: int) -> tuple[PartitionAnswer, int]:
         topic = None
@@ -330,18 +366,27 @@ class Reading:
         if version < FIRST_WITH_ZSTD and log.settings.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         elided = log.settings.record_attributes_elide is not None and not self.request.records_without_attributes
-        region: Region | Converted | None
         if elided or version < FIRST_WITH_FORMAT_2:
-            region = self._for_this_client(fetched, log, limit, left)
-        else:
-            region = log.read(
-                fetched.fetch_offset, min(fetched.max_bytes, left), limit_offset=limit, minimum_one=self.size_bytes == 0
-            )
+            raise Conversion(answer, log, self._wanted_of(fetched, limit, left))
+        region = log.read(
+            fetched.fetch_offset, min(fetched.max_bytes, left), limit_offset=limit, minimum_one=self.size_bytes == 0
+        )
+        return self._filled(fetched, answer, log, limit, region)
+
+    def _filled(
+        self,
+        fetched: FetchedPartition,
+        answer: PartitionAnswer,
+        log: Log,
+        limit: int,
+        region: Region | Converted | None,
+    ) -> tuple[PartitionAnswer, int]:
+        """Return the answer with what was read for it, and how many bytes that is."""
         if region is None:
             return answer, 0
         if region.next_offset < limit and fetched.fetch_offset < log.segments[-1].base_offset:
             self.urgent = True  # a read ends with its segment, but what follows is there already: do not wait for it
-        if committed:
+        if answer.aborted_transactions is not None:
             answer.aborted_transactions = [
                 PartitionAnswer.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
                 for one in log.aborted_transactions(fetched.fetch_offset, region.next_offset)
@@ -349,10 +394,10 @@ class Reading:
         answer.records = region.data if isinstance(region, Converted) else region
         return answer, region.size_bytes
 
-    def _for_this_client(self, fetched: FetchedPartition, log: Log, limit: int, left: int) -> Region | Converted | None:
-        """Records in a form that the client knows, which may not be the one in which they are stored."""
+    def _wanted_of(self, fetched: FetchedPartition, limit: int, left: int) -> Wanted:
+        """What is asked for in a form that the client knows, which may not be the one in which it is stored."""
         version = self.context.version
-        wanted = Wanted(
+        return Wanted(
             fetched.fetch_offset,
             min(fetched.max_bytes, left),
             max(MAX_CONVERTED_BYTES - self.size_bytes, 0),
@@ -360,10 +405,6 @@ class Reading:
             self.size_bytes == 0 or version < FIRST_WITH_MAX_BYTES,
             magic=2 if version >= FIRST_WITH_FORMAT_2 else 1 if version >= FIRST_WITH_FORMAT_1 else 0,
         )
-        found = read_for_client(log, wanted)
-        if isinstance(found, Converted) and found.next_offset < limit:
-            self.urgent = True  # there is more, of which no more is converted now
-        return found
 
     def _diverges(self, fetched: FetchedPartition, partition: Partition, answer: PartitionAnswer) -> bool:
         """KIP-320: whether what the client read last is not in this log; then the answer says from where on."""
@@ -390,6 +431,11 @@ class Reading:
         topics: Topics = {}
         self._put(topics, self.answers)
         return self._assembled(topics)
+
+    def read_for_response(self) -> Steps[FetchResponse]:
+        """Look at all partitions for the last time, and answer."""
+        yield from self.read_in_steps()
+        return (yield from self.response_in_steps())
 
     def response_in_steps(self) -> Steps[FetchResponse]:
         """The answer, put together a portion at a time."""

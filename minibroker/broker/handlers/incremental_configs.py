@@ -33,7 +33,7 @@ from minibroker.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from minibroker.protocol.steps import Steps, counted, each
+from minibroker.protocol.steps import Steps, counted, each_in_steps
 
 Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -60,7 +60,7 @@ def altered(
     """
     counts = yield from counted([(resource.resource_type, resource.resource_name) for resource in resources])
     change = partial(_altered, context, counts, validate_only=validate_only, loggers=loggers)
-    return (yield from each(change, resources))
+    return (yield from each_in_steps(change, resources))
 
 
 def _altered(
@@ -70,7 +70,7 @@ def _altered(
     *,
     validate_only: bool,
     loggers: bool,
-) -> Altered:
+) -> Steps[Altered]:
     kind, name = resource.resource_type, resource.resource_name
     answer = Altered(resource_type=kind, resource_name=name, error_message=None)
     try:
@@ -82,7 +82,7 @@ def _altered(
         decided = _decided(context, resource)
         check_sizes(decided.values())
         if decided and not validate_only:
-            context.cluster.controller.change_config(kind, name, decided)
+            yield from context.cluster.controller.change_config_in_steps(kind, name, decided)
     except KafkaError as error:
         answer.error_code = error.code
         answer.error_message = error.message

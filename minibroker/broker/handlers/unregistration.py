@@ -15,13 +15,14 @@ from minibroker.broker.registration import unregister
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
+from minibroker.protocol.steps import Steps
 
 
 @handles(ApiKey.UNREGISTER_BROKER, "0")
 @durably
-def unregister_broker(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+def unregister_broker(context: Context, request: UnregisterBrokerRequest) -> Steps[UnregisterBrokerResponse]:
     try:
-        unregister(context.cluster, request.broker_id)
+        yield from unregister(context.cluster, request.broker_id)
     except KafkaError as error:
         return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
     return UnregisterBrokerResponse()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.clock import Timer
+from minibroker.broker.down_conversion import Conversion
 from minibroker.broker.parked import Parked
 from minibroker.broker.slices import Sliced
 from minibroker.broker.topics import Partition
@@ -58,7 +59,8 @@ class WaitingFetch:
             self.parked.attempt(self._look)
 
     def _look(self) -> None:
-        self._reading.read()
+        if not self._read():
+            return
         if self._reading.enough() or self._reading.unknown > self._unknown:
             self._answer()
         else:
@@ -69,8 +71,34 @@ class WaitingFetch:
             self.parked.attempt(self._look_for_the_last_time)
 
     def _look_for_the_last_time(self) -> None:
-        self._reading.read()
-        self._answer()
+        if self._read():
+            self._answer()
+
+    def _read(self) -> bool:
+        """Read, now; False if the answer takes steps, which are begun: a topic has been changed since it waits."""
+        try:
+            self._reading.read()
+        except Conversion:
+            self._forget()
+            self._answer_in_steps()
+            return False
+        return True
+
+    def _answer_in_steps(self) -> None:
+        parked = self.parked
+
+        def ended(work: Sliced) -> None:
+            try:
+                parked.complete(work.result())
+            except Exception as error:
+                parked.fail(error)
+
+        work = self._reading.context.slicer.start(self._reading.read_for_response())
+        parked.on_cancel = work.drop
+        if work.done:
+            ended(work)
+        else:
+            work.on_end = ended
 
     def _answer(self) -> None:
         self._forget()
@@ -82,8 +110,8 @@ class WaitingFetch:
             partition.waiters.discard(self)
 
 
-class WaitingForMany:
-    """As `WaitingFetch`, of so many partitions that an append is followed by a look at its own partition only.
+class WaitingInSteps:
+    """As `WaitingFetch`, of many partitions or of records to convert: an append has its own partition looked at only.
 
     What such fetches hold has a bound: beyond it a fetch is answered at once, as if its time were up.
     """
@@ -162,7 +190,7 @@ class WaitingForMany:
         grown, self._grown = self._grown, set()
         for partition in grown:
             for number in self._numbers.get(partition, ()):
-                self._reading.read_again(number)
+                yield from self._reading.read_again(number)
                 yield
 
     def changed(self) -> None:

@@ -12,6 +12,7 @@ from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
 from minibroker.broker.settings_without_effect import WITHOUT_EFFECT
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
+from minibroker.protocol.steps import at_once
 from tests.broker.harness import Harness, batch, served_versions
 
 DESCRIBED = served_versions(DescribeConfigsRequest)
@@ -596,7 +597,7 @@ def test_each_of_several_brokers_is_described_with_its_own_place(tmp_path: Path)
     }
     with Harness(tmp_path, nodes=2, settings=settings) as harness:
         harness.cluster.nodes[1].rack, harness.cluster.nodes[2].rack = "a", "b"
-        harness.cluster.settings_changed(None)
+        at_once(harness.cluster.settings_changed(None))
         names = ("broker.rack", "listeners", "advertised.listeners", "node.id")
         told = [[entry(harness, BROKER, str(node), name, node=node).value for name in names] for node in (1, 2)]
         assert told == [

@@ -15,7 +15,7 @@ from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.formats import batches_in, check_any, records_in
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import Cleaning
-from tests.broker.handlers.fetching import VERSIONS, fetch
+from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch, fetch_of
 from tests.broker.harness import Harness
 from tests.protocol.records.samples import CODECS, T
 from tests.storage.compaction.support import clean
@@ -172,3 +172,46 @@ def test_the_cleaner_rewrites_what_was_stored_before(harness: Harness) -> None:
     clean(log, harness.clock.wall_ms())
     found, elided = fetched(fetch(harness, {("t", 0): 0})["t", 0])
     assert ([record.offset for record in found], any(elided)) == ([3, 4, 5, 6], False)
+
+
+# --- in steps -----------------------------------------------------------------------------------
+
+MANY = 5000
+
+
+@pytest.mark.parametrize("offset", [0, 16])
+def test_the_bytes_of_a_large_batch_are_given_back_in_steps(eliding: Harness, offset: int) -> None:
+    eliding.produce("t", *["a"] * MANY)
+    before = eliding.dispatcher.slicer.steps
+    found, _ = fetched(fetch(eliding, {("t", 0): offset})["t", 0])
+    assert len(found) == MANY + 16 - offset
+    assert eliding.dispatcher.slicer.steps - before >= MANY // 1000
+
+
+@pytest.mark.parametrize("begins", ["before", "meanwhile"])
+def test_one_that_waits_gets_them_back_in_steps(harness: Harness, begins: str) -> None:
+    harness.create_topic("t")
+    if begins == "before":
+        alter(harness, SET, "true")
+    waiting = harness.request(fetch_of(harness, {("t", 0): 0}, max_wait_ms=500))
+    if begins == "meanwhile":
+        alter(harness, SET, "true")
+    before = harness.dispatcher.slicer.steps
+    harness.produce("t", *["a"] * MANY)
+    (answer,) = answers_in(harness, waiting.response()).values()
+    found, elided = fetched(answer)
+    assert (len(found), elided) == (MANY, [False])
+    assert harness.dispatcher.slicer.steps - before >= MANY // 1000
+    assert not harness.partition("t").waiters
+
+
+@pytest.mark.parametrize("ended_by", ["time", "client"])
+def test_one_that_began_to_wait_before_ends_as_ever(harness: Harness, ended_by: str) -> None:
+    harness.create_topic("t")
+    waiting = harness.request(fetch_of(harness, {("t", 0): 0}, max_wait_ms=500))
+    alter(harness, SET, "true")
+    if ended_by == "client":
+        waiting.go_away()
+    harness.clock.advance(500)
+    assert waiting.done == (ended_by == "time")
+    assert not harness.partition("t").waiters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -350,9 +351,9 @@ def test_a_partition_that_it_names_many_times_is_looked_at_in_steps(
     waiting = at_once_of(fetching_many(topics, slicer, times=9))
     while soon:
         soon.pop(0)()
-    slicer.steps, looks = 0, []
+    slicer.slices, looks = 0, []
     read_again = Reading.read_again
-    monkeypatch.setattr(Reading, "read_again", lambda *call: (looks.append(slicer.steps), read_again(*call)))
+    monkeypatch.setattr(Reading, "read_again", lambda *call: (looks.append(slicer.slices), read_again(*call))[1])
     topics.produce("many", "a")
     while soon:
         soon.pop(0)()
@@ -367,7 +368,7 @@ def test_one_that_fails_while_it_looks_in_steps_leaves_nothing_behind(
     waiting = at_once_of(fetching_many(topics, a_step_a_turn(soon)))
     failures: list[Exception] = []
     waiting.attach(lambda response: None, failures.append)
-    monkeypatch.setattr(type(waiting.on_cancel.__self__._reading), "_read", failing)
+    monkeypatch.setattr(type(waiting.on_cancel.__self__._reading), "_partition", failing)
     while soon:
         soon.pop(0)()
     assert isinstance(failures[0], ZeroDivisionError)
@@ -376,3 +377,23 @@ def test_one_that_fails_while_it_looks_in_steps_leaves_nothing_behind(
 
 def failing(*_: Any) -> None:
     raise ZeroDivisionError
+def test_what_comes_while_it_looks_at_all_of_them_is_looked_at_afterwards(topics: Harness) -> None:
+    topics.create_topic("many", 120)
+    soon: list[Callable[[], None]] = []
+    times = count()
+    topics.dispatcher.slicer = Slicer(soon.append, now=lambda: next(times))  # a step a slice
+    client = topics.client()
+    client.send(fetch_of(topics, {**MANY, ("t", 0): 0}, max_wait_ms=WAIT_MS))
+    turns(soon)
+    (waiter,) = topics.partition("t").waiters
+    waiter.changed()  # which has a look at the first hundred of them in its first step
+    assert soon
+    topics.produce("many", "a")
+    turns(soon)
+    ((_, answer),) = client.responses()
+    assert values_in(answers_in(topics, answer)["many", 0]) == ["a"]
+
+
+def turns(soon: list[Callable[[], None]]) -> None:
+    while soon:
+        soon.pop(0)()

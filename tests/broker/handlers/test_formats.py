@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.dispatch import Context
 from minibroker.broker.down_conversion import has_newer_format
+from minibroker.broker.handlers.fetch import fetch as read
+from minibroker.broker.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
@@ -18,7 +22,7 @@ from minibroker.protocol.records.formats import batches_in, check_any, records_i
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import at_once
 from minibroker.storage.segment import Region
-from tests.broker.handlers.fetching import VERSIONS, fetch, values_in
+from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch, fetch_of, values_in
 from tests.broker.harness import Harness
 from tests.protocol.records.test_message_set import CODECS
 from tests.storage.support import append
@@ -280,3 +284,61 @@ def test_one_request_has_no_more_converted_than_others_can_wait_for(
     for _ in range(4):
         harness.produce("old", "x" * 200)
     assert len(values_in(fetch(harness, {("old", 0): 0}, version=3)["old", 0])) == 4  # as it is stored
+
+
+# --- in steps -----------------------------------------------------------------------------------
+
+MANY = 5000
+
+
+def steps_of(harness: Harness, offsets: dict[tuple[str, int], int], version: int) -> int:
+    before = harness.dispatcher.slicer.steps
+    assert fetched(fetch(harness, offsets, version=version)["t", 0])
+    return harness.dispatcher.slicer.steps - before
+
+
+@pytest.mark.parametrize("version", VERSIONS[:4])
+def test_a_large_batch_is_converted_in_steps(harness: Harness, version: int) -> None:
+    harness.create_topic("t")
+    harness.produce("t", *["a"] * MANY)
+    assert steps_of(harness, {("t", 0): 0}, version) >= MANY // 1000
+
+
+def test_what_is_not_converted_takes_no_steps(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.produce("t", *["a"] * MANY)
+    assert [steps_of(harness, {("t", 0): 0}, version) for version in VERSIONS[4:]] == [0] * len(VERSIONS[4:])
+
+
+@pytest.mark.parametrize("version", VERSIONS[:4])
+def test_one_that_waits_converts_in_steps_too(harness: Harness, version: int) -> None:
+    harness.create_topic("t")
+    waiting = harness.request(fetch_of(harness, {("t", 0): 0}, max_wait_ms=500), version)
+    before = harness.dispatcher.slicer.steps
+    harness.produce("t", *["a"] * MANY)
+    (answer,) = answers_in(harness, waiting.response()).values()
+    assert len(fetched(answer)) == MANY
+    assert harness.dispatcher.slicer.steps - before >= MANY // 1000
+
+
+@pytest.mark.parametrize("loss", ["cut", "deleted", "began later"])
+def test_a_log_that_loses_something_while_it_is_converted_is_read_anew(harness: Harness, loss: str) -> None:
+    harness.create_topic("t")
+    harness.produce("t", *["a"] * MANY)
+    context = Context(harness.cluster, harness.client().connection, 3, None, Slicer())
+    steps: Any = read(context, fetch_of(harness, {("t", 0): 0}))
+    for _ in range(3):
+        next(steps)
+    if loss == "cut":
+        harness.partition("t").log.truncate_to(0)
+        harness.produce("t", "b")
+    elif loss == "deleted":
+        harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]))
+    else:
+        harness.partition("t").log.delete_before(1)
+    (answer,) = answers_in(harness, at_once(steps)).values()
+    if loss == "cut":
+        assert [record.value for record in fetched(answer)] == [b"b"]
+    else:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert answer.error_code == (unknown if loss == "deleted" else ErrorCode.OFFSET_OUT_OF_RANGE)

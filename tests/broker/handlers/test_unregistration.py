@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.registration import unregister as steps_of_unregistering
 from minibroker.broker.topics import NO_LEADER
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
@@ -78,3 +79,23 @@ def test_the_last_node_can_be_forgotten_too(harness: Harness) -> None:
 def test_a_broker_that_is_not_registered_cannot_be_forgotten(harness: Harness, broker_id: int) -> None:
     message = f"Broker ID {broker_id} is not currently registered"
     assert unregister(harness, broker_id) == (ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+
+
+def test_what_a_node_led_is_handed_on_a_hundred_partitions_a_step(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.cluster.controller.create_topic("t", assignment=[(index, [2, 1]) for index in range(250)])
+        before = harness.dispatcher.slicer.steps
+        assert unregister(harness, 2) == (ErrorCode.NONE, "")
+        assert harness.dispatcher.slicer.steps - before >= 3
+        assert {(one.leader_id, *one.isr) for one in harness.cluster.image.topics["t"].partitions} == {(1, 1)}
+
+
+def test_a_crash_in_between_leaves_nothing_to_the_forgotten(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.cluster.controller.create_topic("t", assignment=[(index, [2, 1]) for index in range(250)])
+        next(steps_of_unregistering(harness.cluster, 2))
+        led = [one.leader_id for one in harness.cluster.image.topics["t"].partitions]
+        assert (led.count(1), led.count(2)) == (100, 150)
+        harness.restart(nodes=[1], crash=True)
+        assert brokers(harness) == {1: False}
+        assert {(one.leader_id, *one.isr) for one in harness.cluster.image.topics["t"].partitions} == {(1, 1)}
