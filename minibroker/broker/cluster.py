@@ -313,13 +313,20 @@ class Cluster:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         self.metadata_log.append_batch(batch)
         self.image.take_over(topic, beside)
-        made = self.image.topics[name]
-        self._configure(made)
+        self._configure(self.image.topics[name])
         self._committed()
-        if self._nodes_differ:
-            for log in logs:
-                self.follow_leader(made.partitions[log.partition])
-                yield
+
+    def added_to_topic(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
+        """Have new partitions go by what was changed, and by who has left, while their logs were made."""
+        for log in logs:
+            topic = self.image.topics_by_id.get(topic_id)
+            if topic is None:
+                return  # somebody has deleted it meanwhile
+            partition = topic.partitions[log.partition]
+            if not self.nodes.keys() >= set(partition.isr):
+                elections.keep_led(self, [partition])
+            log.update_settings(self._log_settings(partition))
+            yield
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         """Tell those who keep something about a topic that it is gone."""
