@@ -316,11 +316,16 @@ class Cluster:
         self._configure(self.image.topics[name])
         self._committed()
 
-    def added_to_topic(self, topic_id: bytes) -> Steps[None]:
-        """Have what was added go by the settings and the nodes of now: they may have changed since it was decided."""
-        for portion in elections.portions(self, [self.image.topics_by_id[topic_id]]):
-            self._apply_settings(portion)
-            elections.keep_led(self, [one for one in portion if one.leader_id not in self.nodes])
+    def added_to_topic(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
+        """Have new partitions go by what was changed, and by who has left, while their logs were made."""
+        for log in logs:
+            topic = self.image.topics_by_id.get(topic_id)
+            if topic is None:
+                return  # somebody has deleted it meanwhile
+            partition = topic.partitions[log.partition]
+            if not self.nodes.keys() >= set(partition.isr):
+                elections.keep_led(self, [partition])
+            log.update_settings(self._log_settings(partition))
             yield
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:

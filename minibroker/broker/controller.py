@@ -107,10 +107,15 @@ class Controller:
         if name in image.topics or name in self._changing:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if "." in name or "_" in name:
-            others = image.topics_by_colliding_name.get(colliding_name(name), ())
+            others = [*image.topics_by_colliding_name.get(colliding_name(name), ()), *self._colliding(name)]
             for other in others:
                 message = f"Topic '{name}' collides with existing topic: {other}"
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+    def _colliding(self, name: str) -> list[str]:
+        """The topics with such a name that somebody makes or removes in steps."""
+        wanted = colliding_name(name)
+        return [other for other in self._changing if colliding_name(other) == wanted]
 
     @contextlib.contextmanager
     def _changes(self, name: str) -> Iterator[None]:
@@ -151,7 +156,7 @@ class Controller:
         except BaseException:
             cluster.delete_logs(logs)
             raise
-        yield from cluster.added_to_topic(topic_id)
+        yield from cluster.added_to_topic(topic_id, logs)
 
     def _partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
         """What to record of a new partition whose log is there; those of its replicas that live are in sync."""

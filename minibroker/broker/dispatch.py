@@ -195,6 +195,7 @@ class Dispatcher:
         if self.interceptors:  # which may hold the request for as long as they like
             frame = memoryview(bytearray(frame))
             call = Call(context, route.key, correlation_id, route.request_class(), frame, route.handler, self)
+            call.may_run_again = False  # before it is read
             with _lost_if_it_fails(call):
                 response = self._begun(context, route, self._whole(context, route, call, frame, position))
             return self._concluded(call, route, response)
@@ -217,7 +218,7 @@ class Dispatcher:
         if call is None:
             outcome = route.handler(context, request)
         else:
-            call.request = request
+            call.request, call.may_run_again = request, route.key != ApiKey.PRODUCE
             outcome = call.run()
         return (yield from outcome) if outcome.__class__ is GeneratorType else outcome
 
@@ -261,8 +262,15 @@ class Dispatcher:
             except Exception as error:
                 failed(context, route, error, call)
                 return
+            if call is not None and context.connection.closed:
+                call.lost()
             context.connection.answered(items)
             self.slicer.start(released((*context.long_arrays, *long_arrays)))
+
+        def given_up() -> None:  # the state is replaced, or all comes to its end
+            if call is not None:
+                call.lost()
+            context.connection.fail()
 
         if call is not None:
             response = call.answered(response)
@@ -271,6 +279,7 @@ class Dispatcher:
             ended(work)
         else:
             work.on_end = ended
+            work.on_drop = given_up
 
     # --- waiting --------------------------------------------------------------------------------
 

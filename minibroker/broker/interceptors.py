@@ -123,7 +123,7 @@ class Call:
     @property
     def is_held(self) -> bool:
         """Whether a `before` has stopped the request short of its handler."""
-        return self._next <= len(self._interceptors)
+        return 0 < self._next <= len(self._interceptors)
 
     def run(self) -> Any:
         """Call the hooks that are left, then the handler: a message, a `Parked`, steps, or None for no answer."""

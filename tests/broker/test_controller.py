@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from minibroker.broker.registration import unregister
+from minibroker.broker.registration import leave, unregister
 from minibroker.broker.topics import NO_LEADER
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +29,43 @@ def recorded(harness: Harness, kind: type[Message]) -> list[Any]:
 
 
 # --- creation -----------------------------------------------------------------------------------
+
+
+def test_of_two_colliding_names_that_are_made_at_once_one_is_refused(harness: Harness) -> None:
+    controller = harness.cluster.controller
+    first = controller.create_topic_in_steps("a.b", 2, 1)
+    next(first)
+    with pytest.raises(KafkaError, match="collides with existing topic: a.b") as refusal:
+        controller.create_topic("a_b", 1, 1)
+    assert refusal.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    at_once(first)
+    assert list(harness.cluster.image.topics) == ["a.b"]
+
+
+def test_what_was_made_stays_if_nobody_goes_on_with_the_rest(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        cluster = harness.cluster
+        cluster.controller.change_config(BROKER_RESOURCE, "1", {"log.retention.ms": "7000"})
+        steps = cluster.controller.create_topic_in_steps("t", 2, 1)
+        while "t" not in cluster.image.topics:
+            next(steps)
+        steps.close()
+        assert harness.produce("t", "v") == 0
+        harness.restart()
+        assert harness.partition("t").log.log_end_offset == 1
+
+
+def test_what_is_changed_and_who_leaves_while_a_topic_is_made_counts_for_it(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        cluster = harness.cluster
+        steps = cluster.controller.create_topic_in_steps("t", 2, 2)
+        next(steps)
+        cluster.controller.change_config(BROKER_RESOURCE, "", {"log.retention.ms": "7000"})
+        leave(cluster, cluster.nodes.pop(2))
+        at_once(steps)
+        partitions = cluster.image.topics["t"].partitions
+        assert [partition.log.settings.retention_ms for partition in partitions] == [7000, 7000]
+        assert [(partition.leader_id, partition.isr) for partition in partitions] == [(1, [1]), (1, [1])]
 
 
 def test_a_topic_is_recorded_as_kafka_records_it(harness: Harness) -> None:
