@@ -1,0 +1,88 @@
+"""Each number in docs/limits.md is the one in the code, and there is no number that nobody compares."""
+
+from __future__ import annotations
+
+import re
+
+from minibroker.broker import (
+    answers,
+    connection,
+    dispatch,
+    down_conversion,
+    framing,
+    line_limit,
+    metrics,
+    metrics_server,
+    namings,
+    sessions,
+    slices,
+    unread,
+)
+from minibroker.broker.handlers import fetch, waiting_fetches
+from minibroker.broker.settings_table import BROKER_SETTINGS
+from minibroker.protocol import primitives, reading
+from tests.test_readme import README
+
+DOCUMENT = README.parent / "docs" / "limits.md"
+NUMBER = re.compile(r"(?<![\w.,-])\d[\d,]*\d|(?<![\w.,-])\d")
+
+
+def setting(name: str) -> int:
+    value: int = BROKER_SETTINGS[name].default
+    return value
+
+
+def kib(size_bytes: int) -> str:
+    return amount(size_bytes, 10, "KiB")
+
+
+def mib(size_bytes: int) -> str:
+    return amount(size_bytes, 20, "MiB")
+
+
+def amount(size_bytes: int, shift: int, unit: str) -> str:
+    assert size_bytes >> shift << shift == size_bytes
+    return f"{size_bytes >> shift} {unit}"
+
+
+PHRASES = [
+    f"slices of {slices.SLICE_MS} ms",
+    f"reading a frame above {kib(dispatch.LARGE_FRAME_BYTES)}",
+    f"up to {connection.REQUESTS_PER_TURN} run in a turn, for {connection.TURN_SECONDS * 1000:.0f} ms at most",
+    f"up to {mib(down_conversion.MAX_CONVERTED_BYTES)} of records converted",
+    f"`socket.request.max.bytes`, {mib(setting('socket.request.max.bytes'))} ",
+    f"| items of one array | {reading.MAX_ITEMS:,} |",
+    f"| tagged fields of one struct | {primitives.MAX_TAGS:,} |",
+    f"| bytes of a string | {primitives.MAX_STRING_BYTES:,} |",
+    f"| memory for what is in a frame above {kib(dispatch.LARGE_FRAME_BYTES)} | {mib(dispatch.ALLOWED_BYTES)}, and "
+    f"{dispatch.ALLOWED_BYTES_A_BYTE} bytes for each byte",
+    f"without records sent from files | {mib(answers.MAX_ANSWER_BYTES)} |",
+    f"partition in DescribeProducers | {namings.MOST_NAMINGS} |",
+    f"answers above {kib(unread.OWN_UNREAD_BYTES)}, is closed after `connections.max.stall.ms`, "
+    f"{setting('connections.max.stall.ms'):,} ms",
+    f"`connections.max.idle.ms`, {setting('connections.max.idle.ms'):,} ms",
+    f"{mib(framing.SMALL_FRAMES_BYTES)} for those up to {kib(framing.SMALL_FRAME_BYTES)}, and "
+    f"`queued.max.request.bytes`, {mib(framing.LARGE_FRAMES_BYTES)} if it is {setting('queued.max.request.bytes')}",
+    f"grows by less than {kib(framing.LEAST_PROGRESS_BYTES)}",
+    f"share {mib(unread.UNREAD_LIMIT_BYTES)}; the first {kib(unread.OWN_UNREAD_BYTES)} of each client",
+    f"`max.incremental.fetch.session.cache.slots`, {setting('max.incremental.fetch.session.cache.slots'):,}, with "
+    f"{mib(sessions.LIMIT_BYTES)}",
+    f"about {round(sessions.LIMIT_BYTES / sessions.PARTITION_BYTES, -6):,.0f} partitions",
+    f"more than {fetch.FEW} partitions",
+    f"wait for {waiting_fetches.WAITED_FOR_MAX:,} partitions",
+    f"{line_limit.LINES} are written in a second",
+    f"series for {metrics.PARTITIONS_TOLD:,} partitions",
+    f"{metrics_server.CLIENTS_MAX} clients may be connected",
+]
+
+
+def test_each_number_is_the_codes() -> None:
+    text = " ".join(DOCUMENT.read_text().split())
+    for phrase in PHRASES:
+        assert phrase in text
+        text = text.replace(phrase, "")
+    assert NUMBER.findall(text.replace("Kafka 4.4", "")) == []
+
+
+def test_the_log_counts_lines_by_the_second() -> None:
+    assert (line_limit.WINDOW_MS, unread.SECOND_MS) == (1000, 1000)
