@@ -155,6 +155,7 @@ def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[A
 
     def check() -> None:
         groups.check_node(coordinator, request.group_id)
+        check_topics(context, (one.topic for one in accepted))
         check_partition = _check_committer(context, request)
         if check_partition is not None:
             for one in accepted:
@@ -162,6 +163,14 @@ def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[A
 
     yield from commit_offsets(groups, request.group_id, offsets, check)
     return accepted
+
+
+def check_topics(context: Context, topics: Iterable[Topic]) -> None:
+    """Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS), so that the client asks again, if one has been deleted."""
+    known = context.cluster.image.topics_by_id
+    for topic in topics:
+        if topic.topic_id not in known:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{topic.name} was deleted meanwhile.")
 
 
 def java_length(text: str) -> int:
