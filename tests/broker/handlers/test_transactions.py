@@ -13,6 +13,7 @@ import pytest
 
 from minibroker.broker.dispatch import Context
 from minibroker.broker.handlers.transactional_offsets import txn_offset_commit
+from minibroker.broker.handlers.transactions import add_partitions_to_txn
 from minibroker.broker.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
@@ -287,3 +288,17 @@ def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is
     assert {one.error_code for one in answer.topics[0].partitions} == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     harness.create_topic("gone")
     assert "g" not in harness.cluster.groups.groups
+
+
+@pytest.mark.parametrize("verify_only", [True, False])
+def test_many_partitions_of_a_transaction_are_looked_at_in_steps(harness: Harness, verify_only: bool) -> None:
+    producer = TransactionalProducer(harness)
+    producer.init()
+    harness.create_topic("many", 100)
+    assert producer.add(*[("many", index) for index in range(100)]) == [ErrorCode.NONE] * 100
+    asked_topic = Topic(name="many", partitions=list(range(100)))
+    transaction = Asked(transactional_id="tx", producer_id=producer.producer_id, producer_epoch=producer.epoch)
+    transaction.topics, transaction.verify_only = [asked_topic], verify_only
+    request = AddPartitionsToTxnRequest(transactions=[transaction])
+    context = Context(harness.cluster, harness.client().connection, 5, None, Slicer())
+    assert sum(1 for _ in add_partitions_to_txn(context, request)) >= (200 if verify_only else 100)
