@@ -422,6 +422,8 @@ def _ended(work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
     try:
         outcome = work.result()
     except Exception as error:
+        if parked.done and not isinstance(error, Unanswerable):
+            log.error("a request whose client has gone failed", exc_info=error)
         parked.fail(error)
         return
     if outcome.__class__ is not Parked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from struct import pack
 
@@ -10,10 +11,13 @@ import pytest
 from minibroker.broker.dispatch import SERVED, Context, handles
 from minibroker.broker.parked import Parked
 from minibroker.broker.request_statistics import RequestStatistics
+from minibroker.broker.slices import Slicer
 from minibroker.protocol.apis import ApiKey, request_class
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minibroker.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from minibroker.protocol.steps import Steps
 from tests.broker.harness import Harness, answer_in, frame_of
 
 HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -133,3 +137,21 @@ def test_one_that_waits_and_fails_when_it_is_asked_again_loses_its_connection_on
     assert "closing test:1 (client id 'test'): a request failed" in caplog.text
     parked.complete(MetadataResponse())
     assert not client.sent_bytes()
+
+
+def test_a_mistake_is_told_also_if_the_client_has_gone(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(context: Context, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
+        yield
+        raise ZeroDivisionError("a mistake of mine")
+
+    monkeypatch.setattr(SERVED[ApiKey.CREATE_TOPICS], "handler", handler)
+    soon: list[Callable[[], None]] = []
+    harness.dispatcher.slicer = Slicer(soon.append, now=iter(range(1000)).__next__)
+    client = harness.client()
+    client.send(CreateTopicsRequest(), 7)
+    client.connection.lost()
+    while soon:
+        soon.pop(0)()
+    assert "a mistake of mine" in caplog.text

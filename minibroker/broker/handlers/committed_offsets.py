@@ -21,6 +21,7 @@ Not implemented: nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minibroker.broker.coordinators import coordinator_of_group
@@ -38,7 +39,7 @@ from minibroker.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, at_once, each, each_in_steps
+from minibroker.protocol.steps import Steps, at_once, chunks, each, each_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import CheckPartition
@@ -56,6 +57,7 @@ OldTopic = OffsetFetchResponse.OffsetFetchResponseTopic
 OldPartition = OldTopic.OffsetFetchResponsePartition
 
 NO_OFFSET = -1
+COUNTED_AT_ONCE = 1000  # partitions, of which there are offsets
 FEW = 100  # partitions, whose offsets are committed without a pause
 LATEST_MS = (1 << 63) - 1  # int64: how long to keep an offset is said by clients, and may be beyond all time
 NOT_SAID = -1  # a timestamp or a retention that the client left to the broker
@@ -155,6 +157,7 @@ def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[A
 
     def check() -> None:
         groups.check_node(coordinator, request.group_id)
+        check_topics(context, (one.topic for one in accepted))
         check_partition = _check_committer(context, request)
         if check_partition is not None:
             for one in accepted:
@@ -162,6 +165,14 @@ def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[A
 
     yield from commit_offsets(groups, request.group_id, offsets, check)
     return accepted
+
+
+def check_topics(context: Context, topics: Iterable[Topic]) -> None:
+    """Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS), so that the client asks again, if one has been deleted."""
+    known = context.cluster.image.topics_by_id
+    for topic in topics:
+        if topic.topic_id not in known:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{topic.name} was deleted meanwhile.")
 
 
 def java_length(text: str) -> int:
@@ -202,7 +213,7 @@ def _offset(context: Context, retention_ms: int, asked: Asked) -> CommittedOffse
 def offset_fetch(context: Context, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
         group = yield from _group(context, request, _as_group(request))
-        return _only_group(group, request, context.version)
+        return (yield from _only_group(group, request, context.version))
     response = OffsetFetchResponse()
     namings = Namings()
     for asked in request.groups:
@@ -223,35 +234,37 @@ def _as_group(request: OffsetFetchRequest) -> AskedGroup:
     return AskedGroup(group_id=request.group_id, topics=topics)
 
 
-def _only_group(group: Group, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+def _only_group(group: Group, request: OffsetFetchRequest, version: int) -> Steps[OffsetFetchResponse]:
     """The answer for one group. Without a place for an error of the whole, one partition has it."""
     topics = group.topics
     if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
-        topics = [
-            FetchedTopic(
-                name=topic.name, partitions=[_none(index, group.error_code) for index in topic.partition_indexes]
-            )
-            for topic in request.topics or ()
-        ]
-    return OffsetFetchResponse(error_code=group.error_code, topics=[_old_topic(topic, version) for topic in topics])
+        topics = yield from each_in_steps(partial(_refused_topic, code=group.error_code), request.topics or ())
+    old = yield from each_in_steps(partial(_old_topic, version=version), topics)
+    return OffsetFetchResponse(error_code=group.error_code, topics=old)
 
 
-def _old_topic(topic: FetchedTopic, version: int) -> OldTopic:
-    """As versions before 8 have it; to version 0, what was not committed is not known."""
-    partitions = [
-        OldPartition(
-            partition_index=one.partition_index,
-            committed_offset=one.committed_offset,
-            committed_leader_epoch=one.committed_leader_epoch,
-            metadata=one.metadata if version > 0 else "",
-            error_code=one.error_code,
-        )
-        for one in topic.partitions
-    ]
-    for one in partitions:
-        if version == 0 and one.committed_offset == NO_OFFSET and one.error_code == ErrorCode.NONE:
-            one.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _refused_topic(topic: OffsetFetchRequest.OffsetFetchRequestTopic, code: int) -> Steps[FetchedTopic]:
+    partitions = yield from each(partial(_none, code=code), topic.partition_indexes)
+    return FetchedTopic(name=topic.name, partitions=partitions)
+
+
+def _old_topic(topic: FetchedTopic, version: int) -> Steps[OldTopic]:
+    partitions = yield from each(partial(_old_partition, version=version), topic.partitions)
     return OldTopic(name=topic.name, partitions=partitions)
+
+
+def _old_partition(one: FetchedPartition, version: int) -> OldPartition:
+    """As versions before 8 have it; to version 0, what was not committed is not known."""
+    code = one.error_code
+    if version == 0 and one.committed_offset == NO_OFFSET and code == ErrorCode.NONE:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return OldPartition(
+        partition_index=one.partition_index,
+        committed_offset=one.committed_offset,
+        committed_leader_epoch=one.committed_leader_epoch,
+        metadata=one.metadata if version > 0 else "",
+        error_code=code,
+    )
 
 
 def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
@@ -287,8 +300,10 @@ class Fetching:
     def all(self) -> Steps[list[FetchedTopic]]:
         """Every topic of which there is an offset; where topics have ids, those that still exist."""
         indexes: dict[str, list[int]] = {}
-        for name, index in self._offsets.by_partition:
-            indexes.setdefault(name, []).append(index)
+        for portion in chunks(list(self._offsets.by_partition), COUNTED_AT_ONCE):
+            for name, index in portion:
+                indexes.setdefault(name, []).append(index)
+            yield
         answers = []
         for name, found in indexes.items():
             topic = self._image.topics.get(name)
@@ -305,7 +320,7 @@ class Fetching:
         found = self._image.topics_by_id.get(topic.topic_id)
         if found is not None:
             return (yield from self._topic(found.name, topic.topic_id, topic.topic_id, topic.partition_indexes))
-        unknown = [_none(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
+        unknown = yield from each(partial(_none, code=ErrorCode.UNKNOWN_TOPIC_ID), topic.partition_indexes)
         return FetchedTopic(topic_id=topic.topic_id, partitions=unknown)
 
     def _topic(self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]) -> Steps[FetchedTopic]:

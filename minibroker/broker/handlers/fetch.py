@@ -131,9 +131,9 @@ def _wanted(context: Context, request: FetchRequest) -> Steps[tuple[FetchSession
             return None, wanted
         return (yield from _begun(context, wanted)), wanted
     session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
+    session.next_epoch()  # first of all: no second request of this epoch is to change the session, too
     yield from _update(context, session, request)
     sessions.settle(session, now_ms)
-    session.next_epoch()
     if not session.partitions:
         sessions.remove(session.session_id)
         return None, []

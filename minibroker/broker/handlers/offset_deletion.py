@@ -19,12 +19,13 @@ from minibroker.broker.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetDeleteResponse
-from minibroker.protocol.steps import Steps, chunks, each
+from minibroker.protocol.steps import Steps, chunks, each, each_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import Group
 
 AskedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+AskedPartition = AskedTopic.OffsetDeleteRequestPartition
 TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
 PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
@@ -39,9 +40,9 @@ def offset_delete(context: Context, request: OffsetDeleteRequest) -> Steps[Offse
         # As Kafka, which says nothing of a topic that there is and of which nothing is asked.
         known = context.cluster.image.topics
         asked = [topic for topic in request.topics if topic.partitions or topic.name not in known]
-        topics = yield from each(partial(_answer, context, group), asked)
+        topics = yield from each_in_steps(partial(_answer, context, group), asked)
         for wanted in chunks(_deletable(topics)):
-            _group(context, request.group_id)
+            group = _group(context, request.group_id)  # it may be another one of its name by now
             committed = group.offsets
             delete_offsets(groups, group, [found for found in wanted if committed.has(*found)])
             yield
@@ -69,16 +70,17 @@ def _group(context: Context, group_id: str) -> Group:
     return group
 
 
-def _answer(context: Context, group: Group, asked: AskedTopic) -> TopicAnswer:
+def _answer(context: Context, group: Group, asked: AskedTopic) -> Steps[TopicAnswer]:
     topic = context.cluster.image.topics.get(asked.name)
     subscribed = group.is_subscribed_to(asked.name)
-    answers = []
-    for partition in asked.partitions:
+
+    def answer(partition: AskedPartition) -> PartitionAnswer:
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
         if topic is None or topic.partition(partition.partition_index) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        answers.append(PartitionAnswer(partition_index=partition.partition_index, error_code=code))
-    return TopicAnswer(name=asked.name, partitions=answers)
+        return PartitionAnswer(partition_index=partition.partition_index, error_code=code)
+
+    return TopicAnswer(name=asked.name, partitions=(yield from each(answer, asked.partitions)))
 
 
 def _deletable(topics: list[TopicAnswer]) -> list[tuple[str, int]]:

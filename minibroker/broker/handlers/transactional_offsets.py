@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.handlers.committed_offsets import java_length
+from minibroker.broker.handlers.committed_offsets import check_topics, java_length
 from minibroker.broker.parked import Parked
-from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.broker.topics import GROUPS_TOPIC, Topic
 from minibroker.broker.transactions.verification import join_or_verify
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 Answer = TopicAnswer.TxnOffsetCommitResponsePartition
-Asked = tuple[str, AskedPartition, Answer]
+Asked = tuple[Topic, AskedPartition, Answer]
 
 FIRST_WITH_ABORTABLE = 4
 FIRST_THAT_JOINS = 5
@@ -96,7 +96,7 @@ def _existing(
             if known is None or known.partition(partition.partition_index) is None:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                found.append((topic.name, partition, answer))
+                found.append((known, partition, answer))
     return found
 
 
@@ -119,22 +119,23 @@ def _committed(
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     now_ms = context.cluster.clock.wall_ms()
     taken, offsets = [], []
-    for name, partition, answer in asked:
+    for topic, partition, answer in asked:
         yield
         if java_length(partition.committed_metadata or "") > limit:
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
-        taken.append((name, partition, answer))
-        offsets.append((name, partition.partition_index, _offset(partition, now_ms)))
+        taken.append((topic, partition, answer))
+        offsets.append((topic.name, partition.partition_index, _offset(partition, now_ms)))
     joined: Log | None = None
 
     def check() -> None:
         nonlocal joined
+        check_topics(context, (topic for topic, _, _ in taken))
         joined = _joined(context, request, producer)
         check_partition = _check_committer(context, request)
         if check_partition is not None:
-            for name, partition, _ in taken:
-                check_partition(name, ZERO_UUID, partition.partition_index)
+            for topic, partition, _ in taken:
+                check_partition(topic.name, ZERO_UUID, partition.partition_index)
 
     yield from groups.transactional.commit(request.group_id, producer, offsets, check)
     return taken, joined

@@ -148,6 +148,7 @@ def _added_by_broker(context: Context, asked: Asked) -> Steps[Codes]:
             transactions.check_partition(asked.transactional_id, producer, partition)
         except KafkaError as error:
             codes[partition] = error.code
+        yield
     return codes
 
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.dispatch import Context
 from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.handlers.committed_offsets import FIRST_WITH_SEVERAL_GROUPS, offset_fetch
+from minibroker.broker.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
 from tests.broker.handlers.offset_requests import codes_of, commit, commit_request, committed_in
@@ -190,3 +193,16 @@ def test_only_the_coordinator_answers(tmp_path: Path, version: int) -> None:
             assert (answer.error_code, answer.topics) == (code, [])
         else:
             assert [in_topic(topic) for topic in answer.topics] == [[(0, -1, -1, "", code)]]
+
+
+@pytest.mark.parametrize(("version", "passes"), [(0, 2), (7, 2), (10, 1)])
+def test_a_long_list_of_partitions_is_gone_through_in_steps_each_time(
+    harness: Harness, topic_id: bytes, version: int, passes: int
+) -> None:
+    indexes = list(range(900))
+    request = of_groups("g", topics=[GroupTopic(topic_id=b"\x11" * 16, partition_indexes=indexes)])
+    if version < FIRST_WITH_SEVERAL_GROUPS:
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=indexes)
+        request = OffsetFetchRequest(group_id="g", topics=[topic])
+    steps = offset_fetch(Context(harness.cluster, harness.client().connection, version, None, Slicer()), request)
+    assert sum(1 for _ in steps) >= passes * 900

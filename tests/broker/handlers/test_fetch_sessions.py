@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.dispatch import Context
+from minibroker.broker.handlers.fetch import fetch
 from minibroker.broker.sessions import PARTITION_BYTES
+from minibroker.broker.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.steps import at_once
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
 from tests.broker.harness import Harness, Waiting
 
@@ -299,3 +303,16 @@ def test_an_incremental_fetch_waits_for_news(topics: Harness) -> None:
     response = waiting.response()
     assert response.session_id == session.session_id
     assert {where: values_in(answer) for where, answer in answers_in(topics, response).items()} == {("t", 2): ["x"]}
+
+
+def test_an_epoch_is_used_once_also_while_its_request_is_looked_at(harness: Harness) -> None:
+    harness.create_topic("t")
+    many: dict[Where, int] = {("t", index): 0 for index in range(150)}
+    session_id = harness.request(fetch_of(harness, many, session_epoch=0)).session_id
+    request = fetch_of(harness, many, session_id=session_id, session_epoch=1)
+    contexts = [Context(harness.cluster, harness.client().connection, VERSIONS[-1], None, Slicer()) for _ in "ab"]
+    first: Any = fetch(contexts[0], request)
+    next(first)
+    assert at_once(fetch(contexts[1], request)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert at_once(first).session_id == session_id
+    assert harness.request(fetch_of(harness, {}, session_id=session_id, session_epoch=2)).error_code == 0

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.broker.dispatch import Context
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
+from minibroker.broker.handlers.committed_offsets import offset_commit
 from minibroker.broker.image import TOPIC_RESOURCE
+from minibroker.broker.slices import Slicer
 from minibroker.broker.topics import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
+from minibroker.protocol.steps import at_once
 from tests.broker.handlers.offset_requests import BY_ID, codes_of, commit, commit_request, committed_in
 from tests.broker.harness import Harness, Waiting, served_versions
 
@@ -219,3 +223,18 @@ def test_a_disk_that_takes_too_long_has_the_client_ask_again(harness: Harness) -
     assert codes_of(waiting.response()) == [ErrorCode.COORDINATOR_NOT_AVAILABLE, UNKNOWN]
     harness.clock.do_aside()
     assert codes_of(waiting.response()) == [ErrorCode.COORDINATOR_NOT_AVAILABLE, UNKNOWN]
+
+
+@pytest.mark.parametrize("version", [BY_ID - 1, BY_ID])
+def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is_looked_at(
+    harness: Harness, topic_id: bytes, version: int
+) -> None:
+    by_id = version == BY_ID
+    request = commit_request("g", *[(topic_id if by_id else "t", 0, 7)] * 150)
+    steps = offset_commit(Context(harness.cluster, harness.client().connection, version, None, Slicer()), request)
+    for _ in range(50):
+        next(steps)
+    harness.cluster.controller.delete_topic(harness.cluster.image.topics["t"])
+    assert set(codes_of(at_once(steps))) == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    harness.create_topic("t", 2)
+    assert "g" not in harness.cluster.groups.groups or not committed_in(harness, "g").by_partition

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.broker.dispatch import Context
 from minibroker.broker.groups.classic.states import State
 from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.handlers.offset_deletion import offset_delete
+from minibroker.broker.slices import Slicer
 from minibroker.broker.topics import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest
@@ -105,3 +108,19 @@ def test_a_deletion_that_cannot_be_recorded_changes_nothing(harness: Harness) ->
     topic.partition(topic.partition_of("g")).log.offline = "the disk is away"
     assert harness.request(request).error_code == ErrorCode.NOT_COORDINATOR
     assert left(harness) == [("t", 0), ("t", 1), ("u", 0)]
+
+
+def test_a_group_that_is_made_anew_while_a_long_deletion_is_looked_at_is_the_one_that_loses_them(
+    harness: Harness,
+) -> None:
+    asked = [Topic.OffsetDeleteRequestPartition(partition_index=index) for index in range(900)]
+    request = OffsetDeleteRequest(group_id="g", topics=[Topic(name="t", partitions=asked)])
+    context = Context(harness.cluster, harness.client().connection, 0, None, Slicer())
+    steps = offset_delete(context, request)
+    next(steps)
+    harness.cluster.groups.delete(harness.cluster.groups.groups["g"])
+    commit(harness, "g", ("t", 0, 5), ("u", 0, 7))
+    assert sum(1 for _ in steps) >= 900
+    assert left(harness) == [("u", 0)]
+    harness.restart()
+    assert left(harness) == [("u", 0)]

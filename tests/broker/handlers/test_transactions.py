@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.dispatch import Context
+from minibroker.broker.handlers.transactional_offsets import txn_offset_commit
+from minibroker.broker.handlers.transactions import add_partitions_to_txn
+from minibroker.broker.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.transactions import (
@@ -19,8 +23,10 @@ from minibroker.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     EndTxnRequest,
     ListTransactionsRequest,
+    TxnOffsetCommitRequest,
     WriteTxnMarkersRequest,
 )
+from minibroker.protocol.steps import at_once
 from tests.broker.harness import Harness, Waiting
 from tests.broker.transactions.producing import CLASSIC, TransactionalProducer, fetched
 
@@ -260,3 +266,39 @@ def test_a_partition_that_is_not_led_here_describes_no_producers(harness: Harnes
     known, unknown = harness.request(request).topics[0].partitions
     assert (known.error_code, known.active_producers) == (ErrorCode.NONE, [])
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is_looked_at(harness: Harness) -> None:
+    harness.create_topic("gone")
+    producer = TransactionalProducer(harness)
+    assert producer.init() == ErrorCode.NONE
+    harness.coordinator("g")
+    asked = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="gone")
+    part = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
+    asked.partitions = [part(partition_index=0, committed_offset=7, committed_metadata="") for _ in range(150)]
+    request = TxnOffsetCommitRequest(
+        transactional_id="tx", group_id="g", producer_id=producer.producer_id, producer_epoch=producer.epoch
+    )
+    request.topics = [asked]
+    steps = txn_offset_commit(Context(harness.cluster, harness.client().connection, 5, None, Slicer()), request)
+    for _ in range(50):
+        next(steps)
+    harness.cluster.controller.delete_topic(harness.cluster.image.topics["gone"])
+    answer: Any = at_once(steps)
+    assert {one.error_code for one in answer.topics[0].partitions} == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    harness.create_topic("gone")
+    assert "g" not in harness.cluster.groups.groups
+
+
+@pytest.mark.parametrize("verify_only", [True, False])
+def test_many_partitions_of_a_transaction_are_looked_at_in_steps(harness: Harness, verify_only: bool) -> None:
+    producer = TransactionalProducer(harness)
+    producer.init()
+    harness.create_topic("many", 100)
+    assert producer.add(*[("many", index) for index in range(100)]) == [ErrorCode.NONE] * 100
+    asked_topic = Topic(name="many", partitions=list(range(100)))
+    transaction = Asked(transactional_id="tx", producer_id=producer.producer_id, producer_epoch=producer.epoch)
+    transaction.topics, transaction.verify_only = [asked_topic], verify_only
+    request = AddPartitionsToTxnRequest(transactions=[transaction])
+    context = Context(harness.cluster, harness.client().connection, 5, None, Slicer())
+    assert sum(1 for _ in add_partitions_to_txn(context, request)) >= (200 if verify_only else 100)
