@@ -92,6 +92,7 @@ class Context:
         "cluster",
         "connection",
         "frame_is_kept",
+        "kept",
         "long_arrays",
         "node",
         "refusals",
@@ -102,7 +103,10 @@ class Context:
     def __init__(
         self, cluster: Cluster, connection: Connection, version: int, client_id: str | None, slicer: Slicer
     ) -> None:
-        """`frame_is_kept`: whether the request's records stay as they are until it is answered, and not only now."""
+        """`frame_is_kept`: whether the request's records stay as they are until it is answered, and not only now.
+
+        `kept` is the frame that was handed over for that, until somebody sees to it that it is closed.
+        """
         self.cluster = cluster
         self.connection = connection
         self.node: Node = connection.node
@@ -110,8 +114,16 @@ class Context:
         self.client_id = client_id
         self.slicer = slicer
         self.frame_is_kept = False
+        self.kept: PartialFrame | None = None
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
         self.refusals: Refusals | None = None
+
+    def keep_frame(self) -> bool:
+        """Have the records stay as they are for steps that may wait for their turn; False if they must be copied."""
+        if not self.frame_is_kept:
+            self.kept = self.connection.hand_over()
+            self.frame_is_kept = self.kept is not None
+        return self.frame_is_kept
 
 
 class Route:
@@ -224,9 +236,9 @@ class Dispatcher:
 
     def _begun(self, context: Context, route: Route, steps: Steps[Any], kept: PartialFrame | None = None) -> Any:
         """Run the first slice of a handler: its outcome if that was all, else a Parked that is completed with it."""
-        if kept is None and not context.frame_is_kept:
-            kept = context.connection.hand_over()
-            context.frame_is_kept = kept is not None
+        if kept is None:
+            context.keep_frame()
+            kept, context.kept = context.kept, None
         try:
             work = self.slicer.begin(steps)
         except BaseException:

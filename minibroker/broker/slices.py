@@ -75,7 +75,7 @@ class Slicer:
     """Runs works in steps: one slice a turn of the loop in all, however many works there are.
 
     `call_soon` runs a callback in the loop's next turn; None has every work run to its end at once. `after_slice` is
-    called after each slice but the first of a work. `slices` counts those that were run.
+    called after each slice but the first of a work. `slices` counts those that were run, `steps` theirs.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Slicer:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.slices = 0
+        self.steps = 0
         self._call_soon = call_soon
         self._after_slice = after_slice
         self._now = now
@@ -106,8 +107,10 @@ class Slicer:
             now = self._now
             until = now() + SLICE_SECONDS
             try:
+                self.steps += 1
                 next(steps)
                 while now() < until or self._call_soon is None:
+                    self.steps += 1
                     next(steps)
             except StopIteration as end:
                 return end.value
@@ -131,6 +134,7 @@ class Slicer:
         self.slices += 1
         until = self._now() + SLICE_SECONDS
         while not work.done:
+            self.steps += 1
             work.step()
             if self._now() >= until and self._call_soon is not None:
                 return

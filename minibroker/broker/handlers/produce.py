@@ -73,11 +73,11 @@ def produce(
     context: Context, request: ProduceRequest
 ) -> ProduceResponse | Parked | Steps[ProduceResponse | Parked | None] | None:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
-        return _produce_in_steps(context, request)
+        return _in_steps(context, request)
     data = request.topic_data[0]
     asked = data.partition_data[0]
     if asked.records is None or not is_plain(asked.records):
-        return _produce_in_steps(context, request)
+        return _in_steps(context, request)
     cluster = context.cluster
     failed: list[PartitionAnswer] = []
     topic = _topic(context, data)
@@ -87,7 +87,7 @@ def produce(
         now_ms = cluster.clock.wall_ms()
         admitted = admit_plain(partition.log, asked.records, now_ms)
         if admitted is None:
-            return _produce_in_steps(context, request)
+            return _in_steps(context, request)
         appended = _append(cluster, partition, asked.index, admitted, None, now_ms)
     except KafkaError as error:
         appended = _refused(context, topic, data.name, asked.index, error)
@@ -100,13 +100,18 @@ def produce(
     return _answered(context, request, [answer], failed, unflushed)
 
 
-def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | Parked | None]:
-    """As `produce`, for more: a partition at a time, while others may append to the same ones."""
-    if not context.frame_is_kept:
+def _in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | Parked | None]:
+    """As `produce`, for more; the records are kept before the first step, which may have to wait for its turn."""
+    if not context.keep_frame():
         for data in request.topic_data:
             for asked in data.partition_data:
                 if asked.records is not None:
                     asked.records = memoryview(bytearray(asked.records))
+    return _produce_in_steps(context, request)
+
+
+def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | Parked | None]:
+    """The steps: a partition at a time, while others may append to the same ones."""
     answers = []
     failed: list[PartitionAnswer] = []
     unflushed: list[tuple[Log, PartitionAnswer]] = []

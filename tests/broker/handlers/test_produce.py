@@ -6,22 +6,24 @@ Codes, and when an answer knows the log's start, are as measured on Apache Kafka
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from minibroker.broker.dispatch import Unanswerable
+from minibroker.broker.dispatch import Dispatcher, Unanswerable
 from minibroker.broker.handlers import produce as producing
+from minibroker.broker.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.batch import CREATE_TIME, HEADER, LOG_APPEND_TIME, assign, read_header, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.steps import Steps
 from minibroker.storage.admission import admit_in_steps
-from tests.broker.harness import Harness, batch, served_versions
+from tests.broker.harness import Harness, batch, frame_of, served_versions
 
 FIRST_WITH_LOG_START = 5
 FIRST_WITH_ZSTD = 7
@@ -442,3 +444,36 @@ def test_what_was_admitted_to_a_log_that_has_gone_is_appended_to_no_other(
     answer = produce(harness, {("t", 0): GOOD})["t", 0]
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert other.log_end_offset == log_end_offset
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_records_that_have_to_wait_for_their_turn_are_kept(harness: Harness, partitions: int) -> None:
+    harness.create_topic("t", 2)
+    turns: list[Callable[[], None]] = []
+    slicer = Slicer(turns.append)
+    harness.dispatcher = Dispatcher(harness.cluster, slicer=slicer)
+    going_on = [True]
+
+    def others() -> Steps[None]:
+        while going_on[0]:
+            yield
+
+    slicer.start(others())
+    sent, scribble = (
+        build_batch([Record(0, 1_700_000_000_000, b"key", value, ())], compression=Compression.GZIP)
+        for value in (b"what was sent", b"what followed")
+    )
+    version = VERSIONS[-1]
+    scratch = memoryview(bytearray(1 << 16))
+    client = harness.client()
+    for records in (sent, scribble):  # the second, of another client, comes to lie where the first did
+        request = request_of(harness, {("t", index): bytes(records) for index in range(partitions)})
+        frame = frame_of(request, version)
+        scratch[: len(frame)] = frame
+        if records is sent:
+            client.connection.received(scratch, len(frame))
+    going_on[0] = False
+    while turns:
+        turns.pop(0)()
+    (record,) = records_of(stored(harness, "t"))
+    assert record.value == b"what was sent"
