@@ -91,6 +91,7 @@ class Context:
         "cluster",
         "connection",
         "frame_is_kept",
+        "kept_frame",
         "long_arrays",
         "node",
         "refusals",
@@ -101,7 +102,7 @@ class Context:
     def __init__(
         self, cluster: Cluster, connection: Connection, version: int, client_id: str | None, slicer: Slicer
     ) -> None:
-        """`frame_is_kept`: whether the request's records stay as they are until it is answered, and not only now."""
+        """`frame_is_kept`: the request's records stay as they are until it is answered, whatever `keeps_frame` does."""
         self.cluster = cluster
         self.connection = connection
         self.node: Node = connection.node
@@ -109,8 +110,19 @@ class Context:
         self.client_id = client_id
         self.slicer = slicer
         self.frame_is_kept = False
+        self.kept_frame: PartialFrame | None = None
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
         self.refusals: Refusals | None = None
+
+    def keeps_frame(self) -> bool:
+        """Whether the request's records stay as they are until it is answered, and not only until the handler returns.
+
+        To be asked by the handler itself: when its first step runs, others may have had their turn. What does not stay
+        is to be copied before.
+        """
+        if not self.frame_is_kept and self.kept_frame is None:
+            self.kept_frame = self.connection.hand_over()
+        return self.frame_is_kept or self.kept_frame is not None
 
 
 class Route:
@@ -221,9 +233,8 @@ class Dispatcher:
 
     def _begun(self, context: Context, route: Route, steps: Steps[Any], kept: PartialFrame | None = None) -> Any:
         """Run the first slice of a handler: its outcome if that was all, else a Parked that is completed with it."""
-        if kept is None and not context.frame_is_kept:
-            kept = context.connection.hand_over()
-            context.frame_is_kept = kept is not None
+        if kept is None and context.keeps_frame():
+            kept, context.kept_frame = context.kept_frame, None
         work = self.slicer.start(steps)
         if work.done:
             if kept is not None:

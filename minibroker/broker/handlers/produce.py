@@ -92,12 +92,17 @@ def produce(
 
 
 def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | Parked | None]:
-    """As `produce`, for more: a partition at a time, while others may append to the same ones."""
-    if not context.frame_is_kept:
+    """As `produce`, for more, in steps, of which the first may run when the frame's bytes are another's already."""
+    if not context.keeps_frame():
         for data in request.topic_data:
             for asked in data.partition_data:
                 if asked.records is not None:
                     asked.records = memoryview(bytearray(asked.records))
+    return _produce_all(context, request)
+
+
+def _produce_all(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | Parked | None]:
+    """Append a partition at a time, while others may append to the same ones."""
     answers = []
     failed: list[PartitionAnswer] = []
     unflushed: list[tuple[Log, PartitionAnswer]] = []

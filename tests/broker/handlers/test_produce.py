@@ -6,20 +6,23 @@ Codes, and when an answer knows the log's start, are as measured on Apache Kafka
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minibroker.broker.dispatch import Unanswerable
+from minibroker.broker.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.batch import CREATE_TIME, HEADER, LOG_APPEND_TIME, assign, read_header, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record, records_of
-from tests.broker.harness import Harness, batch, served_versions
+from minibroker.protocol.steps import each
+from tests.broker.harness import Harness, batch, frame_of, served_versions
 
 FIRST_WITH_LOG_START = 5
 FIRST_WITH_ZSTD = 7
@@ -419,3 +422,25 @@ def test_a_wrong_largest_timestamp_is_put_right(harness: Harness) -> None:
     assert produce(harness, {("t", 0): data})["t", 0].error_code == 0
     header = read_header(stored(harness, "t"))
     assert (header.max_timestamp, header.timestamp_type) == (1050, CREATE_TIME)
+
+
+def test_a_request_that_waits_for_its_turn_writes_what_it_brought(tmp_path: Path) -> None:
+    """What sockets have read lies in one buffer, for all of them: the next request is there when this one runs."""
+    soon: list[Callable[[], None]] = []
+    with Harness(tmp_path) as harness:
+        harness.create_topic("t", partitions=2)
+        harness.dispatcher.slicer = Slicer(soon.append, now=count().__next__)
+        harness.dispatcher.slicer.start(each(str, range(5)))
+        scratch = memoryview(bytearray(1 << 16))
+        clients = [harness.client(), harness.client()]
+        for index, client in enumerate(clients):
+            records = batch(f"of {index}", compression=Compression.GZIP)
+            frame = frame_of(request_of(harness, {("t", index): records}), VERSIONS[-1], 7)
+            scratch[: len(frame)] = frame
+            client.connection.received(scratch, len(frame))
+        assert [client.sent_bytes() for client in clients] == [b"", b""]
+        while soon:
+            soon.pop(0)()
+        assert all(client.sent_bytes() for client in clients)
+        for index in range(2):
+            assert [record.value for record in records_of(stored(harness, "t", index))] == [b"of %d" % index]
