@@ -13,6 +13,7 @@ from pathlib import Path
 from conformance import builds
 from minibroker.broker.groups.consumer.patterns.program import Pattern
 from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
+from minibroker.protocol.steps import at_once
 
 PROGRAM = Path(__file__).parent / "Matches.java"
 COUNT = 20_000
@@ -70,7 +71,7 @@ def questions() -> list[tuple[str, list[str]]]:
 
 def ours(text: str, names: list[str]) -> list[str] | None:
     try:
-        matching = Pattern(text).matching(names)
+        matching = at_once(Pattern(text).matching(names))
     except InvalidPattern:
         return None
     return [name for name in names if name in matching]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.features import LOWEST_METADATA_VERSION
 from minibroker.broker.image import InconsistentMetadata
-from minibroker.broker.metadata_snapshots import BOOTSTRAP, incompleteness, newest_snapshot, values_in
+from minibroker.broker.metadata_snapshots import BOOTSTRAP, incompleteness, kraft_version_in, newest_snapshot, values_in
 from minibroker.broker.quorum_state import (
     NOBODY,
     QUORUM_STATE,
@@ -157,7 +157,7 @@ class MetadataLog:
             return 0
         if snapshot.end_offset > self.storage.log_end_offset:
             raise self._error(self.storage.log_end_offset, f"the log ends before the snapshot {snapshot.path}")
-        self._fold(snapshot.path, values_in(snapshot.data), apply)
+        self._fold(snapshot.path, self._values_in(snapshot.data), apply)
         self._snapshot_epoch = snapshot.leader_epoch
         return snapshot.end_offset
 
@@ -166,8 +166,13 @@ class MetadataLog:
         offset = start
         while (region := self.storage.read(offset, READ_BYTES, minimum_one=True)) is not None:
             data = region.file.read(region.position, region.size_bytes)
-            yield from ((at, value) for at, value in values_in(data) if at >= start)
+            yield from ((at, value) for at, value in self._values_in(data) if at >= start)
             offset = region.next_offset
+
+    def _values_in(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """As `values_in`, noting the level of kraft.version."""
+        self.kraft_version = kraft_version_in(data, self.kraft_version)
+        yield from values_in(data)
 
     def _fold(self, path: str, values: Iterable[tuple[int, bytes]], apply: Callable[[Message], None]) -> None:
         """Decode records that lie in `path` and hand them over, as far as transactions allow it."""
@@ -207,9 +212,9 @@ class MetadataLog:
         state = self._quorum_state()
         known = (state.leader_epoch, self.storage.leader_epoch, self._snapshot_epoch, 0)
         self.leader_epoch = max(known) + 1
-        state = state.elected(node_id, self.leader_epoch)
+        self.kraft_version = max(self.kraft_version, state.version)
+        state = state._replace(version=self.kraft_version).elected(node_id, self.leader_epoch)
         self.leader_id, self.voters = node_id, state.voters or (node_id,)
-        self.kraft_version = state.version
         try:
             self._disk.write_whole(self._quorum_path, state.text(), sync=False)
         except OSError as error:

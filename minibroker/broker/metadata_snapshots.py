@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.messages.control_records import KRaftVersionRecord
 from minibroker.protocol.records.batch import batches, check_batch
-from minibroker.protocol.records.control import ControlType, control_type
+from minibroker.protocol.records.control import ControlType, control_message, control_type
 from minibroker.protocol.records.record import records_of
 from minibroker.storage.files import Disk
 
@@ -56,6 +57,18 @@ def values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
         if not header.is_control:
             for record in records_of(memoryview(data)[position : position + header.size_bytes]):
                 yield record.offset, record.value or b""
+
+
+def kraft_version_in(data: bytes, before: int) -> int:
+    """The level of kraft.version after some whole batches, of which the control batches tell. Raises KafkaError."""
+    level = before
+    for position, header in batches(data):
+        if header.is_control:
+            for record in records_of(memoryview(data)[position : position + header.size_bytes]):
+                if control_type(record.key) == ControlType.KRAFT_VERSION:
+                    message = control_message(record)
+                    level = message.k_raft_version if isinstance(message, KRaftVersionRecord) else level
+    return level
 
 
 def incompleteness(data: bytes) -> str | None:

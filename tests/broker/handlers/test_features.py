@@ -14,7 +14,12 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.cluster import AddRaftVoterRequest, ApiVersionsRequest, UpdateFeaturesRequest
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.control_records import KRaftVersionRecord
+from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.control import control_record
 from tests.broker.harness import Harness, served_versions
+from tests.broker.metadata_writing import FOOTER, HEADER, write_snapshot
 
 VERSIONS = served_versions(UpdateFeaturesRequest)
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -154,6 +159,26 @@ def test_levels_of_what_is_not_served_are_recorded_and_kept(harness: Harness) ->
     harness.restart()
     assert harness.cluster.image.features == {**INITIAL, **wanted}
     assert told(harness).items() >= wanted.items()
+
+
+@pytest.mark.parametrize("formatted", [True, False], ids=["formatted with voters", "upgraded by a Kafka"])
+def test_all_levels_of_the_release_are_taken_where_the_voters_are_in_the_log(tmp_path: Path, formatted: bool) -> None:
+    """`kafka-features upgrade --release-version 4.3` asks for kraft.version, too."""
+    level = build_batch([control_record(KRaftVersionRecord(k_raft_version=1), timestamp=0)], control=True)
+    if formatted:
+        directory = tmp_path / "data" / "__cluster_metadata-0"
+        directory.mkdir(parents=True)
+        write_snapshot(directory, 0, 0, HEADER + level + FOOTER)
+    with Harness(tmp_path) as harness:
+        if not formatted:
+            log = harness.cluster.metadata_log
+            log.storage.append(memoryview(level), [read_header(level)], log.leader_epoch)
+            harness.restart()
+        levels = {**INITIAL, "share.version": 1, "streams.version": 1, KRAFT_VERSION: 1}
+        answer = update(harness, *((name, level, UPGRADE) for name, level in levels.items()))
+        assert (answer.error_code, told(harness)) == (ErrorCode.NONE, levels)
+        harness.restart()
+        assert told(harness) == levels
 
 
 def test_voters_that_a_kafka_has_written_into_the_log_stay_there(harness: Harness) -> None:
