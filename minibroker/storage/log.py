@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
-from minibroker.protocol.steps import at_once
 from minibroker.storage import failed_sync
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.files import TOO_MANY_FILES
@@ -21,7 +20,7 @@ from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_name
 from minibroker.storage.removal import unlink_later
 from minibroker.storage.retention import Extent, expired
-from minibroker.storage.segment import Finding, Region, Segment, TimestampOffset
+from minibroker.storage.segment import Finding, Region, Segment
 from minibroker.storage.segments import Segments
 from minibroker.storage.side_files import SideFiles
 from minibroker.storage.transaction_index import AbortedTransaction
@@ -209,20 +208,12 @@ class Log:
         except (OSError, CorruptBatch) as error:
             raise self._failure(f"read offset {offset}", error) from error
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record whose timestamp is at least `timestamp`, in ms since 1970."""
-        return at_once(self.offset_for_timestamp_in_steps(timestamp))
-
     def offset_for_timestamp_in_steps(self, timestamp: int) -> Finding:
-        """As `offset_for_timestamp`, in steps between which the log may change."""
+        """The first record whose timestamp is at least `timestamp`, in ms since 1970; the log may change between."""
         return self._found(f"find timestamp {timestamp}", lambda start: self._segments.first_at(timestamp, start))
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp of all (KIP-734); None if no record has one."""
-        return at_once(self.offset_of_max_timestamp_in_steps())
-
     def offset_of_max_timestamp_in_steps(self) -> Finding:
-        """As `offset_of_max_timestamp`, in steps between which the log may change."""
+        """The first record with the largest timestamp of all (KIP-734), or None; the log may change between."""
         return self._found("find the largest timestamp", self._segments.first_of_largest_timestamp)
 
     def _found(self, what: str, find: Callable[[int], Finding]) -> Finding:
@@ -279,15 +270,8 @@ class Log:
         self._beside.note_synced()
         self.flush_at = self.log_end_offset + self.settings.flush_messages
         self.flushed_ms = self._environment.now_ms()
-        return Flush(
-            self.log_end_offset,
-            self._active.base_offset,
-            self.cuts,
-            whole,
-            files,
-            directories,
-            self._disk.sync_directory,
-        )
+        ends = self.log_end_offset, self._active.base_offset
+        return Flush(*ends, self.cuts, whole, files, directories, self._disk.sync_directory)
 
     def finish_flush(self, flush: Flush, error: Exception | None) -> KafkaError | None:
         """Move the recovery point now that the flush was synced; what to tell those who waited for it.

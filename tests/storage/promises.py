@@ -15,7 +15,7 @@ from minibroker.storage.log import Log
 from minibroker.storage.producer_state import ProducerStates
 from minibroker.storage.scanning import headers
 from minibroker.storage.transaction_markers import read_marker
-from tests.storage.support import read_batches
+from tests.storage.support import offset_for_timestamp, read_batches
 
 
 class Appended(NamedTuple):
@@ -209,7 +209,7 @@ def _check_lookups(log: Log, expected: list[Appended]) -> None:
     records = [record for each in expected for record in records_of(each.data) if record.offset >= log.log_start_offset]
     for target in {record.timestamp for record in records if record.timestamp >= 0}:
         first = next(record for record in records if record.timestamp >= target)
-        found = log.offset_for_timestamp(target)
+        found = offset_for_timestamp(log, target)
         assert found is not None and (found.offset, found.timestamp) == (first.offset, first.timestamp)
 
 

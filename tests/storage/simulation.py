@@ -24,7 +24,6 @@ from rich.progress import track
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
 from minibroker.storage.compaction.dirtiness import dirtiness
@@ -36,12 +35,12 @@ from minibroker.storage.failed_sync import FAILED_SYNC
 from minibroker.storage.flushing import Done, run_at_once
 from minibroker.storage.log import Log
 from minibroker.storage.log_directory import OFFSET_CHECKPOINTS, LogDirectory
-from minibroker.storage.log_settings import MAX_LONG, LogSettings
 from minibroker.storage.recovery import LogDirectoryError
 from minibroker.storage.transaction_markers import Marker, marker_batch
 from tests.storage.compacted_promises import CompactedPromises
 from tests.storage.faulty_disk import Crash, FaultyDisk
 from tests.storage.promises import Promises
+from tests.storage.random_contents import random_records, random_settings
 from tests.storage.support import CLUSTER_ID, NOW_MS
 
 KEY = "orders", 0
@@ -50,8 +49,6 @@ STEPS = 60
 IDEMPOTENT = (7, 8)
 TRANSACTIONAL = (9, 10)
 PRODUCERS = (*IDEMPOTENT, *TRANSACTIONAL)
-KEYS = (b"a", b"b", b"c", b"d")
-POLICIES = ({"delete"}, {"delete"}, {"compact"}, {"compact", "delete"})
 LIMITS = Limits(keys_bytes=4096, load_factor=0.9, buffer_bytes=1024)
 FAULTS = ("read", "write", "truncate", "sync", "open", "create", "rename", "remove")
 
@@ -69,7 +66,7 @@ class Simulation:
         self.counts: Counter[str] = Counter()
         self.now_ms = NOW_MS
         self.disk = FaultyDisk(self.random, lambda: self.now_ms)
-        self.settings = self._some_settings()
+        self.settings = random_settings(self.random)
         self.topic_number = 1
         self.leader_epoch = 0
         self.sequences = dict.fromkeys(PRODUCERS, 0)
@@ -77,23 +74,6 @@ class Simulation:
         self.record_number = 0
         self.cleaned_end = 0  # no cleaning has gone beyond
         self._forget_process()
-
-    def _some_settings(self) -> LogSettings:
-        random = self.random
-        return LogSettings(
-            segment_bytes=random.choice((150, 400, 1500)),
-            segment_ms=random.choice((50, 10_000)),
-            segment_jitter_ms=random.choice((0, 20)),
-            segment_index_bytes=random.choice((48, 10_000)),
-            index_interval_bytes=random.choice((0, 100, 400)),
-            flush_messages=random.choice((MAX_LONG, 1, 5)),
-            retention_ms=random.choice((-1, 200)),
-            retention_bytes=random.choice((-1, -1, 1000)),
-            file_delete_delay_ms=0,
-            cleanup_policy=frozenset(random.choice(POLICIES)),
-            delete_retention_ms=random.choice((0, 10_000)),
-            preallocate=random.random() < 0.1,
-        )
 
     def _forget_process(self) -> None:
         self.aside: list[tuple[Callable[[], None], Done]] = []
@@ -221,15 +201,9 @@ class Simulation:
             self.flush()
 
     def _batch(self, producer: int | None) -> bytearray:
-        random = self.random
-        timestamp = random.choice((self.now_ms, self.now_ms, self.now_ms - 30, -1))
-        padding = b"v" * random.choice((1, 30, 700))
-        records = []
-        for _ in range(random.randint(1, 4)):
-            self.record_number += 1
-            value = None if random.random() < 0.1 else b"%d %s" % (self.record_number, padding)
-            records.append(Record(timestamp=timestamp, key=random.choice(KEYS), value=value))
-        compression = random.choice((0, 0, 1, 4))
+        timestamps = self.now_ms, self.now_ms, self.now_ms - 30, -1
+        records, compression = random_records(self.random, timestamps, self.record_number)
+        self.record_number += len(records)
         if producer is None:
             return build_batch(records, compression=compression)
         return build_batch(

@@ -18,11 +18,13 @@ from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import check_any, records_in
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import at_once
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.flushing import Done, run_at_once
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery import Checkpointed, open_log
+from minibroker.storage.segment import TimestampOffset
 
 NOW_MS = 1_700_000_000_000
 CLUSTER_ID = "6oQAEIunx_IyNNmJmG53dw"
@@ -109,6 +111,16 @@ def log_of(directory: Path, batches: int = 30, settings: LogSettings = SMALL, **
     for number in range(batches):
         append(log, batch(2, timestamp=NOW_MS + 10 * number, **options))
     return log
+
+
+def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
+    """What the log finds for a timestamp, all steps at once."""
+    return at_once(log.offset_for_timestamp_in_steps(timestamp))
+
+
+def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
+    """What the log finds for its largest timestamp, all steps at once."""
+    return at_once(log.offset_of_max_timestamp_in_steps())
 
 
 def read_batches(log: Log, start: int | None = None, max_bytes: int = 1 << 20) -> list[bytes]:

@@ -371,7 +371,7 @@ CHANGES: list[dict[str, object]] = [
 @pytest.mark.parametrize("changes", CHANGES, ids=str)
 @pytest.mark.parametrize("codec", list(Compression))
 def test_much_takes_many_steps_and_nothing_is_lost(log: Log, changes: dict[str, object], codec: int) -> None:
-    sent = [Record(timestamp=NOW_MS, key=b"k%d" % number, value=bytes(10)) for number in range(20_000)]
+    sent = [Record(timestamp=NOW_MS, key=b"k%d" % number, value=bytes(20)) for number in range(10_000)]
     log.update_settings(LogSettings(**changes))  # type: ignore[arg-type]
     data = build_batch(sent, compression=codec)
     count, taken = steps_of(log, data)

@@ -26,7 +26,7 @@ from tests.protocol.records.samples import damaged
 from tests.protocol.records.test_conversion import MAGICS, bare, records_of_data
 from tests.protocol.records.test_message_set import CODECS, FORMATS, OLD, named
 from tests.protocol.records.test_message_set import SMALL as GOLDEN_SMALL
-from tests.storage.support import NOW_MS, batch, open_at
+from tests.storage.support import NOW_MS, batch, offset_for_timestamp, open_at
 
 VERSIONS = {0: 0, 1: 2, 2: 9}  # of Produce, by format
 RECORDS = [Record(offset, NOW_MS + offset, b"k%d" % offset, b"v" * offset) for offset in range(5)]
@@ -298,7 +298,7 @@ def test_a_log_of_mixed_formats_is_read_from_every_offset_and_found_by_time(tmp_
         region = log.read(0, 1 << 20)
         assert region is not None
         assert [record.offset for record in records_of_data(region.read())] == list(range(count))
-        by_time = log.offset_for_timestamp(NOW_MS + 2)
+        by_time = offset_for_timestamp(log, NOW_MS + 2)
         assert by_time is not None
         assert (by_time.offset, by_time.timestamp) == (22, NOW_MS + 2)
     log.truncate_to(63)

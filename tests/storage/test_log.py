@@ -22,6 +22,7 @@ from tests.storage.support import (
     code_of,
     files_in,
     log_of,
+    offset_of_max_timestamp,
     open_at,
     read_batches,
     read_values,
@@ -99,7 +100,7 @@ def test_truncation_removes_the_batch_of_an_offset_and_all_after_it(tmp_path: Pa
     assert log.log_end_offset == log.high_watermark == end
     assert [value[0] for value in read_values(log)] == list(range(end))
     assert log.leader_epoch == (end - 1) // 20
-    latest = log.offset_of_max_timestamp()
+    latest = offset_of_max_timestamp(log)
     assert (latest.timestamp if latest else None) == (NOW_MS + end // 2 - 1 if end else None)
     again = batch(2, producer_id=7, producer_epoch=0, base_sequence=end)
     assert log.producers.check(check_batch(again)) is None

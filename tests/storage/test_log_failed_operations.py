@@ -20,6 +20,8 @@ from tests.storage.support import (
     append,
     batch,
     code_of,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
     open_at,
     read_values,
 )
@@ -106,8 +108,8 @@ def test_a_read_that_fails_is_a_storage_error_and_the_next_may_succeed(tmp_path:
     disk.failing = {"read"}
     for attempt in (
         lambda: log.read(3, 10),
-        lambda: log.offset_for_timestamp(NOW_MS),
-        lambda: log.offset_of_max_timestamp(),
+        lambda: offset_for_timestamp(log, NOW_MS),
+        lambda: offset_of_max_timestamp(log),
         lambda: log.truncate_to(3),
     ):
         with pytest.raises(KafkaError) as raised:

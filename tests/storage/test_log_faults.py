@@ -16,7 +16,17 @@ from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from tests.storage.compaction.support import COMPACT, clean, pairs
 from tests.storage.faulty_disk import FaultyDisk
-from tests.storage.support import NOW_MS, Losing, Surroundings, append, batch, open_at, read_values
+from tests.storage.support import (
+    NOW_MS,
+    Losing,
+    Surroundings,
+    append,
+    batch,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
+    open_at,
+    read_values,
+)
 
 DIRECTORY = "/data/orders-0"
 FIRST = f"{DIRECTORY}/00000000000000000000.log"
@@ -83,7 +93,7 @@ def test_a_read_only_file_system_is_read_and_written_again_later(log: Log, disk:
     log = reopened(disk)
     disk.read_only = True
     assert len(read_values(log)) == 20
-    assert log.offset_for_timestamp(NOW_MS + 3) == (6, NOW_MS + 3, 0)
+    assert offset_for_timestamp(log, NOW_MS + 3) == (6, NOW_MS + 3, 0)
     for _ in range(2):
         assert refused(lambda: append(log, batch(1))).code == ErrorCode.KAFKA_STORAGE_ERROR
     assert refused(log.roll).code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -97,16 +107,16 @@ def test_a_batch_that_is_damaged_is_not_looked_into(
 ) -> None:
     size = len(batch(2))
     disk.flip_bit(FIRST, 3 * size + HEADER_BYTES + 5)
-    found = refused(lambda: log.offset_for_timestamp(NOW_MS + 3))
+    found = refused(lambda: offset_for_timestamp(log, NOW_MS + 3))
     assert found.code == ErrorCode.CORRUPT_MESSAGE
     expected = f"{FIRST}: the batch at {3 * size}, offset 6, is damaged"
     assert expected in str(found) and expected in caplog.text
-    assert log.offset_for_timestamp(NOW_MS + 4) == (8, NOW_MS + 4, 0)
+    assert offset_for_timestamp(log, NOW_MS + 4) == (8, NOW_MS + 4, 0)
 
 
 def test_a_damaged_newest_batch_is_not_served_as_the_one_with_the_largest_timestamp(log: Log, disk: FaultyDisk) -> None:
     disk.flip_bit(FIRST, 9 * len(batch(2)) + HEADER_BYTES + 5)
-    assert refused(log.offset_of_max_timestamp).code == ErrorCode.CORRUPT_MESSAGE
+    assert refused(lambda: offset_of_max_timestamp(log)).code == ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("bit", range(8))
@@ -176,7 +186,7 @@ def test_a_swap_of_cleaned_segments_that_fails_halfway_leaves_no_old_index_in_us
     assert refused(lambda: clean(log)).code == ErrorCode.KAFKA_STORAGE_ERROR
     for _ in range(2):
         assert read_values(log, 3) == read_values(log) == [(4, b"v4"), (5, b"v5")]
-        assert log.offset_for_timestamp(NOW_MS + 5) == (5, NOW_MS + 5, 0)
+        assert offset_for_timestamp(log, NOW_MS + 5) == (5, NOW_MS + 5, 0)
         disk.heal()
         log.abandon()
         log = open_at(DIRECTORY, settings, clean=False, surroundings=Surroundings(disk))

@@ -19,7 +19,16 @@ from minibroker.protocol.records.record import Record, records_of
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.segment import Segment
-from tests.storage.support import NOW_MS, FailingDisk, Surroundings, append, batch, open_at, read_batches
+from tests.storage.support import (
+    NOW_MS,
+    FailingDisk,
+    Surroundings,
+    append,
+    batch,
+    offset_for_timestamp,
+    open_at,
+    read_batches,
+)
 
 PRODUCERS = (7, 8)
 
@@ -205,7 +214,7 @@ class LogMachine(RuleBasedStateMachine):
         ]
         for target in {record.timestamp for record in records}:
             first = next(record for record in records if record.timestamp >= target)
-            found = self.log.offset_for_timestamp(target)
+            found = offset_for_timestamp(self.log, target)
             assert found is not None
             assert (found.offset, found.timestamp) == (first.offset, first.timestamp)
 

@@ -20,6 +20,8 @@ from tests.storage.support import (
     batch,
     code_of,
     log_of,
+    offset_for_timestamp,
+    offset_of_max_timestamp,
     open_at,
     read_batches,
     read_values,
@@ -144,18 +146,18 @@ def test_the_first_record_at_or_after_a_time_is_found(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     for number in range(30):
         for timestamp in (NOW_MS + 10 * number - 9, NOW_MS + 10 * number):
-            assert log.offset_for_timestamp(timestamp) == (2 * number, NOW_MS + 10 * number, 0)
-    assert log.offset_for_timestamp(0) == (0, NOW_MS, 0)
-    assert log.offset_for_timestamp(NOW_MS + 291) is None
+            assert offset_for_timestamp(log, timestamp) == (2 * number, NOW_MS + 10 * number, 0)
+    assert offset_for_timestamp(log, 0) == (0, NOW_MS, 0)
+    assert offset_for_timestamp(log, NOW_MS + 291) is None
 
 
 def test_times_that_go_back_are_found_where_they_first_are_reached(tmp_path: Path) -> None:
     log = open_at(tmp_path, SMALL)
     for number in range(30):
         append(log, batch(2, timestamp=NOW_MS + (100 if number == 3 else number)), leader_epoch=number // 10)
-    assert log.offset_for_timestamp(NOW_MS + 2) == (4, NOW_MS + 2, 0)
-    assert log.offset_for_timestamp(NOW_MS + 5) == (6, NOW_MS + 100, 0)
-    assert log.offset_of_max_timestamp() == (6, NOW_MS + 100, 0)
+    assert offset_for_timestamp(log, NOW_MS + 2) == (4, NOW_MS + 2, 0)
+    assert offset_for_timestamp(log, NOW_MS + 5) == (6, NOW_MS + 100, 0)
+    assert offset_of_max_timestamp(log) == (6, NOW_MS + 100, 0)
 
 
 def test_times_are_looked_for_in_records_and_in_compressed_ones(tmp_path: Path) -> None:
@@ -166,28 +168,28 @@ def test_times_are_looked_for_in_records_and_in_compressed_ones(tmp_path: Path) 
     for compression in range(5):
         stamps = [Record(timestamp=NOW_MS + 10 * compression + delta, value=b"v") for delta in (0, 3, 2, 3)]
         append(log, build_batch(stamps, compression=compression))
-    assert log.offset_for_timestamp(NOW_MS + 41) == (17, NOW_MS + 43, 0)
-    assert log.offset_of_max_timestamp() == (17, NOW_MS + 43, 0)
+    assert offset_for_timestamp(log, NOW_MS + 41) == (17, NOW_MS + 43, 0)
+    assert offset_of_max_timestamp(log) == (17, NOW_MS + 43, 0)
 
 
 def test_records_before_the_log_start_are_not_found(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     log.delete_before(25)
-    assert log.offset_for_timestamp(NOW_MS) == (25, NOW_MS + 120, 0)
+    assert offset_for_timestamp(log, NOW_MS) == (25, NOW_MS + 120, 0)
 
 
 def test_a_log_without_times_has_no_largest_one(tmp_path: Path) -> None:
     log = open_at(tmp_path)
-    assert log.offset_of_max_timestamp() is None
+    assert offset_of_max_timestamp(log) is None
     append(log, batch(3, timestamp=-1))
-    assert log.offset_of_max_timestamp() is None
-    assert log.offset_for_timestamp(0) is None
+    assert offset_of_max_timestamp(log) is None
+    assert offset_for_timestamp(log, 0) is None
 
 
 def test_the_largest_timestamp_may_lie_in_an_older_segment(tmp_path: Path) -> None:
     log = open_at(tmp_path, SMALL)
     for number in range(30):
         append(log, batch(2, timestamp=NOW_MS - number))
-    assert log.offset_of_max_timestamp() == (0, NOW_MS, 0)
+    assert offset_of_max_timestamp(log) == (0, NOW_MS, 0)
     log.close()
-    assert open_at(tmp_path, SMALL).offset_of_max_timestamp() == (0, NOW_MS, 0)
+    assert offset_of_max_timestamp(open_at(tmp_path, SMALL)) == (0, NOW_MS, 0)

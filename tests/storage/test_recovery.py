@@ -26,6 +26,7 @@ from tests.storage.support import (
     append,
     batch,
     files_in,
+    offset_for_timestamp,
     open_at,
     read_batches,
     read_values,
@@ -433,7 +434,7 @@ def test_a_log_of_all_message_formats_is_opened_as_it_is(tmp_path: Path, clean: 
     assert (log.log_start_offset, log.log_end_offset) == (0, 8)
     assert (tmp_path / LOG_FILE).read_bytes() == data
     assert read_values(log) == [(record.offset, record.value) for record in kept]
-    found = log.offset_for_timestamp(NOW_MS + 5)
+    found = offset_for_timestamp(log, NOW_MS + 5)
     assert found is not None
     assert (found.offset, found.timestamp, found.leader_epoch) == (5, NOW_MS + 5, -1)
 

@@ -88,7 +88,9 @@ def test_requests_are_found_by_what_they_are(broker: Broker) -> None:
     produce(broker, "a")
     assert {exchange.api for exchange in broker.requests()} >= {"ApiVersions", "Metadata", "Produce"}
     assert broker.requests("Produce", client_id="nobody") == broker.requests(node=9) == []
-    assert broker.requests(error="UNKNOWN_TOPIC_OR_PARTITION") == []
+    assert broker.requests(error="INVALID_TOPIC_EXCEPTION") == []
+    created = broker.requests(error="UNKNOWN_TOPIC_OR_PARTITION")  # the answer to the request that has it created
+    assert {exchange.api for exchange in created} == {"Metadata"}
     numbers = [exchange.number for exchange in broker.requests()]
     assert numbers == sorted(numbers)
 

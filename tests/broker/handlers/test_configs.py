@@ -1,73 +1,48 @@
-"""DescribeConfigs and IncrementalAlterConfigs: what is shown, what a change does at once, and every refusal."""
+"""DescribeConfigs and IncrementalAlterConfigs: what is shown, what a change of a topic does at once, and every refusal.
+
+Changes of brokers are in `test_broker_configs.py`, those of other resources in `test_incremental_configs.py`.
+"""
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
 from minibroker.broker.settings_without_effect import WITHOUT_EFFECT
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
-from minibroker.protocol.steps import at_once
-from tests.broker.harness import Harness, batch, served_versions
-
-DESCRIBED = served_versions(DescribeConfigsRequest)
-ALTERED = served_versions(IncrementalAlterConfigsRequest)
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-SET, DELETE, APPEND, SUBTRACT = range(4)
-DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT, STATIC, DEFAULT = 1, 2, 3, 4, 5
-INT, LONG, LIST = 3, 5, 7
-WITH_SOURCES, WITH_TYPES = 1, 3
-
-Line = tuple[str, int, str | None]
-AlterResource = IncrementalAlterConfigsRequest.AlterConfigsResource
-
-
-def describe(
-    harness: Harness, kind: int, name: str, *keys: str, version: int = DESCRIBED[-1], node: int = 1, **flags: bool
-) -> Any:
-    """The answer for one resource; without `keys` all of its settings."""
-    resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
-    )
-    (result,) = harness.request(DescribeConfigsRequest(resources=[resource], **flags), version, node=node).results
-    assert (result.resource_type, result.resource_name) == (kind, name)
-    return result
-
-
-def entry(harness: Harness, kind: int, name: str, key: str, **more: Any) -> Any:
-    (found,) = describe(harness, kind, name, key, **more).configs
-    return found
-
-
-def value(harness: Harness, kind: int, name: str, key: str) -> tuple[str | None, int]:
-    """A setting's value and the source of it."""
-    found = entry(harness, kind, name, key)
-    return found.value, found.config_source
-
-
-def resource(kind: int, name: str, *lines: Line) -> AlterResource:
-    configs = [AlterResource.AlterableConfig(name=key, config_operation=op, value=text) for key, op, text in lines]
-    return AlterResource(resource_type=kind, resource_name=name, configs=configs)
-
-
-def alter_all(harness: Harness, *resources: AlterResource, **more: Any) -> list[tuple[int, str | None]]:
-    """(error, message) for each resource."""
-    version, node = more.pop("version", ALTERED[-1]), more.pop("node", 1)
-    response = harness.request(IncrementalAlterConfigsRequest(resources=list(resources), **more), version, node=node)
-    assert [(answer.resource_type, answer.resource_name) for answer in response.responses] == [
-        (asked.resource_type, asked.resource_name) for asked in resources
-    ]
-    return [(answer.error_code, answer.error_message) for answer in response.responses]
-
-
-def alter(harness: Harness, kind: int, name: str, *lines: Line, **more: Any) -> tuple[int, str | None]:
-    (answer,) = alter_all(harness, resource(kind, name, *lines), **more)
-    return answer
+from minibroker.protocol.messages.configs import DescribeConfigsRequest
+from tests.broker.handlers.config_requests import (
+    ALTERED,
+    APPEND,
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    DEFAULT,
+    DELETE,
+    DESCRIBED,
+    DYNAMIC_DEFAULT,
+    DYNAMIC_TOPIC,
+    GROUP,
+    INT,
+    LONG,
+    SET,
+    STATIC,
+    SUBTRACT,
+    TOPIC,
+    WITH_SOURCES,
+    WITH_TYPES,
+    Line,
+    alter,
+    alter_all,
+    describe,
+    entry,
+    resource,
+    value,
+)
+from tests.broker.harness import Harness, batch
 
 
 @pytest.fixture
@@ -403,216 +378,3 @@ def test_who_sets_what_has_no_effect_yet_is_warned_by_name(topic: Harness, caplo
         "broker (all): log.local.retention.ms is kept, but has no effect here yet",
         "topic u: local.retention.bytes is kept, but has no effect here yet",
     ]
-
-
-# --- IncrementalAlterConfigs: brokers -----------------------------------------------------------
-
-
-def test_a_brokers_value_is_the_default_of_its_topics_at_once(topic: Harness) -> None:
-    assert alter(topic, BROKER, "", ("message.max.bytes", SET, "100")) == (ErrorCode.NONE, None)
-    assert topic.produce_batch("t", batch("x" * 500)).error_code == ErrorCode.MESSAGE_TOO_LARGE
-    assert value(topic, TOPIC, "t", "max.message.bytes") == ("100", DYNAMIC_DEFAULT)
-    assert value(topic, BROKER, "1", "message.max.bytes") == ("100", DYNAMIC_DEFAULT)
-
-
-def test_one_brokers_value_is_stronger_than_that_of_all(topic: Harness) -> None:
-    alter(topic, BROKER, "", ("message.max.bytes", SET, "100"))
-    assert alter(topic, BROKER, "1", ("message.max.bytes", SET, "200")) == (ErrorCode.NONE, None)
-    found = entry(topic, TOPIC, "t", "max.message.bytes", include_synonyms=True)
-    assert (found.value, found.config_source) == ("200", DYNAMIC_BROKER)
-    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
-        ("message.max.bytes", "200", DYNAMIC_BROKER),
-        ("message.max.bytes", "100", DYNAMIC_DEFAULT),
-        ("message.max.bytes", "1048588", DEFAULT),
-    ]
-    alter(topic, BROKER, "1", ("message.max.bytes", DELETE, None))
-    assert value(topic, TOPIC, "t", "max.message.bytes") == ("100", DYNAMIC_DEFAULT)
-
-
-def test_a_topics_own_value_stays_when_the_brokers_changes(topic: Harness) -> None:
-    alter(topic, TOPIC, "t", ("max.message.bytes", SET, "300"))
-    alter(topic, BROKER, "", ("message.max.bytes", SET, "100"))
-    assert value(topic, TOPIC, "t", "max.message.bytes") == ("300", DYNAMIC_TOPIC)
-    assert topic.partition("t").log.settings.max_message_bytes == 300
-
-
-def test_a_brokers_list_grows_from_its_default(harness: Harness) -> None:
-    assert alter(harness, BROKER, "", ("log.cleanup.policy", APPEND, "compact")) == (ErrorCode.NONE, None)
-    assert value(harness, BROKER, "", "log.cleanup.policy") == ("delete,compact", DYNAMIC_DEFAULT)
-
-
-@pytest.mark.parametrize("version", ALTERED)
-@pytest.mark.parametrize(
-    ("name", "line", "code", "message"),
-    [
-        ("7", None, ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 7"),
-        ("x", None, ErrorCode.INVALID_REQUEST, "Node id must be an integer, but it is: x"),
-        (
-            "1",
-            ("node.id", SET, "5"),
-            ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs dynamically: [node.id]",
-        ),
-        (
-            "",
-            ("num.partitions", SET, "5"),
-            ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs dynamically: [num.partitions]",
-        ),
-        (
-            "",
-            ("num.io.threads", SET, "x"),
-            ErrorCode.INVALID_REQUEST,
-            "Invalid value x for configuration num.io.threads: Not a number of type INT",
-        ),
-        (
-            "1",
-            ("ssl.keystore.location", SET, "/x"),
-            ErrorCode.INVALID_REQUEST,
-            "These security configs can be dynamically updated only per-listener using the listener prefix: "
-            "[ssl.keystore.location]",
-        ),
-        (
-            "",
-            ("sasl.jaas.config", SET, "x"),
-            ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs at default cluster level, broker id must be specified: [sasl.jaas.config]",
-        ),
-        (
-            "",
-            ("listener.name.plaintext.ssl.client.auth", SET, "none"),
-            ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs at default cluster level, broker id must be specified: "
-            "[listener.name.plaintext.ssl.client.auth]",
-        ),
-        ("", ("no.such.name", APPEND, "5"), ErrorCode.INVALID_CONFIG, "Unknown config name: no.such.name"),
-        (
-            "1",
-            ("log.retention.ms", SET, "x"),
-            ErrorCode.INVALID_REQUEST,
-            "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
-        ),
-        ("", ("log.retention.ms", 4, "x"), ErrorCode.INVALID_REQUEST, "Unknown operations type 4"),
-        (
-            "",
-            ("log.retention.ms", APPEND, "5"),
-            ErrorCode.INVALID_CONFIG,
-            "Config value append is not allowed for config key: log.retention.ms",
-        ),
-    ],
-)
-def test_a_bad_change_of_a_broker_is_refused(
-    harness: Harness, version: int, name: str, line: Line | None, code: ErrorCode, message: str
-) -> None:
-    lines = [("log.retention.ms", SET, "5")] if line is None else [line]
-    assert alter(harness, BROKER, name, *lines, version=version) == (code, message)
-    assert [found.name for found in describe(harness, BROKER, "").configs] == ["min.insync.replicas"]
-
-
-def test_settings_of_brokers_that_nobody_knows_or_acts_on_are_kept_and_described(
-    harness: Harness, caplog: pytest.LogCaptureFixture
-) -> None:
-    rate, unknown = "leader.replication.throttled.rate", "no.such.name"
-    ours, base = "listener.name.x.max.connections", "max.connections"
-    lines = [(rate, SET, "1000"), (unknown, SET, "5"), (ours, SET, "7")]
-    with caplog.at_level(logging.WARNING):
-        assert alter(harness, BROKER, "1", *lines) == (ErrorCode.NONE, None)
-    assert f"broker 1: {rate} is kept, but has no effect here yet" in caplog.text
-    harness.restart(crash=True)
-    found = entry(harness, BROKER, "1", rate, include_documentation=True)
-    assert (found.value, found.config_source, found.config_type, found.read_only) == (
-        "1000",
-        DYNAMIC_BROKER,
-        LONG,
-        False,
-    )
-    assert found.documentation == "No effect yet."
-    found = entry(harness, BROKER, "1", unknown)
-    assert (found.value, found.config_source, found.config_type) == (None, DYNAMIC_BROKER, 0)
-    assert found.is_sensitive and found.read_only
-    found = entry(harness, BROKER, "1", ours, include_synonyms=True)
-    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
-        (ours, "7", DYNAMIC_BROKER),
-        (base, "2147483647", DEFAULT),
-    ]
-    assert alter(harness, BROKER, "1", *[(key, DELETE, None) for key, _, _ in lines]) == (ErrorCode.NONE, None)
-    assert describe(harness, BROKER, "1", rate, unknown, ours).configs == []
-
-
-def test_a_setting_without_effect_is_described_as_the_start_gave_it(tmp_path: Path) -> None:
-    settings = {"num.io.threads": "16", "ssl.keystore.password": "secret"}
-    with Harness(tmp_path, settings=settings) as harness:
-        assert value(harness, BROKER, "1", "num.io.threads") == ("16", STATIC)
-        assert value(harness, BROKER, "1", "ssl.keystore.password") == (None, STATIC)
-
-
-def test_each_of_several_brokers_in_a_process_has_values_of_its_own(tmp_path: Path) -> None:
-    with Harness(tmp_path, nodes=3) as harness:
-        harness.cluster.controller.create_topic("t", assignment=[(0, [1, 3]), (1, [2, 3]), (2, [3, 1])])
-        assert alter(harness, BROKER, "2", ("message.max.bytes", SET, "99"), node=2) == (ErrorCode.NONE, None)
-        assert alter(harness, BROKER, "3", ("message.max.bytes", SET, "77"), node=3) == (ErrorCode.NONE, None)
-
-        def limits() -> list[int]:
-            return [harness.partition("t", index).log.settings.max_message_bytes for index in range(3)]
-
-        assert limits() == [1_048_588, 99, 77]  # a log goes by its leader's
-        harness.restart(crash=True)
-        assert limits() == [1_048_588, 99, 77]
-        assert value(harness, BROKER, "1", "message.max.bytes") == ("1048588", DEFAULT)
-        found = [entry(harness, BROKER, str(node), "message.max.bytes", node=node) for node in (2, 3)]
-        assert [(one.value, one.config_source) for one in found] == [("99", DYNAMIC_BROKER), ("77", DYNAMIC_BROKER)]
-        of_topic = entry(harness, TOPIC, "t", "max.message.bytes", node=2)
-        assert (of_topic.value, of_topic.config_source) == ("99", DYNAMIC_BROKER)
-        harness.restart(nodes=[1, 3])
-        assert limits() == [1_048_588, 77, 77]  # node 3 leads for 2
-        assert alter(harness, BROKER, "3", ("message.max.bytes", DELETE, None), node=3) == (ErrorCode.NONE, None)
-        assert limits() == [1_048_588, 1_048_588, 1_048_588]
-
-
-def test_a_new_topic_goes_by_its_leaders_settings_at_once(tmp_path: Path) -> None:
-    with Harness(tmp_path, nodes=2) as harness:
-        alter(harness, BROKER, "2", ("message.max.bytes", SET, "99"), node=2)
-        harness.cluster.controller.create_topic("t", assignment=[(0, [2]), (1, [1])])
-        assert harness.partition("t", 0).log.settings.max_message_bytes == 99
-        assert harness.partition("t", 1).log.settings.max_message_bytes == 1_048_588
-
-
-def test_what_a_further_broker_has_for_itself_of_what_all_share_is_told_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with Harness(tmp_path, nodes=2) as harness, caplog.at_level(logging.WARNING):
-        alter(harness, BROKER, "2", ("log.cleaner.threads", SET, "2"), ("log.retention.ms", SET, "7"), node=2)
-        assert harness.cluster.settings["log.cleaner.threads"] == 1
-        assert [record.getMessage() for record in caplog.records] == [
-            "broker 2: log.cleaner.threads acts only as broker 1 has it, for all nodes here"
-        ]
-
-
-def test_each_of_several_brokers_is_described_with_its_own_place(tmp_path: Path) -> None:
-    settings = {
-        "listeners": "PLAINTEXT://127.0.0.1:9092,INTERNAL://[::1]:0",
-        "advertised.listeners": "PLAINTEXT://kafka.test:80,INTERNAL://kafka.test:0",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-        "broker.rack": "a,b",
-    }
-    with Harness(tmp_path, nodes=2, settings=settings) as harness:
-        harness.cluster.nodes[1].rack, harness.cluster.nodes[2].rack = "a", "b"
-        at_once(harness.cluster.settings_changed(None))
-        names = ("broker.rack", "listeners", "advertised.listeners", "node.id")
-        told = [[entry(harness, BROKER, str(node), name, node=node).value for name in names] for node in (1, 2)]
-        assert told == [
-            ["a", settings["listeners"], settings["advertised.listeners"], "1"],
-            [
-                "b",
-                "PLAINTEXT://127.0.0.1:9093,INTERNAL://[::1]:0",
-                "PLAINTEXT://kafka.test:81,INTERNAL://kafka.test:0",
-                "2",
-            ],
-        ]
-
-
-def test_what_one_of_several_brokers_does_not_have_can_be_removed_as_kafka_s_tools_do(tmp_path: Path) -> None:
-    with Harness(tmp_path, nodes=2) as harness:
-        lines = [(f"{who}.replication.throttled.rate", DELETE, None) for who in ("leader", "follower")]
-        assert alter(harness, BROKER, "2", *lines, node=2) == (ErrorCode.NONE, None)
-        assert alter(harness, BROKER, "", ("message.max.bytes", SET, "9"), node=2) == (ErrorCode.NONE, None)

@@ -1,6 +1,6 @@
 """The settings of groups and of subscriptions to metrics, and the levels of loggers: described, changed and refused.
 
-Those of topics and brokers are tested in `test_configs.py`.
+Those of topics are tested in `test_configs.py`, those of brokers in `test_broker_configs.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minibroker.broker.group_settings import group_value
 from minibroker.broker.image import TOPIC_RESOURCE
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import AlterConfigsRequest
-from tests.broker.handlers.test_configs import DELETE, SET, alter, describe, entry, value
+from tests.broker.handlers.config_requests import DELETE, SET, alter, describe, entry, value
 from tests.broker.harness import Harness
 
 BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 4, 8, 16, 32

@@ -29,7 +29,16 @@ from tests.storage.compaction.support import (
     log_headers,
     pairs,
 )
-from tests.storage.support import NOW_MS, FailingDisk, Surroundings, append, files_in, open_at, read_batches
+from tests.storage.support import (
+    NOW_MS,
+    FailingDisk,
+    Surroundings,
+    append,
+    files_in,
+    offset_for_timestamp,
+    open_at,
+    read_batches,
+)
 
 
 def two_rounds(directory: Path, surroundings: Surroundings | None = None) -> Log:
@@ -242,7 +251,7 @@ def test_a_thread_cleans_while_another_appends_reads_rolls_and_flushes(tmp_path:
         known[key] = (append(log, pairs((key, str(index)))), str(index))
         if index % 50 == 0:
             log.flush()
-            assert log.offset_for_timestamp(NOW_MS) is not None
+            assert offset_for_timestamp(log, NOW_MS) is not None
         if cleaning is not None and index % 20 == 0:
             answered.wait()  # the other thread keeps up, however little it gets of a busy machine
         if cleaning is None and len(log.segments) > 4:

@@ -24,7 +24,7 @@ from minibroker.storage.producer_snapshots import replay
 from minibroker.storage.producer_state import ProducerStates
 from minibroker.storage.scanning import headers
 from tests.storage.compaction.support import COMPACT, clean, log_headers, log_records
-from tests.storage.support import Surroundings, append, open_at, read_batches
+from tests.storage.support import Surroundings, append, offset_for_timestamp, open_at, read_batches
 
 KEYS = [None, *(b"key%d" % number for number in range(6))]
 PRODUCERS = (-1, -1, 7, 8)
@@ -254,7 +254,7 @@ class CleaningMachine(RuleBasedStateMachine):
         records = [record for batch in self.batches for record in batch.records if record.offset >= start]
         for target in {record.timestamp for record in records}:
             first = next(record for record in records if record.timestamp >= target)
-            found = self.log.offset_for_timestamp(target)
+            found = offset_for_timestamp(self.log, target)
             assert found is not None
             assert (found.offset, found.timestamp) == (first.offset, first.timestamp)
 

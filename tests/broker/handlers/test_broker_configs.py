@@ -1,0 +1,248 @@
+"""IncrementalAlterConfigs of brokers: what a change does at once, what each node has for itself, and every refusal."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.steps import at_once
+from tests.broker.handlers.config_requests import (
+    ALTERED,
+    APPEND,
+    BROKER,
+    DEFAULT,
+    DELETE,
+    DYNAMIC_BROKER,
+    DYNAMIC_DEFAULT,
+    DYNAMIC_TOPIC,
+    LONG,
+    SET,
+    STATIC,
+    TOPIC,
+    Line,
+    alter,
+    describe,
+    entry,
+    value,
+)
+from tests.broker.harness import Harness, batch
+
+
+@pytest.fixture
+def topic(harness: Harness) -> Harness:
+    """A topic "t" without configs of its own."""
+    harness.create_topic("t")
+    return harness
+
+
+def test_a_brokers_value_is_the_default_of_its_topics_at_once(topic: Harness) -> None:
+    assert alter(topic, BROKER, "", ("message.max.bytes", SET, "100")) == (ErrorCode.NONE, None)
+    assert topic.produce_batch("t", batch("x" * 500)).error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert value(topic, TOPIC, "t", "max.message.bytes") == ("100", DYNAMIC_DEFAULT)
+    assert value(topic, BROKER, "1", "message.max.bytes") == ("100", DYNAMIC_DEFAULT)
+
+
+def test_one_brokers_value_is_stronger_than_that_of_all(topic: Harness) -> None:
+    alter(topic, BROKER, "", ("message.max.bytes", SET, "100"))
+    assert alter(topic, BROKER, "1", ("message.max.bytes", SET, "200")) == (ErrorCode.NONE, None)
+    found = entry(topic, TOPIC, "t", "max.message.bytes", include_synonyms=True)
+    assert (found.value, found.config_source) == ("200", DYNAMIC_BROKER)
+    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
+        ("message.max.bytes", "200", DYNAMIC_BROKER),
+        ("message.max.bytes", "100", DYNAMIC_DEFAULT),
+        ("message.max.bytes", "1048588", DEFAULT),
+    ]
+    alter(topic, BROKER, "1", ("message.max.bytes", DELETE, None))
+    assert value(topic, TOPIC, "t", "max.message.bytes") == ("100", DYNAMIC_DEFAULT)
+
+
+def test_a_topics_own_value_stays_when_the_brokers_changes(topic: Harness) -> None:
+    alter(topic, TOPIC, "t", ("max.message.bytes", SET, "300"))
+    alter(topic, BROKER, "", ("message.max.bytes", SET, "100"))
+    assert value(topic, TOPIC, "t", "max.message.bytes") == ("300", DYNAMIC_TOPIC)
+    assert topic.partition("t").log.settings.max_message_bytes == 300
+
+
+def test_a_brokers_list_grows_from_its_default(harness: Harness) -> None:
+    assert alter(harness, BROKER, "", ("log.cleanup.policy", APPEND, "compact")) == (ErrorCode.NONE, None)
+    assert value(harness, BROKER, "", "log.cleanup.policy") == ("delete,compact", DYNAMIC_DEFAULT)
+
+
+@pytest.mark.parametrize("version", ALTERED)
+@pytest.mark.parametrize(
+    ("name", "line", "code", "message"),
+    [
+        ("7", None, ErrorCode.INVALID_REQUEST, "Unexpected broker id, expected 1, but received 7"),
+        ("x", None, ErrorCode.INVALID_REQUEST, "Node id must be an integer, but it is: x"),
+        (
+            "1",
+            ("node.id", SET, "5"),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs dynamically: [node.id]",
+        ),
+        (
+            "",
+            ("num.partitions", SET, "5"),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs dynamically: [num.partitions]",
+        ),
+        (
+            "",
+            ("num.io.threads", SET, "x"),
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value x for configuration num.io.threads: Not a number of type INT",
+        ),
+        (
+            "1",
+            ("ssl.keystore.location", SET, "/x"),
+            ErrorCode.INVALID_REQUEST,
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            "[ssl.keystore.location]",
+        ),
+        (
+            "",
+            ("sasl.jaas.config", SET, "x"),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: [sasl.jaas.config]",
+        ),
+        (
+            "",
+            ("listener.name.plaintext.ssl.client.auth", SET, "none"),
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "[listener.name.plaintext.ssl.client.auth]",
+        ),
+        ("", ("no.such.name", APPEND, "5"), ErrorCode.INVALID_CONFIG, "Unknown config name: no.such.name"),
+        (
+            "1",
+            ("log.retention.ms", SET, "x"),
+            ErrorCode.INVALID_REQUEST,
+            "Invalid value x for configuration log.retention.ms: Not a number of type LONG",
+        ),
+        ("", ("log.retention.ms", 4, "x"), ErrorCode.INVALID_REQUEST, "Unknown operations type 4"),
+        (
+            "",
+            ("log.retention.ms", APPEND, "5"),
+            ErrorCode.INVALID_CONFIG,
+            "Config value append is not allowed for config key: log.retention.ms",
+        ),
+    ],
+)
+def test_a_bad_change_of_a_broker_is_refused(
+    harness: Harness, version: int, name: str, line: Line | None, code: ErrorCode, message: str
+) -> None:
+    lines = [("log.retention.ms", SET, "5")] if line is None else [line]
+    assert alter(harness, BROKER, name, *lines, version=version) == (code, message)
+    assert [found.name for found in describe(harness, BROKER, "").configs] == ["min.insync.replicas"]
+
+
+def test_settings_of_brokers_that_nobody_knows_or_acts_on_are_kept_and_described(
+    harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    rate, unknown = "leader.replication.throttled.rate", "no.such.name"
+    ours, base = "listener.name.x.max.connections", "max.connections"
+    lines = [(rate, SET, "1000"), (unknown, SET, "5"), (ours, SET, "7")]
+    with caplog.at_level(logging.WARNING):
+        assert alter(harness, BROKER, "1", *lines) == (ErrorCode.NONE, None)
+    assert f"broker 1: {rate} is kept, but has no effect here yet" in caplog.text
+    harness.restart(crash=True)
+    found = entry(harness, BROKER, "1", rate, include_documentation=True)
+    assert (found.value, found.config_source, found.config_type, found.read_only) == (
+        "1000",
+        DYNAMIC_BROKER,
+        LONG,
+        False,
+    )
+    assert found.documentation == "No effect yet."
+    found = entry(harness, BROKER, "1", unknown)
+    assert (found.value, found.config_source, found.config_type) == (None, DYNAMIC_BROKER, 0)
+    assert found.is_sensitive and found.read_only
+    found = entry(harness, BROKER, "1", ours, include_synonyms=True)
+    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
+        (ours, "7", DYNAMIC_BROKER),
+        (base, "2147483647", DEFAULT),
+    ]
+    assert alter(harness, BROKER, "1", *[(key, DELETE, None) for key, _, _ in lines]) == (ErrorCode.NONE, None)
+    assert describe(harness, BROKER, "1", rate, unknown, ours).configs == []
+
+
+def test_a_setting_without_effect_is_described_as_the_start_gave_it(tmp_path: Path) -> None:
+    settings = {"num.io.threads": "16", "ssl.keystore.password": "secret"}
+    with Harness(tmp_path, settings=settings) as harness:
+        assert value(harness, BROKER, "1", "num.io.threads") == ("16", STATIC)
+        assert value(harness, BROKER, "1", "ssl.keystore.password") == (None, STATIC)
+
+
+def test_each_of_several_brokers_in_a_process_has_values_of_its_own(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        harness.cluster.controller.create_topic("t", assignment=[(0, [1, 3]), (1, [2, 3]), (2, [3, 1])])
+        assert alter(harness, BROKER, "2", ("message.max.bytes", SET, "99"), node=2) == (ErrorCode.NONE, None)
+        assert alter(harness, BROKER, "3", ("message.max.bytes", SET, "77"), node=3) == (ErrorCode.NONE, None)
+
+        def limits() -> list[int]:
+            return [harness.partition("t", index).log.settings.max_message_bytes for index in range(3)]
+
+        assert limits() == [1_048_588, 99, 77]  # a log goes by its leader's
+        harness.restart(crash=True)
+        assert limits() == [1_048_588, 99, 77]
+        assert value(harness, BROKER, "1", "message.max.bytes") == ("1048588", DEFAULT)
+        found = [entry(harness, BROKER, str(node), "message.max.bytes", node=node) for node in (2, 3)]
+        assert [(one.value, one.config_source) for one in found] == [("99", DYNAMIC_BROKER), ("77", DYNAMIC_BROKER)]
+        of_topic = entry(harness, TOPIC, "t", "max.message.bytes", node=2)
+        assert (of_topic.value, of_topic.config_source) == ("99", DYNAMIC_BROKER)
+        harness.restart(nodes=[1, 3])
+        assert limits() == [1_048_588, 77, 77]  # node 3 leads for 2
+        assert alter(harness, BROKER, "3", ("message.max.bytes", DELETE, None), node=3) == (ErrorCode.NONE, None)
+        assert limits() == [1_048_588, 1_048_588, 1_048_588]
+
+
+def test_a_new_topic_goes_by_its_leaders_settings_at_once(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        alter(harness, BROKER, "2", ("message.max.bytes", SET, "99"), node=2)
+        harness.cluster.controller.create_topic("t", assignment=[(0, [2]), (1, [1])])
+        assert harness.partition("t", 0).log.settings.max_message_bytes == 99
+        assert harness.partition("t", 1).log.settings.max_message_bytes == 1_048_588
+
+
+def test_what_a_further_broker_has_for_itself_of_what_all_share_is_told_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Harness(tmp_path, nodes=2) as harness, caplog.at_level(logging.WARNING):
+        alter(harness, BROKER, "2", ("log.cleaner.threads", SET, "2"), ("log.retention.ms", SET, "7"), node=2)
+        assert harness.cluster.settings["log.cleaner.threads"] == 1
+        assert [record.getMessage() for record in caplog.records] == [
+            "broker 2: log.cleaner.threads acts only as broker 1 has it, for all nodes here"
+        ]
+
+
+def test_each_of_several_brokers_is_described_with_its_own_place(tmp_path: Path) -> None:
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:9092,INTERNAL://[::1]:0",
+        "advertised.listeners": "PLAINTEXT://kafka.test:80,INTERNAL://kafka.test:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+        "broker.rack": "a,b",
+    }
+    with Harness(tmp_path, nodes=2, settings=settings) as harness:
+        harness.cluster.nodes[1].rack, harness.cluster.nodes[2].rack = "a", "b"
+        at_once(harness.cluster.settings_changed(None))
+        names = ("broker.rack", "listeners", "advertised.listeners", "node.id")
+        told = [[entry(harness, BROKER, str(node), name, node=node).value for name in names] for node in (1, 2)]
+        assert told == [
+            ["a", settings["listeners"], settings["advertised.listeners"], "1"],
+            [
+                "b",
+                "PLAINTEXT://127.0.0.1:9093,INTERNAL://[::1]:0",
+                "PLAINTEXT://kafka.test:81,INTERNAL://kafka.test:0",
+                "2",
+            ],
+        ]
+
+
+def test_what_one_of_several_brokers_does_not_have_can_be_removed_as_kafka_s_tools_do(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        lines = [(f"{who}.replication.throttled.rate", DELETE, None) for who in ("leader", "follower")]
+        assert alter(harness, BROKER, "2", *lines, node=2) == (ErrorCode.NONE, None)
+        assert alter(harness, BROKER, "", ("message.max.bytes", SET, "9"), node=2) == (ErrorCode.NONE, None)
