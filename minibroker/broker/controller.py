@@ -112,6 +112,10 @@ class Controller:
                 message = f"Topic '{name}' collides with existing topic: {other}"
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
+    def is_changing(self, name: str) -> bool:
+        """Return whether somebody makes, extends or removes this topic in steps."""
+        return name in self._changing
+
     def _colliding(self, name: str) -> list[str]:
         """The topics with such a name that somebody makes or removes in steps."""
         wanted = colliding_name(name)

@@ -119,7 +119,7 @@ class Context:
         self.refusals: Refusals | None = None
 
     def keep_frame(self) -> bool:
-        """Have the records stay as they are for steps that may wait for their turn; False if they must be copied."""
+        """Keep the request's records for steps that may wait for their turn; return False if they must be copied."""
         if not self.frame_is_kept:
             self.kept = self.connection.hand_over()
             self.frame_is_kept = self.kept is not None
@@ -139,6 +139,11 @@ class Route:
         self.request_class: type[Message] = apis.request_class(served.key)
         self.header_version = headers.request_header_version(served.key, version)
         self.answer_start = answer_start(headers.response_header_version(served.key, version))
+
+    def read(self, frame: memoryview, position: int) -> Steps[tuple[Message, list[list[Any]]]]:
+        """Read the request that begins at `position`; return it and its long arrays. Raises MalformedMessage."""
+        allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
+        return self.request_class.decode_in_steps(frame, self.version, position, allowed_bytes)
 
     def request_in(self, frame: memoryview) -> Message:
         """The request in a frame that was read before."""
@@ -221,10 +226,8 @@ class Dispatcher:
 
     def _whole(self, context: Context, route: Route, call: Call | None, frame: memoryview, position: int) -> Steps[Any]:
         """Read the request and run its handler; the outcome is the handler's."""
-        allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
-        reading = route.request_class.decode_in_steps(frame, route.version, position, allowed_bytes)
         try:
-            request, context.long_arrays = yield from reading
+            request, context.long_arrays = yield from route.read(frame, position)
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         if call is None:
@@ -416,8 +419,7 @@ def _lost_if_it_fails(call: Call) -> Iterator[None]:
 
 def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message | None:
     """The request in a large frame; None if it has so many items that it takes more steps to read."""
-    allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
-    reading = route.request_class.decode_in_steps(frame, route.version, position, allowed_bytes)
+    reading = route.read(frame, position)
     try:
         next(reading)
     except StopIteration as end:

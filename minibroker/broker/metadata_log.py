@@ -35,7 +35,7 @@ from minibroker.protocol.messages.metadata_records import (
 )
 from minibroker.protocol.primitives import MalformedMessage, Output, read_varint, varint
 from minibroker.protocol.records.batch import read_header
-from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.building import build_batch, build_batch_in_steps
 from minibroker.protocol.records.control import control_record
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps, each
@@ -236,7 +236,7 @@ class MetadataLog:
         written = yield from each(
             lambda message: Record(0, now_ms, None, encode_record(message, metadata_version), ()), messages
         )
-        return memoryview(build_batch(written))
+        return memoryview((yield from build_batch_in_steps(written)))
 
     def append_batch(self, batch: memoryview) -> None:
         """Write a batch of `batch_in_steps`: after a crash all of it is there, or none."""

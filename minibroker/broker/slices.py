@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from minibroker.broker.cluster import Cluster
 from minibroker.broker.topics import Partition
-from minibroker.protocol.steps import Steps
+from minibroker.protocol.steps import WAITING, Steps
 
 log = logging.getLogger("minibroker.slices")
 
@@ -46,14 +46,15 @@ class Sliced:
         self._result: Any = None
         self._error: BaseException | None = None
 
-    def step(self) -> None:
-        """Run one step."""
+    def step(self) -> bool:
+        """Run one step; return whether the next one has nothing to do before others have had their turn."""
         try:
-            next(self._steps)
+            return next(self._steps) is WAITING
         except StopIteration as end:
             self.done, self._result = True, end.value
         except Exception as error:
             self.done, self._error = True, error
+        return False
 
     def result(self) -> Any:
         """Return the steps' result, or raise their error."""
@@ -108,10 +109,10 @@ class Slicer:
             until = now() + SLICE_SECONDS
             try:
                 self.steps += 1
-                next(steps)
-                while now() < until or self._call_soon is None:
+                waits = next(steps) is WAITING
+                while (now() < until and not waits) or self._call_soon is None:
                     self.steps += 1
-                    next(steps)
+                    waits = next(steps) is WAITING
             except StopIteration as end:
                 return end.value
         work = Sliced(steps)
@@ -135,8 +136,8 @@ class Slicer:
         until = self._now() + SLICE_SECONDS
         while not work.done:
             self.steps += 1
-            work.step()
-            if self._now() >= until and self._call_soon is not None:
+            waits = work.step()
+            if (waits or self._now() >= until) and self._call_soon is not None:
                 return
 
     def _turn(self) -> None:

@@ -19,7 +19,7 @@ from minibroker.protocol.records.batch import BatchHeader, batches, check_batch,
 from minibroker.protocol.records.building import build_batch_in_steps
 from minibroker.protocol.records.control import ControlType, control_type
 from minibroker.protocol.records.record import Record, records_of
-from minibroker.protocol.steps import Steps, at_once, each
+from minibroker.protocol.steps import WAITING, Steps, at_once, each
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
@@ -90,10 +90,20 @@ class StateTopic:
         return self._cluster.image.topics.get(self.name)
 
     def create(self) -> None:
-        """Have the topic there. Raises KafkaError if it cannot be created.
+        """As `create_in_steps`, at once; raises COORDINATOR_NOT_AVAILABLE while somebody else creates the topic."""
+        if self.topic is not None:
+            return
+        if self._cluster.controller.is_changing(self.name):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.name} is being created.")
+        at_once(self.create_in_steps())
+
+    def create_in_steps(self) -> Steps[None]:
+        """Create the topic unless it is there; wait while somebody else creates it. Raises KafkaError.
 
         There are at most as many replicas as nodes: one node is enough for every client's tests.
         """
+        while self.topic is None and self._cluster.controller.is_changing(self.name):
+            yield WAITING
         if self.topic is not None:
             return
         names, settings = self._settings, self._cluster.settings
@@ -106,7 +116,8 @@ class StateTopic:
         if names.min_isr is not None:
             overrides["min.insync.replicas"] = str(min(settings[names.min_isr], replicas))
         count = settings[names.partition_count]
-        self._cluster.controller.create_topic(self.name, count, replicas, overrides=overrides)
+        create = self._cluster.controller.create_topic_in_steps
+        yield from create(self.name, count, replicas, overrides=overrides)
 
     def partition_of(self, key: str) -> int:
         """The index of the partition that holds the state of `key`: Java's hash of it, spread over all of them."""

@@ -2,6 +2,7 @@
 
 Between two yields a step takes a millisecond at most, and state is consistent at each of them. Who runs the steps
 decides whether others run in between: `at_once` here, a slice of time after the other in the broker's `slices.py`.
+`yield WAITING` says that there is nothing to do before others have had their turn.
 """
 
 from __future__ import annotations
@@ -16,14 +17,20 @@ Result = TypeVar("Result")
 RELEASED_ITEMS = 1000
 CHUNK_ITEMS = 100
 
-Steps = Generator[None, None, Result]
+WAITING = True
+
+Steps = Generator[Any, None, Result]
 
 
 def at_once(steps: Steps[Result]) -> Result:
-    """Run all steps without a pause and return their result; what they raise is raised."""
+    """Run all steps without a pause and return their result; what they raise is raised.
+
+    Raises RuntimeError for steps that wait for others.
+    """
     while True:
         try:
-            next(steps)
+            if next(steps) is WAITING:
+                raise RuntimeError("nobody else can have a turn")
         except StopIteration as end:
             result: Result = end.value
             return result

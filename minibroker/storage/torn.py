@@ -6,13 +6,12 @@ Anything else was whole once: a batch with a wrong byte in it, or one that has a
 
 from __future__ import annotations
 
-from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, read_header
+from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, read_header
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.files import File
 from minibroker.storage.scanning import CRC_START
 
 SECTOR_BYTES = 512
-_MAGIC_POSITION = 16
 
 
 def damage_behind(file: File, position: int, end: int) -> str | None:
@@ -35,9 +34,9 @@ def damage_behind(file: File, position: int, end: int) -> str | None:
 
 def next_sound_batch(data: bytes, position: int) -> int | None:
     """Where the first batch with a right checksum begins at or behind `position`; None if there is none."""
-    at = data.find(MAGIC, position + _MAGIC_POSITION)
-    while 0 <= at <= len(data) - (HEADER_BYTES - _MAGIC_POSITION):
-        start = at - _MAGIC_POSITION
+    at = data.find(MAGIC, position + MAGIC_POSITION)
+    while 0 <= at <= len(data) - (HEADER_BYTES - MAGIC_POSITION):
+        start = at - MAGIC_POSITION
         header = read_header(data, start)
         size = header.size_bytes
         if HEADER_BYTES <= size <= len(data) - start and crc32c(data[start + CRC_START : start + size]) == header.crc:

@@ -295,7 +295,8 @@ def fuzz(directory: Path, frames: int, seed: int, progress: Callable[[str], None
     """Run a broker in `directory`, with its two neighbours, and send it `frames` requests. `progress` is told of it."""
     handlers.load()
     started_at = time.monotonic()
-    with running_broker(directory, "log.retention.check.interval.ms=1000") as broker:
+    backlog = f"socket.listen.backlog.size={CONNECTIONS}"  # fewer, and a connection waits a second for its next SYN
+    with running_broker(directory, "log.retention.check.interval.ms=1000", backlog) as broker:
         with neighbours(broker.bootstrap_servers) as working:
             fuzzer = Fuzzer(broker, frames, seed, progress)
             findings = fuzzer.run()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from minibroker.broker.slices import SLICE_SECONDS, Sliced, Slicer
-from minibroker.protocol.steps import Steps
+from minibroker.protocol.steps import WAITING, Steps
 
 
 class Loop:
@@ -130,3 +130,23 @@ def test_all_can_be_dropped(loop: Loop) -> None:
 def test_without_a_loop_all_steps_run_at_once() -> None:
     work = Slicer(None, now=iter(range(1000)).__next__).start(steps([], "a", 100))
     assert work.result() == "a"
+
+
+@pytest.mark.parametrize("begin", ["start", "begin"])
+def test_a_work_that_waits_for_another_gives_its_turn_away(loop: Loop, begin: str) -> None:
+    told: list[str] = []
+    loop.look_seconds = 0.0
+
+    def waiting() -> Steps[None]:
+        for number in range(3):
+            told.append(f"a{number}")
+            yield WAITING
+
+    getattr(loop.slicer, begin)(waiting())
+    loop.slicer.start(steps(told, "b", 2))
+    assert told == ["a0"]
+    loop.turn()
+    assert told == ["a0", "a1"]
+    while loop.soon:
+        loop.turn()
+    assert told == ["a0", "a1", "b0", "b1", "a2"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minibroker.protocol.steps import Steps, at_once, each, released
+from minibroker.protocol.steps import WAITING, Steps, at_once, each, released
 
 
 def counting(numbers: list[int], end: int) -> Steps[str]:
@@ -37,3 +37,11 @@ def test_arrays_are_emptied_in_steps():
     arrays = [list(range(2500)), [1]]
     assert sum(1 for _ in released(arrays)) == 4
     assert arrays == [[], []]
+
+
+def test_steps_that_wait_for_others_cannot_be_run_at_once():
+    def waiting() -> Steps[None]:
+        yield WAITING
+
+    with pytest.raises(RuntimeError, match="nobody else can have a turn"):
+        at_once(waiting())

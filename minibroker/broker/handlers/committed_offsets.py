@@ -235,7 +235,7 @@ def _as_group(request: OffsetFetchRequest) -> AskedGroup:
 
 
 def _only_group(group: Group, request: OffsetFetchRequest, version: int) -> Steps[OffsetFetchResponse]:
-    """The answer for one group. Without a place for an error of the whole, one partition has it."""
+    """The answer for one group. Without a place for an error of the whole, each partition has it."""
     topics = group.topics
     if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
         topics = yield from each_in_steps(partial(_refused_topic, code=group.error_code), request.topics or ())

@@ -13,6 +13,7 @@ Not implemented: share groups, whose keys are refused with INVALID_REQUEST, as b
 
 from __future__ import annotations
 
+import contextlib
 from enum import IntEnum
 
 from minibroker.broker.cluster import Node
@@ -40,6 +41,9 @@ class KeyType(IntEnum):
 @handles(ApiKey.FIND_COORDINATOR, "0-6")
 @durably
 def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
+    if context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys:
+        with contextlib.suppress(KafkaError):  # it is told with each key
+            yield from _create_topic(context, request.key_type)
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
         coordinators = yield from each(
             lambda key: _coordinator(context, key, request.key_type), request.coordinator_keys
@@ -53,6 +57,14 @@ def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Steps
         host=found.host,
         port=found.port,
     )
+
+
+def _create_topic(context: Context, key_type: int) -> Steps[None]:
+    """Create the topic that these coordinators keep their state in, unless it is there. Raises KafkaError."""
+    if key_type == KeyType.GROUP:
+        yield from context.cluster.groups.topic.create_in_steps()
+    elif key_type == KeyType.TRANSACTION:
+        yield from context.cluster.transactions.create_topic_in_steps()
 
 
 def _coordinator(context: Context, key: str, key_type: int) -> Coordinator:

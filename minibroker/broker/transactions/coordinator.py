@@ -21,6 +21,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.records.internal import decode_internal
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
@@ -94,8 +95,13 @@ class TransactionCoordinator:
     # --- which node, which transaction ----------------------------------------------------------
 
     def create_topic(self) -> None:
-        """Have the topic there, and look after timeouts from now on. Raises KafkaError."""
+        """Create the topic unless it is there, and look after timeouts from now on. Raises KafkaError."""
         self.topic.create()
+        self._expiry.start()
+
+    def create_topic_in_steps(self) -> Steps[None]:
+        """As `create_topic`; wait while somebody else creates it. Raises KafkaError."""
+        yield from self.topic.create_in_steps()
         self._expiry.start()
 
     def node_of(self, transactional_id: str) -> Node | None:

@@ -75,7 +75,12 @@ def build_batch(
 
 
 def build_batch_in_steps(
-    records: Sequence[Record], *, compression: int, producer_id: int, producer_epoch: int, transactional: bool
+    records: Sequence[Record],
+    *,
+    compression: int = Compression.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    transactional: bool = False,
 ) -> Steps[bytearray]:
     """As `build_batch`, of records that have one timestamp, in steps."""
     timestamps = records[0].timestamp, records[0].timestamp

@@ -66,13 +66,18 @@ def _records_in(wrapper: Message, payload: bytes) -> Iterator[Record]:
 
 def inner_messages(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
     """The set that is the value of a wrapper, decompressed. Raises `InvalidRecords`, and what `decompress` raises."""
+    return bytes(decompress(*_compressed(wrapper), limit_bytes))
+
+
+def _compressed(wrapper: Message) -> tuple[int, Bytes]:
+    """Return the codec of a wrapper, and what it holds in it. Raises as `inner_messages` does."""
     codec, value = wrapper.compression, wrapper.value
     if value is None:
         raise InvalidRecords(f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
     check_codec(codec, wrapper.magic)
     if codec == Compression.LZ4 and wrapper.magic == 0:
         value = with_right_checksum(value)
-    return bytes(decompress(codec, value, limit_bytes))
+    return codec, value
 
 
 def check_codec(codec: int, magic: int) -> None:
@@ -146,13 +151,7 @@ def _next_inner(payload: bytes, position: int) -> tuple[int, int]:
 
 def inner_chunks(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Bytes]:
     """What `inner_messages` gives, in pieces. Raises what that raises, when it comes to that."""
-    codec, value = wrapper.compression, wrapper.value
-    if value is None:
-        raise InvalidRecords(f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
-    check_codec(codec, wrapper.magic)
-    if codec == Compression.LZ4 and wrapper.magic == 0:
-        value = with_right_checksum(value)
-    yield from decompressed_chunks(codec, value, limit_bytes)
+    yield from decompressed_chunks(*_compressed(wrapper), limit_bytes)
 
 
 def messages_in_steps(wrapper: Message) -> Iterator[Message | None]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from minibroker.broker.coordinators import coordinator_of_group, coordinator_of_transactions
-from minibroker.protocol.errors import ErrorCode
+from minibroker.broker.dispatch import Dispatcher
+from minibroker.broker.slices import Slicer
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from tests.broker.harness import Harness, served_versions
 
@@ -112,3 +115,26 @@ def test_an_unknown_kind_of_key_is_refused(harness: Harness, version: int, key_t
     assert found.error_code == ErrorCode.INVALID_REQUEST
     assert found.error_message not in (None, "", "NONE")
     assert (found.node_id, found.host, found.port) == (-1, "", -1)
+
+
+@pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
+def test_those_who_ask_while_the_topic_is_created_wait_for_it(harness: Harness, key_type: int) -> None:
+    turns: list[Callable[[], None]] = []
+    harness.dispatcher = Dispatcher(harness.cluster, slicer=Slicer(turns.append, now=iter(range(1_000_000)).__next__))
+    request = FindCoordinatorRequest(coordinator_keys=["k"], key_type=key_type)
+    waiting = [harness.request(request) for _ in range(3)]
+    state = harness.cluster.groups if key_type == GROUP else harness.cluster.transactions
+    assert state.topic.topic is None
+    with pytest.raises(KafkaError) as raised:
+        state.topic.create()
+    assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    while turns:
+        turns.pop(0)()
+    found = [one.response().coordinators[0] for one in waiting]
+    assert [(one.error_code, one.node_id) for one in found] == [(ErrorCode.NONE, 1)] * 3
+    assert [name for name in harness.cluster.image.topics] == [state.topic.name]
+
+
+def test_who_names_nobody_has_no_topic_created(harness: Harness) -> None:
+    assert harness.request(FindCoordinatorRequest(coordinator_keys=[])).coordinators == []
+    assert not harness.cluster.image.topics
