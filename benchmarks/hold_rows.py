@@ -84,6 +84,7 @@ def table_rows(quick: bool) -> list[Row]:
         *_partitions(share),
         *_configs(share),
         *_groups(share),
+        *_headers(share),
         *_records(share),
         *_waiting(share),
     ]
@@ -202,12 +203,8 @@ def _groups(share: int) -> list[Row]:
     ]
 
 
-def _records(share: int) -> list[Row]:
-    headers, tiny = 20_000_000 // share, 1_000_000 // share
-    gzips, zstds = max(1, 40 // share), max(1, 200 // share)
-
-    def topic(partitions: int) -> Callable[[Server], None]:
-        return lambda server: ask.make_topic(server, TOPIC, partitions)
+def _headers(share: int) -> list[Row]:
+    headers = 20_000_000 // share
 
     def with_headers(server: Server) -> None:
         ask.make_topic(server, TOPIC, 1)
@@ -217,36 +214,48 @@ def _records(share: int) -> list[Row]:
     def of_headers(count: int) -> Callable[[], bytes]:
         return lambda: ask.produce(TOPIC, [headers_batch(headers)] * count)
 
-    def of_tiny() -> bytes:
-        return ask.produce(TOPIC, [tiny_records_batch(tiny)])
-
     return [
-        _row(f"Produce of {headers:,} headers", of_headers(1), topic(1)),
-        _row(f"Produce of {headers:,} headers, compacted", of_headers(1), topic(1), COMPACTED),
-        _row(f"Produce of 10 x {headers:,} headers", of_headers(10), topic(10)),
+        _row(f"Produce of {headers:,} headers", of_headers(1), _topic(1)),
+        _row(f"Produce of {headers:,} headers, compacted", of_headers(1), _topic(1), COMPACTED),
+        _row(f"Produce of 10 x {headers:,} headers", of_headers(10), _topic(10)),
         _row(
             f"ListOffsets by time of {headers:,} headers",
             lambda: wire.list_offsets_request(TOPIC, wire.now_ms() - 3_600_000),
             with_headers,
         ),
-        _row(f"Produce of {tiny:,} records to gzip 9", of_tiny, topic(1), _recompressing("gzip", 9)),
-        _row(f"Produce of {tiny:,} records to zstd 22", of_tiny, topic(1), _recompressing("zstd", 22)),
-        _row(f"Produce of {tiny:,} records without keys, compacted", of_tiny, topic(1), COMPACTED),
+    ]
+
+
+def _records(share: int) -> list[Row]:
+    tiny, refused = 1_000_000 // share, 10_000 // share
+    gzips, zstds = max(1, 40 // share), max(1, 200 // share)
+
+    def of_tiny() -> bytes:
+        return ask.produce(TOPIC, [tiny_records_batch(tiny)])
+
+    return [
+        _row(f"Produce of {tiny:,} records to gzip 9", of_tiny, _topic(1), _recompressing("gzip", 9)),
+        _row(f"Produce of {tiny:,} records to zstd 22", of_tiny, _topic(1), _recompressing("zstd", 22)),
+        _row(f"Produce of {tiny:,} records without keys, compacted", of_tiny, _topic(1), COMPACTED),
         _row(
             f"Produce of {gzips} gzip bombs of 1 MB",
             lambda: ask.produce(TOPIC, [bomb(Compression.GZIP, 95, 900_000)] * gzips),
-            topic(gzips),
+            _topic(gzips),
         ),
         _row(
             f"Produce of {zstds} zstd bombs of 4 kB",
             lambda: ask.produce(TOPIC, [bomb(Compression.ZSTD, 95)] * zstds),
-            topic(zstds),
+            _topic(zstds),
         ),
         _row(
-            f"Produce refused in {10_000 // share:,} partitions, client id of 32 kB",
-            lambda: ask.produce("unknown", [b""] * (10_000 // share), client_id="c" * 32_000),
+            f"Produce refused in {refused:,} partitions, client id of 32 kB",
+            lambda: ask.produce("unknown", [b""] * refused, client_id="c" * 32_000),
         ),
     ]
+
+
+def _topic(partitions: int) -> Callable[[Server], None]:
+    return lambda server: ask.make_topic(server, TOPIC, partitions)
 
 
 def _recompressing(codec: str, level: int) -> Sequence[str]:
