@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,7 +33,7 @@ TOGETHER = 20  # records that librdkafka writes at once
 PAUSE_S = 0.02  # between two rounds: they shall see what others do, and not be the load themselves
 
 
-class Neighbour:
+class Neighbour(ABC):
     """A client at work: `done` counts the answers that were right, `failures` tells the others."""
 
     name = ""
@@ -60,8 +61,9 @@ class Neighbour:
         except Exception as error:
             self.failures.append(f"{type(error).__name__}: {error} (after {self.done} answers)")
 
+    @abstractmethod
     def work(self) -> None:
-        raise NotImplementedError
+        """Ask for something, and check the answer, again and again until `goes_on` is false."""
 
     @property
     def goes_on(self) -> bool:
