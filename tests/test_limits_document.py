@@ -45,16 +45,17 @@ def amount(size_bytes: int, shift: int, unit: str) -> str:
     return f"{size_bytes >> shift} {unit}"
 
 
+LARGE_FRAME = f"above {kib(dispatch.LARGE_FRAME_BYTES)}, in Produce above {kib(dispatch.LARGE_PRODUCE_BYTES)}"
 PHRASES = [
     f"slices of {slices.SLICE_MS} ms",
-    f"reading a frame above {kib(dispatch.LARGE_FRAME_BYTES)}",
+    f"reading a frame {LARGE_FRAME}",
     f"up to {connection.REQUESTS_PER_TURN} run in a turn, for {connection.TURN_SECONDS * 1000:.0f} ms at most",
     f"up to {mib(down_conversion.MAX_CONVERTED_BYTES)} of records converted",
     f"`socket.request.max.bytes`, {mib(setting('socket.request.max.bytes'))} ",
     f"| items of one array | {reading.MAX_ITEMS:,} |",
     f"| tagged fields of one struct | {primitives.MAX_TAGS:,} |",
     f"| bytes of a string | {primitives.MAX_STRING_BYTES:,} |",
-    f"| memory for what is in a frame above {kib(dispatch.LARGE_FRAME_BYTES)} | {mib(dispatch.ALLOWED_BYTES)}, and "
+    f"| memory for what is in a frame {LARGE_FRAME} | {mib(dispatch.ALLOWED_BYTES)}, and "
     f"{dispatch.ALLOWED_BYTES_A_BYTE} bytes for each byte",
     f"without records sent from files | {mib(answers.MAX_ANSWER_BYTES)} |",
     f"partition in DescribeProducers | {namings.MOST_NAMINGS} |",
