@@ -14,13 +14,16 @@ HEAD = ("metric", "type", "labels", "meaning")
 PREAMBLE = """\
 # Metrics
 
-`minibroker serve --metrics-port 9090` serves them in Prometheus's text format at `http://127.0.0.1:9090/metrics`, on
-the host of the first listener; with port 0 a line on stderr says which port was free. Without the option nothing is
-counted and no port is opened. With `--control`, the counters go on where the broker is reset, restored or restarted.
+`minibroker serve --metrics-port 9090` serves the metrics in Prometheus's text format at
+`http://127.0.0.1:9090/metrics`, on the host of the first listener. With port 0 a line on stderr says which port was
+free. Without the option nothing is counted and no port is opened. With `--control`, the counters go on where the broker
+is reset, restored or restarted.
 
 The label `api` is the name of the API as Kafka's documents spell it, `code` that of the error. The buckets of the
-histograms end at {buckets} seconds. Of more than {partitions} partitions
-the oldest ones are told; the sum of all others has `(other)` for topic and partition.
+histograms end at {buckets} seconds.
+
+With more than {partitions} partitions, those of the oldest topics have series of their own. One more series has the sum
+of all others, with `(other)` for topic and partition.
 
 Made from `minibroker/broker/metrics.py`, by `python3 -m minibroker.cli.metrics_help > docs/metrics.md`.
 """
