@@ -189,28 +189,28 @@ def _log_directory(server: Server) -> str:
 
 
 def commit_by_groups(server: Server, topic: str, groups: int) -> None:
-    """Have as many groups commit an offset of partition 0."""
+    """Commit an offset of partition 0 for each of `groups` groups."""
     with wire.Client(server) as client:
         client.wait_for_coordinator("group")
         client.exchange([wire.commit_request(f"group{number}", topic, 1) for number in range(groups)], None)
 
 
 def commit_offsets(server: Server, group: str, topic: str, partitions: int) -> None:
-    """Have a group commit an offset of each of the first partitions."""
+    """Commit an offset of each of the first `partitions` partitions for one group."""
     with wire.Client(server) as client:
         client.wait_for_coordinator(group)
         client.exchange([wire.commit_request(group, topic, partitions)], None)
 
 
 def make_transactional_ids(server: Server, count: int) -> None:
-    """Have as many transactional producers begin."""
+    """Make `count` transactional ids, by an InitProducerId for each."""
     with wire.Client(server) as client:
         client.wait_for_coordinator("id", transactions=True)
         client.exchange([_init_producer(f"id{number}") for number in range(count)], None)
 
 
 def make_producers(server: Server, topic: str, count: int) -> None:
-    """Have as many idempotent producers write a record to partition 0."""
+    """Write a record to partition 0 for each of `count` idempotent producers."""
     with wire.Client(server) as client:
         client.exchange(list(_produced_by(topic, count)), None)
 

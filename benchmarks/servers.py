@@ -87,7 +87,7 @@ def kill(server: Server) -> None:
 
 
 def end(server: Server, patience_s: float) -> None:
-    """Have the process stop, and end it if it takes longer; one that has ended already is left alone."""
+    """Stop the process with SIGTERM, and kill it if it still runs after `patience_s`. It may have ended already."""
     give_up_at = time.monotonic() + patience_s
     with suppress(ProcessLookupError):
         os.kill(server.pid, signal.SIGTERM)

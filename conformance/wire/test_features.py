@@ -49,7 +49,7 @@ def test_features_are_announced_as_their_clients_bear_it(connection: Connection)
 
 
 def test_the_levels_that_a_new_cluster_begins_with(connection: Connection, differing: Differing) -> None:
-    """That of kraft.version is 0, as the voters are in the properties: no feature is told of with that level."""
+    """The level of kraft.version is 0, as the voters are in the properties. No answer lists a feature of level 0."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     told = {one.name: one.max_version_level for one in connection.ask(request, 3).finalized_features}
     told.pop(ELR, None)
@@ -126,7 +126,7 @@ def test_the_voters_go_into_the_log_with_controllers_that_have_an_address(
             f"{FAILED}Invalid update version 1 for feature kraft.version. "
             "The voters of this quorum are static: the controller is part of the process.",
         ),
-        because="there is no controller with a listener of its own that voters could be told of",
+        because="no controller here has a listener of its own, and a record of voters names their listeners",
     )
 
 
