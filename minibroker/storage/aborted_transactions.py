@@ -1,6 +1,6 @@
 """The aborted transactions of one log, which readers of committed records skip, from its `.txnindex` files.
 
-They are read when the log is opened. Which files there are, and the form of an entry, is told in `names.py` and
+They are read when the log is opened. Which files there are, and the form of an entry, is in `names.py` and
 `transaction_index.py`. Nothing in the log says that such a file is missing or has lost entries, but for its markers,
 which would all have to be read: so `aborted-transactions-checkpoint` notes of each segment how many there are.
 """
@@ -52,7 +52,7 @@ class AbortedTransactions:
         self._behind: str | None = None  # the path of the segment whose file lacks the last entries
 
     def between(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
-        """Those that may have records from `start_offset` on and below `end_offset`."""
+        """Return the aborted transactions that may have records from `start_offset` on and below `end_offset`."""
         if not self._known:
             return ()
         found = []
@@ -101,7 +101,7 @@ class AbortedTransactions:
                 file.write(written * TRANSACTION_ENTRY.size, transactions_bytes(self._known[first:]))
             except OSError:
                 with suppress(OSError):
-                    file.truncate(written * TRANSACTION_ENTRY.size)  # for who reads the file meanwhile
+                    file.truncate(written * TRANSACTION_ENTRY.size)  # somebody may read the file meanwhile
                 raise
         finally:
             file.close()
@@ -118,7 +118,7 @@ class AbortedTransactions:
             self._counts.pop(base_offset, None)
 
     def write_counts(self, directory: str, base_offsets: Iterable[int]) -> None:
-        """Bring the checkpoint to what is known of the log's segments, which have these base offsets."""
+        """Write the checkpoint for the log's segments, which have these base offsets, if it is no longer up to date."""
         self._counts = {offset: self._counts[offset] for offset in base_offsets if offset in self._counts}
         if self._counts != self._written:
             path = f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}"
@@ -176,7 +176,7 @@ class AbortedTransactions:
 
 
 def read_counts(disk: Disk, directory: str) -> Counts:
-    """What the checkpoint says; nothing if it is of no use. Raises `OSError`."""
+    """Return the counts of the checkpoint, or none if it is malformed. Raises `OSError`."""
     path = f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}"
     try:
         return aborted_counts_from_text(disk.read_whole(path))

@@ -66,7 +66,7 @@ def is_plain(records: Bytes) -> bool:
 
 
 def admit_plain(log: Log, records: memoryview, now_ms: int) -> Admitted | None:
-    """As `admit`, of what `is_plain`; None, and nothing done, if the log wants other batches than it."""
+    """Admit a batch that `is_plain`, as `admit` does; return None, and do nothing, if the log wants other batches."""
     settings = log.settings
     if (
         settings.compression_type not in _PLAIN
@@ -96,9 +96,9 @@ def admit(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Ad
 
 
 def admit_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Steps[Admitted]:
-    """As `admit`, in steps, each of which takes some milliseconds at most; the log's settings at its begin count.
+    """Admit records as `admit` does, in steps of some milliseconds at most. The log's settings at its begin count.
 
-    What comes of it is to be appended at once: messages of formats 0 and 1 have the offsets from the log's end on.
+    The result is to be appended at once: messages of formats 0 and 1 have the offsets from the log's end on.
     """
     settings = log.settings
     if settings.message_format_version != MAGIC:
@@ -144,7 +144,7 @@ def _check_header(header: BatchHeader, size_bytes: int, settings: LogSettings, a
 
 
 def _rules(settings: LogSettings, now_ms: int, *, any_offsets: bool) -> Rules:
-    """What is asked of the records."""
+    """Return the rules that the records must follow."""
     keys_required = "compact" in settings.cleanup_policy
     if settings.message_timestamp_type == LOG_APPEND_TIME:
         return Rules(keys_required, any_offsets=any_offsets)

@@ -1,4 +1,4 @@
-"""A file read through one block that moves along, for who looks at much of it and may hold little of it in memory.
+"""A file read through one block that moves along, where much is read and little may be held in memory.
 
 What the bytes mean is not known here.
 """

@@ -14,10 +14,10 @@ from minibroker.storage.flushing import RunAside, run_at_once
 
 
 class Environment(NamedTuple):
-    """What every log is given from outside.
+    """The environment of every log: the disk, the clock, timers, another thread, and random numbers.
 
-    `now_ms()` is the wall clock, ms since 1970; `schedule(delay_ms, callback)` has `callback()` called after a while;
-    `run_aside(work, done)` has the slow work of a flush done in another thread; `random` is for the jitter of segments.
+    `now_ms()` is the wall clock, ms since 1970; `schedule(delay_ms, callback)` calls `callback()` after a while;
+    `run_aside(work, done)` does the slow work of a flush in another thread; `random` is for the jitter of segments.
     """
 
     disk: Disk

@@ -22,7 +22,7 @@ BLOCK_BYTES = 1 << 20
 
 
 def remember(disk: Disk, directory: str) -> None:
-    """Have the next start know. Without that only a restart of the machine shows what is on the disk itself."""
+    """Leave a note for the next start. Without it only a restart of the machine shows what is on the disk itself."""
     path = f"{directory}/{FAILED_SYNC}"
     try:
         disk.open(path, create=True).close()

@@ -95,11 +95,11 @@ class Disk:
             return self.open_to_read(path)
 
     def open_to_read(self, path: str) -> File:
-        """Open for reading only: for who looks at files that are not his to change."""
+        """Open a file for reading only, by those who must not change it."""
         return self.opened(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def opened(self, path: str, fd: int) -> File:
-        """What `open` gives for a descriptor: the place for a disk to put in files of its own kind."""
+        """Return what `open` gives for a descriptor; a disk with a kind of files of its own overrides it."""
         return File(path, fd)
 
     def exists(self, path: str) -> bool:
@@ -119,7 +119,7 @@ class Disk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
-        """Have the file count as written last at `time_ms`, in ms since 1970."""
+        """Set the time at which the file counts as written last, in ms since 1970."""
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def space_bytes(self, path: str) -> tuple[int, int]:

@@ -30,7 +30,7 @@ Waiter = Callable[[KafkaError | None], None]
 
 
 def run_at_once(work: Callable[[], None], done: Done) -> None:
-    """Do the work here and now: for who has no other thread, and no loop that must not wait."""
+    """Do the work here and now, where there is no other thread, and no loop that must not wait."""
     done(attempt(work))
 
 
@@ -44,7 +44,7 @@ def attempt(work: Callable[[], None]) -> Exception | None:
 
 
 class Flush(NamedTuple):
-    """What must be synced so that nothing below `end_offset` can be lost any more; the files stay open as long.
+    """The files to sync so that nothing below `end_offset` can be lost any more; they stay open as long.
 
     `active_base_offset` and `cuts` are those of the log when the flush began. `whole` says that the indexes of the
     active segment are among the files.
@@ -88,7 +88,7 @@ class Flusher:
         return begun or log.log_end_offset >= log.flush_at
 
     def request(self, waiter: Waiter | None = None) -> None:
-        """Have all that the log holds now brought to the disk itself, and then tell `waiter`."""
+        """Bring all that the log holds now to the disk itself, and then call `waiter`."""
         flush = self._on_its_way
         covered = flush is not None and self._covers(flush)
         if waiter is not None:
@@ -110,7 +110,7 @@ class Flusher:
             self._begin()
 
     def hand_over(self) -> list[Waiter]:
-        """Those who wait for a flush that is held: another log is to tell them. The flusher stays held."""
+        """Return the waiters of a flush that is held, for another log to call. The flusher stays held."""
         waiters, self._next_waiters = self._next_waiters, []
         return waiters
 

@@ -81,7 +81,7 @@ class Source(NamedTuple):
 def admit_formats(
     log: Log, records: memoryview, settings: LogSettings, *, api_version: int, now_ms: int
 ) -> Steps[Admitted]:
-    """What to append, with its offsets, and the headers of that: `records` itself, changed in place, or new bytes.
+    """Return what to append, with its offsets, and its headers: `records` itself, changed in place, or new bytes.
 
     Raises `KafkaError` as `admit` does, and UNSUPPORTED_FOR_MESSAGE_FORMAT for the records of a producer with an id
     where the log's format has no place for it.
@@ -113,7 +113,7 @@ def admit_formats(
 
 
 def _admitted(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Steps[Admitted]:
-    """What is to be appended at `offset`."""
+    """Return what is to be appended at `offset`."""
     codec = CODECS.get(settings.compression_type, source.codec)
     same = source.magic == settings.message_format_version and codec == source.codec
     if same and source.codec == 0:
@@ -280,7 +280,7 @@ def _check_size(header: BatchHeader, settings: LogSettings) -> None:
 
 
 def zstd_too_early(api_version: int) -> KafkaError:
-    """What is said of zstd in a request that is older than it."""
+    """Return the error for zstd in a request whose version is older than zstd."""
     return KafkaError(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         f"Produce requests with version {api_version} are not allowed to use ZStandard compression",

@@ -1,6 +1,6 @@
 """Reading index and snapshot files for people: entry by entry, and every one that cannot be right.
 
-Whether the entries agree with the log is told in `verification.py`. The formats are drawn in `offset_index.py`,
+Whether the entries agree with the log is in `verification.py`. The formats are drawn in `offset_index.py`,
 `time_index.py` and `producer_state.py`, but for that of a `.txnindex` file, which lists aborted transactions:
 
     byte  size  field of an entry, 34 bytes
@@ -173,9 +173,9 @@ def sound_entries(entries: Iterable[object], kind: type[AnyEntry]) -> Iterator[A
 def _judged(
     entries: Iterator[AnyEntry], before: AnyEntry, follows: Callable[[AnyEntry, AnyEntry], bool]
 ) -> Iterator[tuple[AnyEntry, AnyEntry | None]]:
-    """Each entry, with the last good one before it if it is out of order and None if it is not.
+    """Yield each entry, with the last good one before it if it is out of order, and else with None.
 
-    One that is too large is told from its two successors, which would otherwise both be called too small.
+    Its two successors show an entry that is too large: otherwise both of them would be called too small.
     """
     last = before
     window = list(islice(entries, 3))
@@ -219,7 +219,7 @@ def _used_bytes(file: File, entry: Struct) -> int:
 
 
 def _rest(file: File, position: int, entry: Struct) -> Iterator[Note | Damage]:
-    """What is behind the last entry."""
+    """Yield what there is to say of the bytes behind the last entry."""
     left = file.size_bytes() - position
     if left >= entry.size:
         yield Note(file.path, position, None, f"{left} bytes of zeros, as a broker leaves them that was not stopped")

@@ -67,7 +67,7 @@ _NAME = re.compile(rf"(?P<stem>.+?)(?P<suffix>\.[a-z]+)(?P<state>{_ON_THE_WAY})?
 
 
 class Kind(Enum):
-    """What a file is; the value is its name for people."""
+    """The kinds of files; the value is the kind's name for people."""
 
     LOG = "segment"
     OFFSET_INDEX = "offset index"
@@ -132,7 +132,7 @@ class InspectedFile(NamedTuple):
 
 
 def inspected_file(path: str) -> InspectedFile | None:
-    """What the file of this name is; None if it is nothing that can be shown."""
+    """Return the kind of the file of this name, and its offset; None if nothing of it can be shown."""
     name = os.path.basename(path)
     if name in _BY_NAME:
         return InspectedFile(path, _BY_NAME[name], None)
@@ -142,10 +142,10 @@ def inspected_file(path: str) -> InspectedFile | None:
 
 
 class Options(NamedTuple):
-    """What to look at: the `records` of each batch; whether to `verify` a segment's files against each other.
+    """Options of an inspection: whether to show the `records` of each batch, and whether to `verify`.
 
-    To verify a `.log` file is to hold all indexes beside it against it, but for those in `told`, of which the contents
-    are asked for, too; and its leader epochs against their checkpoint.
+    To verify a `.log` file is to compare all indexes beside it with it, and its leader epochs with their checkpoint.
+    The indexes in `told` are left out of it, as their contents are shown too.
     """
 
     records: bool = True
@@ -182,7 +182,7 @@ def _contents(disk: Disk, file: File, inspected: InspectedFile, options: Options
 
 
 def _held_against_log(disk: Disk, file: File, inspected: InspectedFile) -> Iterator[Damage]:
-    """What is wrong with an index by its log, if that is there."""
+    """Yield what is wrong with an index by its log, if that is there."""
     path = inspected.beside(LOG_SUFFIX)
     with suppress(FileNotFoundError):
         log = disk.open_to_read(path)

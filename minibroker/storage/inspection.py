@@ -66,7 +66,7 @@ class Note(NamedTuple):
 
 
 class FoundBatch(NamedTuple):
-    """A batch and the checksum that its bytes have. `is_credible` unless a damage of it is told next.
+    """A batch, and the checksum that its bytes have; `is_credible` unless a damage of it comes next.
 
     A message of format 0 or 1 is a batch of one, or, if it is a wrapper, of no known number.
     """
@@ -155,7 +155,7 @@ class LogInspection:
         return header if HEADER_BYTES <= header.size_bytes <= self._size - position else None
 
     def _judged(self, found: FoundBatch) -> Iterator[Note | Damage]:
-        """What is wrong with a batch whose extent is known; what is expected of the next one follows from that."""
+        """Yield what is wrong with a batch whose extent is known, and note what is expected of the next one."""
         header = found.header
         if not found.is_sound:
             self._is_certain = False
@@ -192,7 +192,7 @@ class LogInspection:
             self._epoch = epoch
 
     def _epoch_expected(self, offset: int, epoch: int, following: BatchHeader | None) -> str | None:
-        """What the epoch should be; None if it can be what it is."""
+        """Return what the epoch should be, or None if it can be what it is."""
         known = self._epochs.epoch_at(offset)
         if known >= 0:
             return None if epoch == known else f"leader epoch {known}, which {LEADER_EPOCH_CHECKPOINT} says"

@@ -131,7 +131,7 @@ class Log:
 
     @property
     def environment(self) -> Environment:
-        """What the log was given from outside."""
+        """Return what the log was given from outside."""
         return self._environment
 
     @property
@@ -140,7 +140,7 @@ class Log:
         return self._segments.all
 
     def append(self, records: memoryview | bytearray, batches: Sequence[BatchHeader], leader_epoch: int) -> int:
-        """Give the batches in `records` their offsets, in place, and write them; the first offset.
+        """Give the batches in `records` their offsets, in place, and write them; return the first offset.
 
         They must be admitted: sound, and in sequence if they have a producer id. `batches` are their headers. Messages
         of formats 0 and 1 have their offsets already, from `log_end_offset` on; a wrapper's header counts those in it.
@@ -230,7 +230,7 @@ class Log:
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
-        """The aborted transactions that may have records from `start_offset` on and below `end_offset`."""
+        """Return the aborted transactions that may have records from `start_offset` on and below `end_offset`."""
         return self._aborted.between(start_offset, end_offset)
 
     def roll(self) -> None:
@@ -241,7 +241,7 @@ class Log:
                 self._roll()
 
     def flush_soon(self, waiter: Waiter | None = None) -> None:
-        """Have all that was appended brought to the disk itself; `waiter` is told when it is, or why it is not."""
+        """Bring all that was appended to the disk itself, and call `waiter` when it is there, or with why it is not."""
         self.flusher.request(waiter)
 
     def flush(self) -> None:
@@ -256,7 +256,7 @@ class Log:
             raise failure
 
     def begin_flush(self, *, whole: bool = False) -> Flush | None:
-        """What must be synced so that a start after a crash finds all that the log holds now; None if nothing.
+        """Return what must be synced so that a start after a crash finds all that the log holds now; None if nothing.
 
         Such a start makes the indexes of the segment with the recovery point anew: only with `whole` they are synced.
         """
@@ -405,7 +405,7 @@ class Log:
             segment.update_settings(settings)
 
     def _make_room(self, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
-        """Have an active segment that takes batches of this size, last offset and largest timestamp."""
+        """Make room in the active segment for batches of this size, last offset and timestamp, or begin another one."""
         if self._torn:
             self._trim()
         active = self._active
@@ -468,7 +468,7 @@ class Log:
         self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
-        """Take segments off the log, in this order, and have their files removed after `file.delete.delay.ms`."""
+        """Take segments off the log, in this order, and remove their files after `file.delete.delay.ms`."""
         self._beside.names_change()
         self._synced_to = -1
         for segment in list(segments):

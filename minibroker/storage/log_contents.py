@@ -15,7 +15,7 @@ from minibroker.storage.segment import Segment
 
 
 class LogContents(NamedTuple):
-    """What a log is made of: found on the disk by `recovery.py`. There is at least one segment, oldest first.
+    """The parts of a log, found on the disk by `recovery.py`. There is at least one segment, oldest first.
 
     `synced` says that all of it, the indexes included, is known to be on the disk itself.
     """

@@ -1,6 +1,6 @@
 """All directories of `log.dirs` together: opened as one, and a new log goes to the one with the fewest.
 
-What happens inside one of them is told in `log_directory.py`.
+What happens inside one of them is in `log_directory.py`.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class LogDirectories:
             directory.write_checkpoints()
 
     def write_checkpoint_soon(self, name: str) -> None:
-        """Have one of the offset checkpoints, by its file's name, written in all directories by another thread."""
+        """Write one of the offset checkpoints, by its file's name, in all directories, in another thread."""
         for directory in self.directories:
             directory.write_checkpoint_soon(name)
 
@@ -157,14 +157,14 @@ class LogDirectories:
     # --- logs that move from one directory to another -----------------------------------------------
 
     def prefer(self, topic: str, partition: int, directory: LogDirectory) -> None:
-        """Have a log that is not there yet be made in this directory. Only the newest wishes are remembered."""
+        """Note that a log that does not exist yet is to be made in this directory. Only the newest wishes are kept."""
         self._preferred.pop((topic, partition), None)
         if len(self._preferred) >= MAXIMUM_PREFERRED:
             del self._preferred[next(iter(self._preferred))]
         self._preferred[topic, partition] = directory
 
     def interrupted_moves(self) -> list[tuple[TopicPartition, LogDirectory]]:
-        """The moves of logs that the last stop has interrupted, and where they went: they have to begin anew."""
+        """Return the moves of logs that the last stop has interrupted, and where they went: they have to begin anew."""
         return [
             (key, directory) for key, directory in self._interrupted if self._found.get(key) not in (None, directory)
         ]
@@ -188,7 +188,7 @@ class LogDirectories:
         return target.open_copy(copy, settings)
 
     def conclude_move(self, source: LogDirectory, target: LogDirectory, log: Log, names: Iterable[str]) -> None:
-        """Have the move of `log` be for good, once it is made, with its files of these names.
+        """Make the move of `log` final once it is made, with its files of these names.
 
         Slow: for another thread. Raises `OSError`.
         """

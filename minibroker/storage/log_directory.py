@@ -1,6 +1,6 @@
 """One of the directories of `log.dirs`: its lock, its identity, its checkpoints, and which logs lie in it.
 
-How a log is opened and recovered is told in `recovery.py`; which directory a new log goes to in `log_directories.py`.
+How a log is opened and recovered is in `recovery.py`; which directory a new log goes to in `log_directories.py`.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ OFFSET_CHECKPOINTS = tuple(CHECKPOINTED)
 
 
 def _in_threads(jobs: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
-    """Do all jobs, in several threads; what they have returned but for None."""
+    """Do all jobs, in several threads, and return the errors that they have returned."""
     from concurrent.futures import ThreadPoolExecutor  # not needed before the end
 
     def do(part: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
@@ -291,7 +291,7 @@ class LogDirectory:
         return f"{self.path}/{future_log_name(topic, partition, unique)}"
 
     def discard(self, path: str) -> None:
-        """Have another thread remove a directory in this one which holds nothing that is of use."""
+        """Remove a directory in this one which holds nothing that is of use, in another thread."""
         self._removal.later(path, 0)
 
     def has_moved_here(self, key: TopicPartition) -> bool:
@@ -299,7 +299,7 @@ class LogDirectory:
         return self._disk.exists(f"{self._log_path(key)}/{MOVED_MARKER}")
 
     def settle_move(self, key: TopicPartition, older: LogDirectory | None) -> None:
-        """What is to be done at the start for such a log: remove the `older` one, and the marker. Raises `OSError`."""
+        """Remove, at a start, the `older` directory of a moved log, and the marker of the move. Raises `OSError`."""
         if older is not None:
             self._disk.remove_tree(older._log_path(key))
             self._disk.sync_directory(older.path)
@@ -348,7 +348,7 @@ class LogDirectory:
                 checkpoint.write_soon()
 
     def _make_way(self, key: TopicPartition) -> None:
-        """Have no checkpoint say of a log that is about to be made what was said of an older one of its name.
+        """Take a log that is about to be made out of the checkpoints, which may name an older one of its name.
 
         Raises `OSError`.
         """
@@ -361,7 +361,7 @@ class LogDirectory:
             self._noted(name).write(sync=sync)
 
     def write_checkpoint_soon(self, name: str) -> None:
-        """Have one of `OFFSET_CHECKPOINTS` written by another thread, if an offset in it has changed."""
+        """Write one of `OFFSET_CHECKPOINTS` in another thread, if an offset in it has changed."""
         self._noted(name).write_soon()
 
     def _noted(self, name: str) -> OffsetCheckpoint:

@@ -69,7 +69,7 @@ def topic_partition_of(name: str) -> tuple[str, int] | None:
 
 
 def unlisted_log_name(topic: str, partition: int, unique: str, suffix: str) -> str:
-    """What a log's directory is called once no start shall take it for a log. `unique` is 32 hexadecimal digits.
+    """Return the name of a log's directory once no start shall take it for a log. `unique` is 32 hex digits.
 
     The topic's name is shortened if the whole would be too long for a file system.
     """
@@ -83,7 +83,7 @@ def is_deleted_log(name: str) -> bool:
 
 
 def future_log_name(topic: str, partition: int, unique: str) -> str:
-    """What the copy of a log is called as long as it is one. `unique` is 32 hexadecimal digits."""
+    """Return the name of the directory for a log's copy that is still being made. `unique` is 32 hexadecimal digits."""
     return f"{log_name(topic, partition)}.{unique}{FUTURE_LOG_SUFFIX}"
 
 

@@ -61,7 +61,7 @@ class OffsetCheckpoint:
         return self.offsets.pop(key, None) is not None
 
     def make_way(self, key: TopicPartition) -> None:
-        """Have the file say nothing of a log, before one of this name is made. Raises `OSError`.
+        """Take a log out of the file before one of this name is made. Raises `OSError`.
 
         The content is synced before it gets its name, and the name comes before the new log's: a power cut that leaves
         the log leaves this, too.

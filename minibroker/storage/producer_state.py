@@ -118,10 +118,10 @@ class ProducerStates:
         )
 
     def check_first(self, header: BatchHeader) -> None:
-        """Raises `KafkaError` OUT_OF_ORDER_SEQUENCE_NUMBER unless a batch may be the first one known of its producer.
+        """Raise `KafkaError` OUT_OF_ORDER_SEQUENCE_NUMBER unless a batch may be the first one known of its producer.
 
-        That is for those whose transactions have an epoch each: one that has been forgotten has another epoch by then,
-        so a sequence other than 0 means that a batch before it was refused and is still to come (KIP-890).
+        That is for producers whose transactions have an epoch each: a forgotten one has another epoch by then, so a
+        sequence other than 0 means that a batch before it was refused and is still to come (KIP-890).
         """
         entry = self._entries.get(header.producer_id)
         if header.base_sequence != 0 and (entry is None or not entry.batches):
@@ -145,10 +145,10 @@ class ProducerStates:
             raise _past_epoch(producer_id, epoch, entry)
 
     def check_marker(self, header: BatchHeader, marker: Marker, transaction_version: int = 0) -> None:
-        """Whether a transaction of the batch's producer may be ended by this marker; that none is open is well.
+        """Check that this marker may end a transaction of the batch's producer; it may if none is open.
 
-        Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. From transaction version 2 on
-        every transaction ends with an epoch of its own, so that a marker that comes late is told apart (KIP-890).
+        Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. From transaction version 2 on every
+        transaction ends with an epoch of its own, so that a marker that comes late is told apart (KIP-890).
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -202,7 +202,7 @@ class ProducerStates:
         return AbortedTransaction(header.producer_id, first_offset, offset, self.first_unstable_offset(offset + 1))
 
     def give_up(self, producer_id: int, offset: int) -> AbortedTransaction:
-        """Have a producer's open transaction end at `offset` as if aborted: nobody can tell how it ended.
+        """End a producer's open transaction at `offset` as if aborted: nobody can tell how it ended.
 
         Raises KeyError if none is open.
         """
@@ -231,7 +231,7 @@ class ProducerStates:
             del self._entries[producer_id]
 
     def clear(self, end_offset: int) -> None:
-        """Forget everything; what follows is told from `end_offset` on."""
+        """Forget everything; what follows is noted from `end_offset` on."""
         self._entries.clear()
         self.open_transactions.clear()
         self.end_offset = end_offset

@@ -202,7 +202,7 @@ class _Opening:
         )
 
     def _aborted_transactions(self, end_offset: int) -> AbortedTransactions:
-        """Those that the files name, as far as the log still has their markers. Files that are wrong are made anew."""
+        """Return the transactions that the files name, if the log still has their markers; rewrite wrong files."""
         indexed = set(offsets_with(self.names, TRANSACTION_INDEX_SUFFIX))
         counts = read_counts(self.disk, self.directory) if ABORTED_TRANSACTIONS_CHECKPOINT in self.names else {}
         found: list[AbortedTransaction] = []
@@ -221,7 +221,8 @@ class _Opening:
         return aborted
 
     def _indexed(self, segment: Segment, end_offset: int, expected: tuple[int, int] | None) -> list[AbortedTransaction]:
-        """Those in the file of a segment; if that is not as it was, it is made anew from the batches."""
+        """Return the transactions in a segment's file, or, if it is not as it was, those in the batches, and rewrite
+        it."""
         try:
             return read_index(self.disk, segment.path, end_offset, expected)
         except CorruptIndex as error:
@@ -255,7 +256,7 @@ class _Opening:
             self._gather_epochs()
 
     def _gather_epochs(self, start_offset: int = 0, end_offset: int = MAX_LONG) -> None:
-        """Those of the batches from one offset to another, as far as they can be read: recovery says where not."""
+        """Gather the epochs of the batches between two offsets, as far as they can be read: recovery says where not."""
         with suppress(CorruptBatch):
             for segment in self.segments:
                 for _, header in headers(segment.file, 0, segment.size_bytes):
@@ -291,7 +292,7 @@ class _Opening:
             return self._recover(self.segments[-1].base_offset, known.clean_offset)
 
     def _write_epochs(self) -> None:
-        """Have the checkpoint say what the log's end does, as the next start draws conclusions from it."""
+        """Write the leader epochs into the checkpoint, as the next start draws conclusions from it."""
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
         self.disk.write_whole(path, epochs_text(self.epochs.entries()), sync=False)
         self.epochs.changed = True  # until the next flush has synced it
@@ -410,7 +411,7 @@ class _Opening:
         return next_offset, None
 
     def _note_epoch(self, segment: Segment, position: int, header: BatchHeader) -> None:
-        """Take in the leader epoch of a batch; that it is an older one than before is told once."""
+        """Take in the leader epoch of a batch. An epoch that is older than one before is logged once."""
         epoch, latest = header.partition_leader_epoch, self.epochs.latest
         if epoch > latest:
             self.epochs.assign(epoch, header.base_offset)
@@ -480,7 +481,8 @@ class _Opening:
             self.disk.remove(segment.path + suffix)
 
     def _load_producers(self, start_offset: int, end_offset: int) -> None:
-        """Have the producer states of `end_offset`: by a snapshot, and reading on, unless recovery has them already."""
+        """Bring the producer states to `end_offset`, by a snapshot and the batches after it, unless recovery has done
+        so."""
         if self.states.end_offset == end_offset:
             return
         self.snapshots.load(self.states, start_offset, end_offset)

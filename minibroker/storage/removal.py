@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def unlink_later(environment: Environment, paths: Sequence[str], delay_ms: int) -> None:
-    """Have the files removed after a while. Whoever reads in one of them then still has it open."""
+    """Remove the files after a while. Somebody who reads in one of them then still has it open."""
     if paths:
         environment.schedule(delay_ms, partial(_unlink, environment.disk, paths))
 
@@ -42,7 +42,7 @@ class TreeRemoval:
         self._due: deque[str] = deque()
 
     def later(self, path: str, delay_ms: int) -> None:
-        """Have the directory removed after a while."""
+        """Remove the directory after a while."""
         self._environment.schedule(delay_ms, partial(self._add, path))
 
     def now(self, path: str) -> None:

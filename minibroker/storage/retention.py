@@ -32,7 +32,7 @@ class Reason(Enum):
 
 
 class AgedSegment(Protocol):
-    """What must be known of a segment."""
+    """A segment as retention sees it."""
 
     @property
     def base_offset(self) -> int: ...
@@ -41,7 +41,7 @@ class AgedSegment(Protocol):
     def size_bytes(self) -> int: ...
 
     def largest_timestamp(self) -> int:
-        """In ms since 1970. Asked only where it matters, as it may have to be read."""
+        """Return it in ms since 1970. It is asked for only where it matters, as it may have to be read."""
 
 
 class Extent(NamedTuple):

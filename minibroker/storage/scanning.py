@@ -122,7 +122,7 @@ def stored_batch(file: File, position: int, header: BatchHeader) -> bytes | byte
 
 
 def stored_batch_in_steps(file: File, position: int, header: BatchHeader) -> Steps[bytes | bytearray]:
-    """As `stored_batch`, in steps if the batch is large."""
+    """Return the batch as `stored_batch` does, in steps if it is large."""
     try:
         if header.size_bytes <= RECOVERY_BLOCK_BYTES:
             data: bytes | bytearray = file.read(position, header.size_bytes)
@@ -149,7 +149,7 @@ def is_blank(file: File, position: int) -> bool:
 
 
 def misplaced(file: File, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:
-    """What is said of a batch whose offsets cannot be, where `next_offset` or a somewhat larger one must come."""
+    """Return the error for a batch whose offsets cannot be, where `next_offset` or a somewhat larger one must come."""
     return CorruptBatch(
         f"{file.path}: the batch at {position} has the offset {header.base_offset}, "
         f"the one before it ends at {next_offset}",
@@ -174,7 +174,7 @@ def _check_crc(
 
 
 def _block(file: File, position: int, end: int, block_bytes: int) -> bytes:
-    """What lies at `position`, enough of it for a header: messages that are shorter than that have zeros after them."""
+    """Return what lies at `position`, enough for a header; a message that is shorter than one has zeros after it."""
     block = file.read(position, min(block_bytes, end - position))
     if len(block) < HEADER_BYTES:
         if len(block) < MIN_MESSAGE_BYTES[0] or not is_old(block):

@@ -161,7 +161,7 @@ class Segment:
 
     @property
     def settings(self) -> LogSettings:
-        """What the segment is written under."""
+        """Return the settings that the segment is written under."""
         return self._settings
 
     def append(self, data: Bytes, first_offset: int, batches: Sequence[BatchHeader]) -> None:
@@ -218,7 +218,7 @@ class Segment:
         return Region(self.file, start, end_position - start, end_offset)
 
     def readable(self, next_base_offset: int, *, gaps: bool) -> tuple[int, int]:
-        """(position, offset) up to which a segment that is followed by another can be read.
+        """Return the (position, offset) up to which a segment that is followed by another can be read.
 
         That is its size and the other's base offset, unless its end is damaged or gone, which is logged. It is looked
         at once, from the last index entry on. `gaps` says that compaction may have taken its last records.
@@ -270,7 +270,7 @@ class Segment:
         return position, end_offset, problem or other
 
     def _walked(self, start: int, end: int, next_base_offset: int) -> tuple[int, int, str]:
-        """As `_sound_end`, from one position to another; from the first on, if there is no batch at `start`."""
+        """Find the sound end between two positions, as `_sound_end`; begin at 0 if there is no batch at `start`."""
         position, end_offset = start, self.base_offset
         try:
             for at, size, base_offset, last_offset in spans(self.file, start, end):
@@ -284,7 +284,7 @@ class Segment:
         return position, end_offset, ""
 
     def remember(self, offset: int, position: int) -> None:
-        """Have the position at hand when `offset` is asked for: a reader will come back there."""
+        """Remember the position of `offset`, as a reader will come back there."""
         if len(self._remembered) >= REMEMBERED_POSITIONS:
             self._remembered.clear()
         self._remembered[offset] = position
@@ -378,7 +378,7 @@ class Segment:
             self.indexes.finish()
 
     def files_to_sync(self, *, indexes: bool) -> list[File]:
-        """The files, brought up to date, that make all of it safe; the indexes' only if they have been looked at."""
+        """Return the files to sync, brought up to date; the indexes' only if they have been looked at."""
         if not indexes or not self._loaded:
             return [self.file]
         return [self.file, *self.indexes.files_to_sync(self._disk)]
@@ -390,7 +390,7 @@ class Segment:
             self.indexes.sync()
 
     def update_settings(self, settings: LogSettings) -> None:
-        """What is written from now on follows the new settings."""
+        """Write under the new settings from now on."""
         self._settings = settings
         self._max_segment_ms = settings.max_segment_ms
         self.indexes.update_settings(settings)
@@ -432,10 +432,10 @@ class Segment:
         return self._disk.modified_ms(self.path + LOG_SUFFIX)
 
     def _cut(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
-        """(position, offset) at which to stop so that at most `max_bytes` of whole batches lie from `start` to there.
+        """Return the (position, offset) at which to stop, so that at most `max_bytes` of whole batches lie before it.
 
-        If the index knows a batch in the second half, it ends before that one, rather than have headers read to win
-        a few more.
+        If the index knows a batch in the second half, the region ends before that one: no headers are read to win a few
+        batches more.
         """
         limit = start + max_bytes
         at = self._loaded_indexes().offsets.position_floor(limit)

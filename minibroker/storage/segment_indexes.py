@@ -17,7 +17,7 @@ LARGE_BATCH_BYTES = 1 << 20
 
 
 class SegmentIndexes:
-    """What is known of a segment's batches without reading them.
+    """Indexes of one segment: what is known of its batches without reading them.
 
     `max_timestamp` is the largest of any batch, -1 if none has one, and `offset_of_max_timestamp` the last offset of
     that batch. `is_full` says that no further entry would find room (`segment.index.bytes`).
@@ -55,7 +55,7 @@ class SegmentIndexes:
         self._note_room()
 
     def load(self) -> None:
-        """Have all entries in memory, as look-ups need them. Raises `CorruptIndex`, `OSError`."""
+        """Load all entries into memory, as look-ups need them. Raises `CorruptIndex`, `OSError`."""
         self.offsets.load()
         self.times.load()
 
@@ -74,7 +74,7 @@ class SegmentIndexes:
         return offset - self.offsets.base_offset <= MAX_RELATIVE_OFFSET
 
     def truncate(self, position: int, end_offset: int) -> int:
-        """Drop what is about batches from `position`, or `end_offset`, on; they must have been loaded.
+        """Drop the entries for batches from `position`, or `end_offset`, on; they must have been loaded.
 
         Returns the position from which on the remaining batches may have larger timestamps than `max_timestamp`, and
         must be noted again.
@@ -109,7 +109,7 @@ class SegmentIndexes:
         self._note_room()
 
     def _note_room(self) -> None:
-        """As in Kafka, the time index keeps room for its closing entry."""
+        """Note whether there is room. As in Kafka, the time index keeps some for its closing entry."""
         room = self._settings.segment_index_bytes
         offsets_full = self.offsets.count >= room // self.offsets.ENTRY.size
         self.is_full = offsets_full or self.times.count >= room // self.times.ENTRY.size - 1

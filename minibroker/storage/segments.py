@@ -35,7 +35,7 @@ class Segments:
         return max(bisect_right(self.base_offsets, offset) - 1, 0)
 
     def before(self, offset: int) -> list[Segment]:
-        """Those that lie wholly before `offset`."""
+        """Return the segments that lie wholly before `offset`."""
         return self.all[: self.index_of(offset)]
 
     def since(self, offset: int) -> list[Segment]:
@@ -68,7 +68,7 @@ class Segments:
     def read(
         self, offset: int, max_bytes: int, limits: tuple[int, int], minimum_one: bool, clean_offset: int
     ) -> Region | None:
-        """As `Segment.read`, of the segment that has `offset`, or the next: compaction may have left one without.
+        """Read from the segment that has `offset`, or from a later one, as compaction may have left none at `offset`.
 
         `limits` are the offset up to which is read, and the one at which the last segment ends. What is below
         `clean_offset` has been compacted. Raises `KafkaError` KAFKA_STORAGE_ERROR where a segment has lost its end.

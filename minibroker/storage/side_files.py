@@ -1,6 +1,6 @@
 """What a log keeps in files beside its segments: snapshots of producers, aborted transactions, leader epochs.
 
-They follow the segments, which come and go as the log decides. What each kind of file holds is told in its own module.
+They follow the segments, which come and go as the log decides. What each kind of file holds is in its own module.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SideFiles(Unsynced):
         self.aborted.write_counts(self._directory, base_offsets)
 
     def end_at(self, end_offset: int, segments: Sequence[Segment]) -> None:
-        """Follow the log, which now ends there, in the last of these segments; what was known of producers returns.
+        """Follow the log, which now ends there in the last of these segments; restore the producers' states of then.
 
         Raises `CorruptBatch`, too, as the batches may have to be read for it.
         """

@@ -1,6 +1,6 @@
 """What the two indexes of a segment have in common: a file of entries of one size, in memory from the first look-up on.
 
-What an entry says, and which entry answers a question, is told in `offset_index.py` and `time_index.py`.
+What an entry says, and which entry answers a question, is in `offset_index.py` and `time_index.py`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SparseIndex(ABC):
         self.count = self._unread = self._written = size // entry
 
     def load(self) -> None:
-        """Have all entries in memory, as look-ups need them. Raises `CorruptIndex`."""
+        """Load all entries into memory, as look-ups need them. Raises `CorruptIndex`."""
         if not self._unread:
             return
         data = _exactly(self._disk.open(self.path), 0, self._unread * self.ENTRY.size)

@@ -1,4 +1,4 @@
-"""Telling several who wait: each is told, whatever becomes of the others."""
+"""Calling several waiters: each is called, even if another one fails."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ logger = logging.getLogger("minibroker.storage")
 
 
 def tell_each(waiters: Iterable[Callable[..., None]], *told: Any) -> None:
-    """Call each waiter with what it is told. One that raises is a mistake in it alone, and goes to the log."""
+    """Call each waiter with `told`. One that raises is a mistake in it alone, and goes to the log."""
     for waiter in waiters:
         try:
             waiter(*told)

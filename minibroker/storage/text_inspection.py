@@ -1,6 +1,6 @@
 """Reading Kafka's small text files for people: line by line, and every line that cannot be.
 
-What the lines mean to the broker is told in `checkpoints.py`, which takes a file whole or not at all.
+What the lines mean to the broker is in `checkpoints.py`, which takes a file whole or not at all.
 """
 
 from __future__ import annotations

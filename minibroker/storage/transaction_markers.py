@@ -1,6 +1,6 @@
 """The control batches that end transactions in a log: what one says, and making one.
 
-What it does to the producer's state and to the log is told in `producer_state.py` and `log.py`.
+What it does to the producer's state and to the log is in `producer_state.py` and `log.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def marker_batch(producer_id: int, producer_epoch: int, marker: Marker, timestam
 
 
 def read_marker(batch: Bytes) -> Marker | None:
-    """What a control batch says; None if it is no transaction's, is malformed, or was emptied by compaction."""
+    """Return a control batch's marker; None if it is no transaction's, malformed, or emptied by compaction."""
     from minibroker.protocol.messages.control_records import EndTxnMarker  # most brokers never see one
     from minibroker.protocol.records.control import ControlType, control_message, control_type
     from minibroker.protocol.records.record import records_of

@@ -66,7 +66,7 @@ class Retention(NamedTuple):
 
 
 class Counts:
-    """What a cleaning has seen and written."""
+    """Counters of the records and bytes that a cleaning has read and written."""
 
     __slots__ = ("read_records", "read_bytes", "written_records", "written_bytes", "keyless_records")
 
@@ -79,9 +79,9 @@ class Counts:
 class BatchFilter:
     """One pass over the batches of a log, oldest first. `end_offset` is where the part to clean ends.
 
-    Messages of formats 0 and 1 have no place for a delete horizon: `old_tombstones_stay` says, as Kafka has it, for a
-    whole segment whether their tombstones do. What stays of them becomes batches of format 2, as in Kafka 4, if
-    `format_version`, that of the log, is 2, and keeps its format if it is older, as in the Kafka of that time. With
+    Messages of formats 0 and 1 have no place for a delete horizon: `old_tombstones_stay` says for a whole segment, as
+    in Kafka, whether their tombstones stay. The messages that stay become batches of format 2, as in Kafka 4, if
+    `format_version`, that of the log, is 2. They keep their format if it is older, as in the Kafka of that time. With
     `elides`, batches are written without the attributes of records.
     """
 
@@ -108,7 +108,7 @@ class BatchFilter:
         self._converts = format_version == MAGIC
 
     def filtered(self, header: BatchHeader, batch: bytes) -> Batch | None:
-        """What is to be written in the place of the batch: itself, a smaller one, one without records, or None.
+        """Return what to write in the place of the batch: itself, a smaller one, one without records, or None.
 
         Raises `KafkaError` if the records cannot be read.
         """
@@ -133,7 +133,7 @@ class BatchFilter:
         return kept
 
     def _messages(self, header: BatchHeader, message: bytes) -> Batch | None:
-        """What stays of a message of format 0 or 1, or of those in a wrapper. No producer needs it to stay empty."""
+        """Return what stays of an old message or wrapper, or None: no producer needs an empty one."""
         records = list(records_in(message))
         kept = [record for record in records if self._record_stays(record)]
         counts = self.counts
@@ -194,7 +194,7 @@ class BatchFilter:
         return (header, batch) if kept.record_count == header.record_count else _rebuilt(header, kept)
 
     def _data_in_pieces(self, header: BatchHeader, batch: bytes) -> Batch | None:
-        """As `_data`, where there are too many bytes of records to hold them all: they are gone through twice."""
+        """Filter a batch as `_data` does, in two passes, where its records are too large to hold them all."""
         stays = bytearray()
         largest_delta, has_tombstone = NO_DELTA, False
         horizon_passed = self._is_past_horizon(header)
@@ -301,7 +301,7 @@ def _with_horizon_bit(header: BatchHeader, horizon_ms: int) -> BatchHeader:
 
 
 def _with_kept(header: BatchHeader, kept: _Kept) -> BatchHeader:
-    """What the header says once only these records are left."""
+    """Return the header of a batch of which only these records are left."""
     largest = header.max_timestamp
     if header.timestamp_type != LOG_APPEND_TIME:
         largest = wrapped(header.base_timestamp + kept.largest_delta)

@@ -5,7 +5,7 @@
 
 All that changes the log happens in the loop's thread, between two requests. A log that is cut, closed or given other
 settings meanwhile makes the cleaning void: it ends with `CleaningAborted`, and the log is none the worse. What the work
-consists of is told in `rewriting.py`, which logs are cleaned in the broker's `cleaner.py`.
+consists of is in `rewriting.py`, which logs are cleaned in the broker's `cleaner.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Cleaning:
         self._written: Rewritten | None = None
 
     def cancel(self) -> None:
-        """Have the work end soon, with `CleaningAborted`. From any thread."""
+        """Make the work end soon, with `CleaningAborted`. Any thread may call it."""
         self._cancelled = True
 
     def work(self) -> bool:

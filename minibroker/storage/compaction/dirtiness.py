@@ -35,7 +35,7 @@ class Dirtiness(NamedTuple):
 
 
 def dirtiness(log: Log, now_ms: int) -> Dirtiness:
-    """What there is to clean. Raises `OSError`, `KafkaError` if a segment's timestamps are needed and unreadable."""
+    """Return what there is to clean. Raises `OSError`, or `KafkaError` if a timestamp is needed that cannot be read."""
     first_dirty = first_dirty_offset(log)
     end_offset = _end_offset(log, first_dirty, now_ms)
     clean_bytes = cleanable_bytes = 0

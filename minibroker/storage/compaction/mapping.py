@@ -1,6 +1,6 @@
 """The first half of a cleaning: for each key of the dirty part, the offset of its last record.
 
-What is done with that is told in `batch_filter.py`, and who calls in `cleaning.py`.
+What is done with that is in `batch_filter.py`, and who calls in `cleaning.py`.
 """
 
 from __future__ import annotations

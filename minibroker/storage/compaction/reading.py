@@ -1,6 +1,6 @@
 """Reading segments from end to end for the cleaner: each batch whole, its checksum verified, within bounded memory.
 
-What is found wrong is told with file, position and offset, once, and ends the cleaning.
+What is found wrong ends the cleaning, and is logged once, with file, position and offset.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def stored_batches(file: File, size_bytes: int, first_offset: int, block_bytes: 
 
 
 def uncleanable(file: File, position: int, offset: int, reason: Exception) -> Uncleanable:
-    """What is said of a batch that cannot be read."""
+    """Return the error for a batch that cannot be read."""
     return Uncleanable(f"{file.path}: the batch at position {position}, offset {offset}, cannot be read: {reason}")
 
 

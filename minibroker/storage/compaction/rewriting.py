@@ -1,7 +1,7 @@
 """What a cleaning does off the loop's thread: it learns the keys, then writes groups of segments anew.
 
 Closed segments are read, and files that nobody else looks at are written; the log itself is not touched. When which
-step is taken, and what becomes of the files, is told in `cleaning.py`.
+step is taken, and what becomes of the files, is in `cleaning.py`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Rewriter:
 
     @property
     def counts(self) -> Counts:
-        """What was read and written."""
+        """Return the counts of what was read and written."""
         return self._filter.counts
 
     def learn(self) -> list[list[Source]]:

@@ -1,6 +1,6 @@
 """Writing a cleaned segment: the `.log` file and its indexes, all ending in `.cleaned` until they are swapped in.
 
-Which batches it gets is decided in `cleaning.py`; how it takes the place of others is told in `Log.replace_segments`.
+Which batches it gets is decided in `cleaning.py`; how it takes the place of others is in `Log.replace_segments`.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class SegmentWriter:
             self._write_out()
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> File:
-        """Have all on the disk itself; the `.log` file. `aborted` is what the transaction index is to list.
+        """Finish the files, sync them, and return the `.log` file. `aborted` is for the transaction index.
 
-        The file counts as modified when the newest of its originals was, by which records without a timestamp are
-        judged.
+        The file counts as modified when the newest of its originals was: records without a timestamp are judged by
+        that.
         """
         self._write_out()
         self._indexes.finish()
