@@ -34,7 +34,7 @@ def admin_client(servers: str, client: tuple[tuple[str, str], ...]) -> AdminClie
 
 
 def result(future: Future[Any], what: str) -> Any:
-    """What the future becomes. Raises click.ClickException that begins with `what`."""
+    """Return the future's result. Raises click.ClickException that begins with `what`."""
     from confluent_kafka import KafkaException
 
     try:
@@ -101,7 +101,7 @@ def source_of(entry: ConfigEntry) -> int:
 def log_offsets(
     admin: AdminClient, partitions: Iterable[TopicPartition], spec: OffsetSpec
 ) -> dict[TopicPartition, int]:
-    """What ListOffsets says of each partition. Raises click.ClickException if it does not say it of all."""
+    """Return each partition's offset by ListOffsets. Raises click.ClickException if one is missing."""
     from confluent_kafka import TopicPartition
 
     asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}

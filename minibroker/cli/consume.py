@@ -45,7 +45,7 @@ class Start(NamedTuple):
 
 
 def start_of(text: str) -> Start:
-    """What `--from` means. Raises click.BadParameter."""
+    """Return the start that `--from` means. Raises click.BadParameter."""
     if text in ("earliest", "latest"):
         return Start(text)
     if OFFSET.fullmatch(text) and int(text) <= OFFSET_MAX:

@@ -55,7 +55,7 @@ def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None,
 
 
 def _files(paths: Iterable[str]) -> Iterator[InspectedFile]:
-    """The files to show, of a directory all that have a name of Kafka's. Raises click.UsageError for another file."""
+    """Yield the files to show; of a directory all with a name of Kafka's. Raises click.UsageError for another file."""
     from minibroker.storage.inspected_files import inspected_file
 
     for path in paths:

@@ -20,7 +20,7 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 
 def head_object(inspected: InspectedFile, size_bytes: int) -> dict[str, Any]:
-    """What comes first of a file."""
+    """Return the object that comes first of a file."""
     kind = inspected.kind.name.lower()
     base = {"type": "file", "path": inspected.path, "kind": kind, "size_bytes": size_bytes}
     return {**base, "topic": inspected.topic, "base_offset": inspected.base_offset}

@@ -70,7 +70,7 @@ def _internal(topic: str) -> Decoder:
 
 
 def control(record: Record) -> Pair:
-    """What a control record says. Raises `Undecodable`."""
+    """Return the type of a control record, and its message. Raises `Undecodable`."""
     from minibroker.protocol.messages.control_records import EndTxnMarker
     from minibroker.protocol.records.control import control_message, control_type
 

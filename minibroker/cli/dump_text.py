@@ -26,7 +26,7 @@ SHOWN_BYTES = 200  # of a key or value: the rest is in --json
 
 
 def head_line(inspected: InspectedFile, size_bytes: int) -> str:
-    """What comes first of a file."""
+    """Return the line that comes first of a file."""
     start = "" if inspected.base_offset is None else f" from offset {inspected.base_offset}"
     return f"{_name(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
 
@@ -48,7 +48,7 @@ def item_line(item: Item, said: Pair | None = None) -> str:
 
 
 def noun(item: Item) -> str:
-    """What an item is called in the summary."""
+    """Return the name of an item's kind in the summary."""
     if isinstance(item, FoundRecord):
         return "record"
     if isinstance(item, FoundBatch):
@@ -109,7 +109,7 @@ def record_line(found: FoundRecord, said: Pair | None) -> str:
 
 
 def damage_line(damage: Damage) -> str:
-    """What is broken, where, and what should be there."""
+    """Return a line that says what is broken, where, and what should be there."""
     offset = "" if damage.offset is None else f", offset {damage.offset}"
     passed = f"; {damage.size_bytes} bytes passed over" if damage.size_bytes else ""
     expected = f"expected {damage.expected}, found {damage.found}"

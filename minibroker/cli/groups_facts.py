@@ -26,7 +26,7 @@ NO_OFFSET = -1
 
 
 class Committed(NamedTuple):
-    """What a group has committed for a partition."""
+    """An offset that a group has committed for a partition."""
 
     offset: int
     metadata: str
@@ -67,7 +67,7 @@ def committed(admin: AdminClient, group: str) -> dict[TopicPartition, Committed]
 
 
 def led(admin: AdminClient, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Those of the partitions that there are, and that have a leader to ask."""
+    """Return those of the partitions that exist, and have a leader to ask."""
     topics = all_topics(admin)
     return {
         (topic, partition)

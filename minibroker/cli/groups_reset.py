@@ -1,4 +1,4 @@
-"""`minibroker groups reset-offsets`: has a group go on elsewhere, and shows where before it does.
+"""`minibroker groups reset-offsets`: sets where a group goes on, and shows it before it does so.
 
 Where to is decided in `groups_targets`, without any Kafka.
 """
@@ -69,7 +69,7 @@ def reset_offsets(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Have a group without members go on elsewhere. Nothing is changed without --execute.
+    """Set the offsets at which a group without members goes on. Nothing is changed without --execute.
 
     \b
     Example:

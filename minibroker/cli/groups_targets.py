@@ -86,7 +86,7 @@ class Target(NamedTuple):
 
 
 def target_of(given: Mapping[str, Any]) -> Target:
-    """What the options say, of which only one may be given. Raises click.UsageError."""
+    """Return the target that the options name, of which only one may be given. Raises click.UsageError."""
     chosen = {how: value for how, value in given.items() if value is not None and value is not False}
     if len(chosen) != 1:
         options = ", ".join(f"--{how.replace('_', '-')}" for how in given)

@@ -31,7 +31,7 @@ class Running(NamedTuple):
 
 
 def running(tracker: StatusTracker) -> Running:
-    """What runs now, of all jobs together."""
+    """Return what runs now, of all jobs together."""
     infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     known = [info for info in infos if info is not None]
     return Running(len(known), sum(info.numTasks for info in known), sum(info.numCompletedTasks for info in known))
@@ -55,7 +55,7 @@ def progress_of(spark: SparkSession, title: str, console: Console | None = None)
 
 @contextmanager
 def meanwhile(watch: Callable[[threading.Event], None], name: str) -> Iterator[None]:
-    """Have `watch` run in a thread of its own until the block ends: then the event that it is given is set."""
+    """Run `watch` in a thread of its own until the block ends: then the event that it is given is set."""
     over = threading.Event()
     watcher = threading.Thread(target=watch, args=(over,), name=name, daemon=True)
     watcher.start()

@@ -103,7 +103,7 @@ def replay(
 
 
 def _chosen(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]:
-    """What the archive has of the topics, of all if none are named."""
+    """Return what the archive has of the topics, of all if none are named."""
     found = {each.partition.topic for each in archived}
     for topic in topics:
         if topic not in found:

@@ -34,7 +34,7 @@ MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k
 
 
 class Cannot(click.ClickException):
-    """What a job cannot do; status 1 is for what a job finds to be wrong."""
+    """An error of a job that cannot be done; status 1 is for what a job finds to be wrong."""
 
     exit_code = 2
 
@@ -199,5 +199,5 @@ def explained(error: Exception) -> Exception:
 
 
 def cannot(message: str) -> click.ClickException:
-    """What a job cannot do, in one line, status 2."""
+    """Return the error for what a job cannot do, in one line, status 2."""
     return Cannot(one_line(message))

@@ -135,7 +135,7 @@ def require_connection(servers: str) -> None:
 
 
 def reason(error: object) -> str:
-    """What a KafkaException, or a KafkaError (which is no exception in confluent-kafka's types), has to say."""
+    """Return the text of a KafkaException, or a KafkaError (which is no exception in confluent-kafka's types)."""
     inner = error.args[0] if isinstance(error, BaseException) and error.args else error
     text = inner.str() if hasattr(inner, "str") else str(inner)
     return one_line(str(text))

@@ -39,7 +39,7 @@ DYNAMIC_TOPIC_CONFIG = 1
 
 
 class Partition(NamedTuple):
-    """What `describe` says of a partition; offsets are None where it has no leader."""
+    """A partition as `describe` shows it; offsets are None where it has no leader."""
 
     partition: int
     leader: int

@@ -92,7 +92,7 @@ def abort(topic: str, partition: int, start_offset: int, servers: str) -> None:
 
 
 def open_transactions(client: PlainClient, only: str | None) -> list[OpenTransaction]:
-    """What is open in the logs of a topic, or of all topics. Raises click.ClickException."""
+    """Return what is open in the logs of a topic, or of all topics. Raises click.ClickException."""
     by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     topics = [topic for topic in client.metadata.topics if only in (None, topic.name)]
     if only is not None and not topics:
@@ -138,7 +138,7 @@ def _open(topic: str, partition: int, leader: int, producer: Any) -> OpenTransac
 
 
 def _known(client: PlainClient, producer_ids: set[int]) -> set[tuple[int, str, int]]:
-    """(producer id, topic, partition) of what the coordinators have in the transactions of these producers."""
+    """Return (producer id, topic, partition) for what the coordinators have in these producers' transactions."""
     from minibroker.cli.plain_client import require
     from minibroker.protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 

@@ -33,7 +33,7 @@ def compiled(source: Source, title: str) -> Callable[..., Any]:
 
 
 def malformed(message: str, version: int, problem: Exception) -> MalformedMessage:
-    """What a failure of a generated reader means, with the field that the failing line was about."""
+    """Return the error for a failure of a generated reader, with the field that the failing line was about."""
     trace = problem.__traceback__
     while trace is not None and trace.tb_frame.f_code not in _PLACES:
         trace = trace.tb_next

@@ -51,7 +51,8 @@ _SIZES = {"?": 1, "b": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "d": 8, "16s":
 
 
 class Facts(NamedTuple):
-    """What `field()` was told. `flexible` is None where the message's own versions decide on compact lengths."""
+    """Facts about a field, from `field()`; with `flexible` None the message's own versions decide on compact
+    lengths."""
 
     present: range
     nullable: range
@@ -133,7 +134,7 @@ def _kind(annotation: Any) -> Kind:
 
 
 def default_maker(field: Field) -> Callable[[], Any] | None:
-    """What makes a field's default where each instance needs its own (a list, a struct), else None."""
+    """Return what makes a field's default where each instance needs its own (a list, a struct), else None."""
     if field.facts.default is not ... or field.kind.code not in ("array", "struct"):
         return None
     if field.kind.code == "array":

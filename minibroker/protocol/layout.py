@@ -43,7 +43,7 @@ class Layout(NamedTuple):
 
 @cache
 def layout(struct: type, version: int, flexible: bool) -> Layout:
-    """What `version` of a struct looks like inside a message that is flexible (KIP-482) in this version or not."""
+    """Return the layout of a struct in `version` of a message, which is `flexible` (KIP-482) in it or not."""
     body: list[Place] = []
     tagged: list[Place] = []
     absent: list[Field] = []

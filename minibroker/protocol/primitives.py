@@ -38,7 +38,7 @@ class Region(Protocol):
 
 
 class Output(bytearray):
-    """What messages are written to: bytes, and where in them a region belongs whose bytes are not copied in.
+    """The bytes of a message that is written, and where in them a region belongs that is not copied in.
 
     `regions` holds (position, region) in the order of the positions.
     """

@@ -46,7 +46,7 @@ def each(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Re
 
 
 def each_once(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
-    """As `each`, where an item that stands several times gets the same object each time."""
+    """Make a result for each item, as `each` does; an item that stands several times gets the same object each time."""
     wanted = list(items)
     made: dict[Item, Result] = {}
     for item in wanted:
@@ -74,7 +74,7 @@ def released(arrays: Iterable[list[Any]]) -> Steps[None]:
 
 
 def each_in_steps(make: Callable[[Item], Steps[Result]], items: Iterable[Item]) -> Steps[list[Result]]:
-    """As `each`, where what is made for an item takes steps of its own."""
+    """Make a result for each item, as `each` does, where one takes steps of its own."""
     made: list[Result] = []
     for item in items:
         made.append((yield from make(item)))

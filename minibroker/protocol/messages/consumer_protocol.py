@@ -9,7 +9,7 @@ from minibroker.protocol.declare import Message, Struct, field, int32
 
 
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """What a member tells the leader of its group: topics, what it owns, where it is."""
+    """A member's report to the leader of its group: its topics, what it owns, where it is."""
 
     topics: list[str] = field()
     user_data: bytes | None = field(default=None)
@@ -23,7 +23,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """What the leader gives a member: its partitions."""
+    """The partitions that the leader gives a member."""
 
     assigned_partitions: list[TopicPartition] = field()
     user_data: bytes | None = field(default=None)

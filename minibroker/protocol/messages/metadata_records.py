@@ -120,7 +120,7 @@ class PartitionRecord(Message, api_key=3, versions="0-2", flexible="0+"):
 
 
 class PartitionChangeRecord(Message, api_key=5, versions="0-2", flexible="0+"):
-    """What has changed in a partition's state; what is absent stays."""
+    """A change of a partition's state; what is absent stays."""
 
     partition_id: int32 = field(default=-1)
     topic_id: Uuid = field()
@@ -238,7 +238,7 @@ class NoOpRecord(Message, api_key=20, versions="0", flexible="0+"):
 
 
 class BeginTransactionRecord(Message, api_key=23, versions="0", flexible="0+"):
-    """What follows holds only once an EndTransactionRecord comes (KIP-868)."""
+    """The begin of records that hold only once an EndTransactionRecord comes (KIP-868)."""
 
     name: str | None = field(tag=0, default=None)
 

@@ -94,7 +94,7 @@ class ShareGroupStatePartitionMetadataKey(Message, api_key=15, versions="0"):
 
 
 class ShareGroupStatePartitionMetadataValue(Message, api_key=15, versions="0", flexible="0+"):
-    """Those whose state is begun, being begun, or being deleted."""
+    """The partitions whose state is begun, being begun, or being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo] = field()
     initialized_topics: list[TopicPartitionsInfo] = field()

@@ -92,7 +92,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record that the batch ever had: compaction may have removed that record."""
+        """Return the offset of the last record that the batch ever had; compaction may have removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -163,7 +163,7 @@ def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
 
 
 def check_batch_in_steps(data: Bytes, position: int = 0) -> Steps[BatchHeader]:
-    """As `check_batch`, in steps."""
+    """Check a batch as `check_batch` does, in steps."""
     header, end = _whole_header(data, position)
     computed = yield from _crc_in_steps(data, position + CRC_START, end)
     if computed != header.crc:
@@ -245,7 +245,7 @@ def seal(data: bytearray | memoryview, position: int, size_bytes: int) -> None:
 
 
 def seal_in_steps(data: bytearray | memoryview, position: int, size_bytes: int) -> Steps[None]:
-    """As `seal`, in steps."""
+    """Seal a batch as `seal` does, in steps."""
     crc = yield from _crc_in_steps(data, position + CRC_START, position + size_bytes)
     _CRC.pack_into(data, position + CRC_POSITION, crc)
 

@@ -82,7 +82,7 @@ def build_batch_in_steps(
     producer_epoch: int = -1,
     transactional: bool = False,
 ) -> Steps[bytearray]:
-    """As `build_batch`, of records that have one timestamp, in steps."""
+    """Build a batch as `build_batch` does, in steps, of records that have one timestamp."""
     timestamps = records[0].timestamp, records[0].timestamp
     attributes = _attributes(compression, 0, transactional, control=False)
     producer = producer_id, producer_epoch, -1
@@ -135,7 +135,7 @@ def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
 
 
 def assemble_in_steps(header: BatchHeader, chunks: Iterable[Bytes]) -> Steps[bytearray]:
-    """As `assemble`, of a payload that comes in pieces. Raises what `chunks` raises."""
+    """Assemble a batch as `assemble` does, of a payload that comes in pieces. Raises what `chunks` raises."""
     batch = bytearray(HEADER_BYTES)
     for chunk in chunks:
         batch += chunk

@@ -171,7 +171,7 @@ def _distinct_numbers(columns: list[bytes | bytearray]) -> set[int]:
 
 
 def _distinct_bytes(column: bytes | bytearray) -> set[int]:
-    """As `set(column)`, faster where few values are common, as timestamps within some milliseconds are."""
+    """Return `set(column)`, faster where few values are common, as timestamps within some milliseconds are."""
     found: set[int] = set()
     for _ in range(8):
         if not column:

@@ -32,7 +32,7 @@ _SLOW_PIECE_BYTES = 1 << 12  # of gzip, which takes up to a microsecond a byte a
 
 
 def compressed_chunks(codec: int, chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
-    """What `chunks` are compressed, as `compress` does it; codec 0 gives them as they are.
+    """Yield `chunks` compressed, as `compress` does it; codec 0 gives them as they are.
 
     Each piece, which may be empty, takes a few milliseconds, at zstd's slowest levels 10. Raises `KafkaError`
     UNSUPPORTED_COMPRESSION_TYPE for codecs 5-7, and what `chunks` raises.

@@ -39,7 +39,7 @@ def compress(codec: int, data: Bytes, level: int | None = None) -> Bytes:
 
 
 def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
-    """What `compress` was given; codec 0 gives `data` itself.
+    """Return what `compress` was given; codec 0 gives `data` itself.
 
     Takes about `limit_bytes` and a chunk of 256 KiB of memory at most, whatever `data` announces. Raises `CorruptBatch`
     for bytes that are not of this codec or end early, `KafkaError` with MESSAGE_TOO_LARGE for more than `limit_bytes`
@@ -51,7 +51,7 @@ def decompress(codec: int, data: Bytes, limit_bytes: int) -> Bytes:
 
 
 def decompressed_chunks(codec: int, data: Bytes, limit_bytes: int, chunk_bytes: int = STEP_BYTES) -> Iterator[Bytes]:
-    """What `decompress` gives, in pieces of about `chunk_bytes`, each of which takes less than a millisecond.
+    """Yield what `decompress` gives in pieces of about `chunk_bytes`, each of which takes less than a millisecond.
 
     A piece may be empty. With codec 0 they are views of `data`. Raises what `decompress` raises.
     """
@@ -70,7 +70,7 @@ def decompressed_chunks(codec: int, data: Bytes, limit_bytes: int, chunk_bytes: 
 
 
 def in_pieces(chunks: Iterable[Bytes], piece_bytes: int) -> Iterator[Bytes]:
-    """The same bytes in pieces of at most so many; an empty chunk is passed on, as others have their turn then."""
+    """Yield the same bytes in pieces of at most `piece_bytes`; an empty chunk stays, as others have their turn then."""
     for chunk in chunks:
         view = memoryview(chunk)
         for start in range(0, len(view) or 1, piece_bytes):
@@ -194,7 +194,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
 
 
 def _snappy_block(block: memoryview, left_bytes: int, limit_bytes: int) -> bytearray:
-    """One raw block, which announces its length: that is looked at before memory is taken.
+    """Decompress one raw block, which announces its length: that is looked at before memory is taken.
 
     `left_bytes` is what the blocks before it have left of the limit.
     """

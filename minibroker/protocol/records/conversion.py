@@ -47,7 +47,7 @@ def down_converted(batch: Bytes, header: BatchHeader, magic: int, first_offset: 
 
 
 def down_converted_in_steps(batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0) -> Steps[bytearray]:
-    """As `down_converted`, in steps, and with one record in memory at a time."""
+    """Convert a batch as `down_converted` does, in steps, and with one record in memory at a time."""
     if header.is_control or header.record_count == 0:
         return bytearray()
     codec = header.compression
@@ -87,7 +87,7 @@ def build_in_steps(
     level: int | None = None,
     timestamp_type: int = 0,
 ) -> Steps[bytearray]:
-    """As `build`, in steps, of records among which None says that others may have their turn."""
+    """Build a batch as `build` does, in steps. A None among the records says that others may have their turn."""
     if magic < MAGIC:
         return (
             yield from build_message_set_in_steps(

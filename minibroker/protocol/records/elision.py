@@ -32,7 +32,7 @@ def without_attributes(batch: Bytes, header: BatchHeader, level: int | None = No
 
 
 def without_attributes_in_steps(batch: Bytes, header: BatchHeader, level: int | None = None) -> Steps[bytearray | None]:
-    """As `without_attributes`, in steps."""
+    """Return the batch as `without_attributes` does, in steps."""
     if header.magic != MAGIC or header.attributes & (ELIDED_BIT | CONTROL_BIT) or header.record_count == 0:
         return None
     chunks = elided_chunks(payload_chunks(batch, 0, header), header.record_count)
@@ -49,7 +49,7 @@ def with_attributes(batch: Bytes, header: BatchHeader, level: int | None = None)
 
 
 def with_attributes_in_steps(batch: Bytes, header: BatchHeader, level: int | None = None) -> Steps[bytearray]:
-    """As `with_attributes`, in steps."""
+    """Return the batch as `with_attributes` does, in steps."""
     chunks = compressed_chunks(header.compression, payload_chunks(batch, 0, header), level)
     changed = header._replace(attributes=header.attributes & ~ELIDED_BIT)
     return (yield from assemble_in_steps(changed, chunks))
@@ -69,12 +69,12 @@ def restored(payload: bytes, count: int) -> bytes:
 
 
 def elided_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """As `elided`, of records that come in pieces. Raises something of its own where a record has attributes."""
+    """Elide as `elided` does, of records that come in pieces. Raises `_HasAttributes` where a record has attributes."""
     return restarted(Window(chunks), count, _without)
 
 
 def restored_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """As `restored`, of records that come in pieces."""
+    """Restore as `restored` does, of records that come in pieces."""
     return restarted(Window(chunks), count, _with)
 
 
@@ -83,12 +83,12 @@ class _HasAttributes(Exception):
 
 
 def _without(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
-    """What comes instead of a record's length and its attributes, and where the rest begins."""
+    """Return what comes instead of a record's length and its attributes, and where the rest begins."""
     if data[body]:
         raise _HasAttributes
     return zigzag_bytes(length - 1), body + 1
 
 
 def _with(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
-    """What comes instead of a record's length, and where the rest begins."""
+    """Return what comes instead of a record's length, and where the rest begins."""
     return zigzag_bytes(length + 1) + b"\0", body

@@ -40,7 +40,7 @@ def check_any(data: Bytes, position: int = 0) -> BatchHeader:
 
 
 def records_in(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
-    """The records of the batch, or message, at `position`, control records too, with their absolute offsets.
+    """Return the records of the batch, or message, at `position`, control records too, with absolute offsets.
 
     It must have been checked or come from the log. Raises what `records_of` and `records_of_message` raise.
     """

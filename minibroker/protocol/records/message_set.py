@@ -116,7 +116,7 @@ def _refuse(index: int, message: str) -> None:
 
 
 def _base_offset(wrapper: Message, payload: bytes) -> int:
-    """What is to be added to the offsets in a wrapper."""
+    """Return what is to be added to the offsets in a wrapper."""
     if wrapper.magic == 0 or wrapper.offset == 0:  # some versions of librdkafka produced all wrappers with offset 0
         return 0
     return _checked_base(wrapper, last_inner_offset(payload))
@@ -150,12 +150,12 @@ def _next_inner(payload: bytes, position: int) -> tuple[int, int]:
 
 
 def inner_chunks(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Bytes]:
-    """What `inner_messages` gives, in pieces. Raises what that raises, when it comes to that."""
+    """Yield what `inner_messages` returns in pieces. Raises what that raises, when it comes to that."""
     yield from decompressed_chunks(*_compressed(wrapper), limit_bytes)
 
 
 def messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
-    """As `messages_in`, in steps, one message at a time; None where others may have their turn."""
+    """Yield the messages as `messages_in` does, one at a time; None where others may have their turn."""
     window, position, index = Window(inner_chunks(wrapper)), 0, 0
     while True:
         if index % _MESSAGES_AT_ONCE == 0:
@@ -178,7 +178,7 @@ def messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
 
 
 def base_offset_in_steps(wrapper: Message) -> Steps[int]:
-    """What is to be added to the offsets in a wrapper. Raises what reading it raises, and `InvalidRecords`."""
+    """Return what is to be added to the offsets in a wrapper. Raises what reading it raises, and `InvalidRecords`."""
     if wrapper.magic == 0 or wrapper.offset == 0:
         return 0
     window, position, offset = Window(inner_chunks(wrapper)), 0, 0
@@ -236,7 +236,7 @@ def build_message_set_in_steps(
     level: int | None = None,
     timestamp_type: int = 0,
 ) -> Steps[bytearray]:
-    """As `build_message_set`, in steps, of records among which None says that others may have their turn."""
+    """Build as `build_message_set` does, in steps. A None among the records says that others may have their turn."""
     check_codec(compression, magic)
     encoding = _Encoding(magic, timestamp_type, relative=magic == 1 and compression != 0)
     out = bytearray()

@@ -56,7 +56,7 @@ class Record(NamedTuple):
 
 
 def records_of(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
-    """The records of the whole batch at `position`, control records too, decompressed within `limit_bytes`.
+    """Return the records of the whole batch at `position`, control records too, decompressed within `limit_bytes`.
 
     The batch must have been checked (`check_batch`) or come from the log. Raises `InvalidRecords` at the first record
     that does not parse, and for bytes left after the last; what `decompress` raises for a codec's invalid data.
@@ -86,7 +86,7 @@ def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: in
 
 
 def payload_up_to(batch: Bytes, header: BatchHeader, limit_bytes: int) -> bytes | None:
-    """What `payload_of` gives for the batch, if that is no more than `limit_bytes`; None if it is more."""
+    """Return what `payload_of` does for the batch, or None if it is more than `limit_bytes`."""
     if header.size_bytes > limit_bytes:
         return None
     try:

@@ -116,7 +116,7 @@ def _those_at_hand(
 
 
 def _rest_of(window: Window, position: int, end: int, *, stays: bool) -> Generator[Bytes, None, int]:
-    """What comes before byte `end` of all, as it is, or nothing of it; where in the window's data it ends."""
+    """Yield what comes before byte `end`, or nothing of it; return where in the window's data it ends."""
     while True:
         at_hand = min(len(window.data), end - window.start)
         yield window.data[position:at_hand] if stays else b""

@@ -92,7 +92,7 @@ class Scan:
         return self.index > index
 
     def _walk_piece(self, end_index: int) -> bool:
-        """As `_walk`, but only so far as others can wait for."""
+        """Walk on as `_walk` does, but only so far as others can wait for."""
         whole, start = self.payload, self.position
         if len(whole) - start <= WALK_BYTES:
             return self._walk(end_index)

@@ -1,6 +1,6 @@
 """What the formats cost in space: the bytes that are neither key nor value, counted in batches that are really encoded.
 
-How the formats came to be what they are is told in docs/message-formats.md.
+How the formats came to be what they are is in docs/message-formats.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where each record of a batch lies, and its key: for who keeps or drops whole records without making objects of them.
+"""Where each record of a batch lies, and its key, to keep or drop whole records without making objects of them.
 
 Compaction goes by it. The strict reader is in `record.py`; here a record's length is believed, once key and value are
 found to begin within it, so that headers and the end of the value are not looked at.

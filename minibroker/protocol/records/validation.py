@@ -39,7 +39,7 @@ class MisnumberedRecords(InvalidRecords):
 
 
 class Rules(NamedTuple):
-    """What is asked of records.
+    """Rules for records.
 
     With `keys_required` (a compacted topic) no key may be null; timestamps other than -1 must be within `earliest_ms`
     to `latest_ms`; unless `any_offsets`, the offset deltas must be 0 to n-1 in this order.
@@ -73,7 +73,7 @@ def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules)
 
 
 def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
-    """As `check_records`, of a small batch at the start of `data` that is not compressed."""
+    """Check a small batch at the start of `data` that is not compressed, as `check_records` does."""
     check_header(header)
     payload = bytes(memoryview(data)[HEADER_BYTES : header.batch_length + LOG_OVERHEAD_BYTES])
     largest = _largest_of_good(payload, header, rules)
@@ -81,13 +81,13 @@ def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
 
 
 def check_records_in_steps(data: Bytes, position: int, header: BatchHeader, rules: Rules) -> Steps[int]:
-    """As `check_records`, in steps, and in memory for a piece of the records at a time."""
+    """Check records as `check_records` does, in steps, and in memory for a piece of the records at a time."""
     check_header(header)
     return (yield from check_window(Window(payload_chunks(data, position, header)), header, rules))
 
 
 def check_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int]:
-    """As `check_records_in_steps`, of the batch whose records the window shows from their start on."""
+    """Check, as `check_records_in_steps` does, the batch whose records the window shows from their start on."""
     window.more(0)
     if len(window.data) < SMALL_BYTES:
         window.more(0)
@@ -135,7 +135,7 @@ class RecordErrors:
             self.listed.append((index, message))
 
     def refusal(self) -> InvalidRecords:
-        """What to raise."""
+        """Return the error to raise."""
         return InvalidRecords(summary(self, self.code), tuple(self.listed), self.code)
 
 
@@ -206,7 +206,7 @@ class _Checking:
         return timestamp
 
     def _go_on(self) -> Steps[None]:
-        """Have more at hand, or step over the large record that comes next; or refuse it."""
+        """Take in more, or step over the large record that comes next; or refuse it."""
         scan, window = self._scan, self._window
         try:
             extent = window.extent(scan.position)
@@ -246,7 +246,7 @@ class _Checking:
         self._check_number(record.offset - self._header.base_offset)
 
     def _malformed(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
-        """What is said of the next record, unless the bytes behind it are not even of the batch's codec."""
+        """Return the error for the next record, unless the bytes behind it are not even of the batch's codec."""
         index, size = self._scan.index, (yield from self._window.drain())
         if extent is not None and not 1 <= extent.length <= size - extent.body:
             message = f"a length of {extent.length} bytes, {size - extent.body} are left"
@@ -293,7 +293,7 @@ def _timestamp_range(deltas: set[int], header: BatchHeader) -> tuple[int, int]:
 
 
 def timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
-    """What is said of a record whose time is not between these."""
+    """Return the message about a record whose time is not between these."""
     return (
         f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
         f"The timestamp should be within [{earliest_ms}, {latest_ms}]"
@@ -301,7 +301,7 @@ def timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> str:
 
 
 def stamped_by_producer(indexes: Sequence[int]) -> InvalidRecords:
-    """What is said of records that came with the time of an append."""
+    """Return the error for records that came with the time of an append."""
     errors = RecordErrors()
     errors.code = ErrorCode.INVALID_TIMESTAMP
     for index in indexes[:MAX_RECORD_ERRORS]:

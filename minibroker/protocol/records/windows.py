@@ -58,7 +58,7 @@ def payload_chunks(
 
 
 class Window:
-    """What is at hand of the bytes that come in `chunks`: `data`, which begins at byte `start` of all.
+    """The bytes at hand of those that come in `chunks`: `data`, which begins at byte `start` of all.
 
     `ended` says that nothing follows `data`. `large_bytes` is the size beyond which a record counts as large.
     """
@@ -92,7 +92,7 @@ class Window:
         return position - dropped
 
     def gather(self, position: int, size_bytes: int) -> Steps[int]:
-        """Have so many bytes at hand from `position` on, or what there is of them; where that is then."""
+        """Gather so many bytes from `position` on, or what there is of them; return where they begin in `data` then."""
         parts, missing = [self.data[position:]], position + size_bytes - len(self.data)
         self.start += position
         while missing > 0 and (chunk := next(self._chunks, None)) is not None:
