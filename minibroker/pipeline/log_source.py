@@ -42,9 +42,9 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one Spark task reads: a range of offsets, and for a directory where its batches lie. It travels by pickle.
+    """A part that one Spark task reads: a range of offsets, and for a directory where its batches lie.
 
-    `place` is the implementation's own (None for a broker).
+    It travels by pickle. `place` is the implementation's own (None for a broker).
     """
 
     offsets: OffsetRange
@@ -64,7 +64,7 @@ class ReadRequest:
 
 
 class PipelineError(Exception):
-    """What a user needs to know of what went wrong, in one line: Spark shows it without the way through our code."""
+    """An error that a user needs to know, in one line: Spark shows it without the way through our code."""
 
 
 class OptionError(PipelineError, ValueError):
@@ -95,7 +95,7 @@ class LogSource(Protocol):
         ...
 
     def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
-        """What tasks read so that together they read the ranges, each once. Raises `DataLoss`."""
+        """Split the ranges for tasks that together read them, each once. Raises `DataLoss`."""
         ...
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:

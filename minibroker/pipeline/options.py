@@ -71,7 +71,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a reader was told. `starting` and `ending` are None where nothing was said."""
+    """The options of a reader. `starting` and `ending` are None where nothing was said."""
 
     table: Table
     selection: TopicSelection
@@ -128,7 +128,7 @@ class Given:
         return [name for name in self._options if name not in known and not name.startswith(KAFKA)]
 
     def client_settings(self) -> dict[str, str]:
-        """What is to be told to Kafka's client, without `kafka.`."""
+        """Return the settings for Kafka's client, without `kafka.`."""
         ours = (SERVERS, KAFKA_ISOLATION)
         kafka = {name: value for name, value in self._options.items() if name.startswith(KAFKA) and name not in ours}
         return {name.removeprefix(KAFKA): value for name, value in kafka.items()}

@@ -30,7 +30,7 @@ def told_plainly(method: Callable[Arguments, Result]) -> Callable[Arguments, Res
 
 
 def rows_told_plainly(rows: Iterator[Row]) -> Iterator[Row]:
-    """What a task gives, row by row or batch by batch; likewise."""
+    """Yield what a task gives, row by row or batch by batch; raise its errors as `told_plainly` does."""
     try:
         yield from rows
     except PipelineError as error:

@@ -22,9 +22,9 @@ Offsets = dict[TopicPartition, int]
 
 
 def batch_ranges(options: ReadOptions, source: LogSource) -> list[OffsetRange]:
-    """What a batch query reads: from the earliest offset to the latest where the options say nothing. None is empty.
+    """Return what a batch query reads: from the earliest offset to the latest where no option says otherwise.
 
-    Raises `OptionError`, and `DataLoss` for offsets that were asked for and are not there.
+    None of the ranges is empty. Raises `OptionError`, and `DataLoss` for offsets that were asked for and are not there.
     """
     partitions = source.partitions()
     bounds = source.bounds(partitions)
@@ -122,7 +122,7 @@ def lost(what: str, fail_on_data_loss: bool) -> None:
 
 
 def splits(options: ReadOptions, source: LogSource, ranges: Sequence[OffsetRange]) -> list[Split]:
-    """What each task reads of the ranges. Raises `DataLoss`."""
+    """Split the ranges into what each task reads. Raises `DataLoss`."""
     most = options.max_records_per_partition
     pieces = [piece for each in ranges for piece in pieces_of(each, most)] if most else list(ranges)
     return source.splits(pieces, options.min_partitions or 0) if pieces else []

@@ -28,7 +28,7 @@ class TopicSelection:
     assigned: tuple[TopicPartition, ...] = ()
 
     def chosen(self, existing: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those of the existing partitions that are wanted, sorted.
+        """Return those of the existing partitions that are wanted, sorted.
 
         Raises `OptionError` for a topic or partition that was named and does not exist, and for a malformed pattern.
         """

@@ -62,7 +62,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _prepare_workers(local: bool) -> None:
-    """Have Spark's Python processes be this Python, with this package; only the environment reaches all of them."""
+    """Make Spark's Python processes this Python, with this package; only the environment reaches all of them."""
     if local:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = LOOPBACK

@@ -13,7 +13,7 @@ CAUSE: Final = re.compile(r"^(?:Caused by)?: (?P<name>[\w.$]+): (?P<message>.+)$
 
 
 def reason_of(text: str) -> str:
-    """What is wrong, out of what Spark says: the Python error of ours in it, else any Python error, else Java's cause.
+    """Find what is wrong in Spark's text: the Python error of ours in it, else any Python error, else Java's cause.
 
     Spark wraps a task's error several times over, with the stacks of Java and of Python around a line or two of sense.
     """

@@ -76,7 +76,7 @@ def limited(start: Offsets, end: Offsets, most: int, source: LogSource) -> Offse
 
 
 def stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: Offsets) -> list[OffsetRange]:
-    """What one batch of a stream reads, none of it empty. Raises `DataLoss` for what is gone since."""
+    """Return what one batch of a stream reads, none of it empty. Raises `DataLoss` for what is gone since."""
     fail = options.fail_on_data_loss
     for partition in sorted(start.keys() - end.keys()):
         lost(f"{partition} is gone", fail)

@@ -41,7 +41,7 @@ Answer = TypeVar("Answer")
 
 
 class ClientError(PipelineError):
-    """What a cluster did not do, in one line; `retriable` if it may do it later, `code` if it said why."""
+    """An error of a cluster, in one line; `retriable` if it may pass, `code` if the cluster said why."""
 
     def __init__(self, message: str, retriable: bool = False, code: int | None = None) -> None:
         super().__init__(message)
@@ -192,7 +192,7 @@ class Client:
             backoff_ms = min(2 * backoff_ms, self.settings.retry_backoff_max_ms)
 
     def _left_ms(self) -> int:
-        """What is left of the time for trying again, but enough for one attempt."""
+        """Return what is left of the time for trying again, but enough for one attempt."""
         left_ms = (self._deadline - time.monotonic()) * 1000
         return int(min(max(left_ms, LEAST_ATTEMPT_MS), MAX_TIMEOUT_MS))
 
@@ -207,7 +207,7 @@ class Client:
         return min(servers, key=self._manager.connection_delay)  # type: ignore[no-any-return]
 
     def _begun(self, message: Any, node: int | str, timeout_ms: int) -> Future:
-        """Have a request written as soon as there is a connection."""
+        """Write a request as soon as there is a connection; return the future of its answer."""
 
         def send() -> Future:
             # A broken connection starts no refresh of metadata: that is the business of `retry`.
@@ -227,7 +227,7 @@ class Client:
         return future.value
 
     def _failure(self, error: Exception, message: Any, node: int | str | None) -> ClientError:
-        """What kafka-python says, as one line, and whether it may pass."""
+        """Return kafka-python's error as one line, and whether it may pass."""
         if isinstance(error, errors.NodeNotReadyError):
             error = self._reasons.get(node, error)  # it failed before, and that failure tells more
         elif isinstance(error, errors.KafkaConnectionError):

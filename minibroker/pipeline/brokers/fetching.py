@@ -110,7 +110,7 @@ class Fetcher:
         yield Fetched(memoryview(data)[:size], self._place(), tuple(aborted), self._start)
 
     def _next_fetch_bytes(self) -> int:
-        """As much as the rest of the range may take, and no more than was allowed."""
+        """Return as much as the rest of the range may take, and no more than was allowed."""
         rest = int((self._end - self._offset) * self._bytes_per_offset * 1.1) + SPARE_BYTES
         return min(rest, max(self._settings.partition_bytes, self._fetch_bytes))
 
@@ -142,7 +142,7 @@ class Fetcher:
         return node_id, self._client.send(request, node_id)
 
     def _answer(self) -> Any:
-        """What the leader has at the offset; None if it was not there, and the offset is a later one now."""
+        """Return what the leader has at the offset; None if it was not there, and the offset is a later one now."""
         try:
             return self._client.retry(self._one_answer)
         except ClientError as error:

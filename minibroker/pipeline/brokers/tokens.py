@@ -50,12 +50,12 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         return self._token
 
     def extensions(self) -> dict[str, str]:
-        """What is told to the broker besides (KIP-342)."""
+        """Return what else the broker gets beside the token (KIP-342)."""
         return self._extensions
 
 
 def token_provider(module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
-    """Who gets tokens as the options of a login module and `sasl.oauthbearer.*` say. Raises `OptionError`."""
+    """Return the source of tokens that a login module's options and `sasl.oauthbearer.*` name. Raises `OptionError`."""
     if settings.get("sasl.oauthbearer.method", "oidc").lower() not in ("oidc", "default"):
         raise OptionError("kafka.sasl.oauthbearer.method must be oidc or default")
     url = settings.get(URL)
@@ -132,7 +132,7 @@ def _unsigned(claims: Mapping[str, Any], life_s: float) -> str:
 
 
 def _extensions(module: Mapping[str, str], settings: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Those of the login module, and librdkafka's `name=value`, separated by commas."""
+    """Return the login module's extensions, and librdkafka's `name=value`, separated by commas."""
     found = {name.removeprefix(prefix): value for name, value in module.items() if name.startswith(prefix)}
     for pair in filter(None, settings.get("sasl.oauthbearer.extensions", "").split(",")):
         name, equals, value = pair.strip().partition("=")

@@ -51,7 +51,7 @@ class AbortedRanges:
         return at > 0 and offset <= known[at - 1][1]
 
     def are_aborted(self, producer_ids: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """As `is_aborted`, of many at once."""
+        """Return for each of many offsets what `is_aborted` says."""
         found = np.zeros(len(offsets), np.bool_)
         for producer_id in np.unique(producer_ids).tolist():
             known = self._by_producer.get(producer_id)

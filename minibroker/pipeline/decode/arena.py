@@ -67,7 +67,7 @@ class Arena:
         return self.append(decompress(codec, compressed, self._max_batch_bytes))
 
     def _decompress_in_place(self, codec: int, compressed: memoryview) -> int:
-        """As `decompress`, if it is sound and not expanded much; -1 if not, and then another has to look at it."""
+        """Decompress as `decompress` does; return -1 for damaged or much expanded data: another has to look at it."""
         import cramjam
 
         room = min(max(_ROOM_RATIO * len(compressed), _MIN_ROOM), self._max_batch_bytes)

@@ -113,7 +113,7 @@ def _headers(data: U8, parts: HeaderParts | None) -> pa.Array | None:
 
 
 def _text(binary: pa.Array) -> pa.Array:
-    """As strings; what is no UTF-8 is replaced, because the JVM does not look."""
+    """Return the keys as strings; what is no UTF-8 is replaced, because the JVM does not look."""
     try:
         return binary.cast(pa.string())
     except pa.ArrowInvalid:

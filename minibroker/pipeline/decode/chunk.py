@@ -43,7 +43,7 @@ class Batches(NamedTuple):
     place: I64  # which of the chunk's places; positions count from there
 
     def between(self, first: int, last: int) -> Batches:
-        """Those from `first` up to, not including, `last`."""
+        """Return the batches from `first` up to, not including, `last`."""
         before = int(self.records[:first].sum())
         inner = self.inner[before : before + int(self.records[first:last].sum())]
         start, end, records, place = (each[first:last] for each in (self.start, self.end, self.records, self.place))
@@ -86,7 +86,7 @@ class ChunkDecoder:
         self.places: list[Place] = []
 
     def counted(self, batches: Batches) -> Decoded:
-        """The rows of batches that are told from their headers: consecutive offsets, and at most one timestamp."""
+        """Make the rows of batches whose headers say all: consecutive offsets, and at most one timestamp."""
         headers = batches.headers
         ends = np.cumsum(batches.records)
         kinds = _timestamp_types(headers)
@@ -245,7 +245,7 @@ def _one_or_each(of_batches: I64, batch: I64) -> I64 | int:
 
 
 def _reason(row: dict[str, int], payload: bytes) -> str:
-    """What the strict reader says of the records."""
+    """Return what the strict reader finds wrong with the records."""
     count = row["record_count"]
     if count < 0:
         return f"Found invalid record count {count}"

@@ -40,7 +40,7 @@ _MAX_OFFSET: Final = (1 << 63) - 1
 
 
 class _Decoder(ABC):
-    """What both decoders share: the walk over the batches, and what becomes of damage.
+    """The part that both decoders share: the walk over the batches, and the handling of damage.
 
     No batch is decompressed to more than `max_batch_bytes`; it is at most `MAX_BATCH_BYTES`.
     """
@@ -64,10 +64,10 @@ class _Decoder(ABC):
         self._rows = Rows(chosen(self.table, request.columns), partition)
 
     def feed(self, data: Buffer, place: str, position: int | None) -> RecordBatches:
-        """The rows of the whole batches in `data`, as far as they fill chunks; `finish` gives the rest.
+        """Yield the rows of the whole batches in `data`, as far as they fill chunks; `finish` gives the rest.
 
-        `place` (a file's path, or a broker) and `position` (where in the file `data` begins; None: no file) are told
-        of what is damaged. `data` may be used otherwise once the iterator is exhausted. Raises `CorruptData`.
+        `place` (a file's path, or a broker) and `position` (where in the file `data` begins; None: no file) go into
+        messages about damage. `data` may be used otherwise once the iterator is exhausted. Raises `CorruptData`.
         """
         view = memoryview(data)
         whence = Place(place, position)
@@ -183,7 +183,7 @@ class RecordsDecoder(_Decoder):
                 yield each
 
     def _concern_the_range(self, headers: Headers, preceding: I64) -> Bool:
-        """Which batches may have records within the range, also if they are damaged.
+        """Return which batches may have records within the range, also if they are damaged.
 
         The last offset of a damaged batch may not be what it was: the next one's base offset tells, too. A compressed
         message does not tell its first offset: the last of the one before does.
@@ -197,7 +197,7 @@ class RecordsDecoder(_Decoder):
         return concerns
 
     def _have_rows(self, headers: Headers) -> Bool:
-        """Which batches have records to give, as their headers say."""
+        """Return which batches have records to give, as their headers say."""
         has_records: Bool = (headers.record_count != 0) & ~headers.is_control & ~self._are_aborted(headers)
         return has_records & (headers.last_offset >= self._offsets.start)
 

@@ -24,7 +24,7 @@ class Wanted(NamedTuple):
 
     @classmethod
     def by(cls, columns: Sequence[str]) -> Wanted:
-        """What these columns of the records table need."""
+        """Return what these columns of the records table need."""
         return cls(*(name in columns for name in cls._fields))
 
     @property

@@ -30,7 +30,7 @@ _NOTHING: Final = np.empty(0, np.int64)
 
 
 class Kind(IntEnum):
-    """What must be done with a batch to know its records."""
+    """Kinds of batches, by what must be done with them to know their records."""
 
     COUNTED = 0  # nothing: the header tells what is wanted
     PLAIN = 1  # format 2, uncompressed
@@ -58,7 +58,7 @@ class Gathering:
         self._decoded_as = 0
 
     def add(self, view: memoryview, headers: Headers, place: Place) -> Given:
-        """Bring in these batches, whose checksums are right; what comes of the chunks that were filled on the way."""
+        """Bring in these batches, whose checksums are right; yield what the chunks that were filled meanwhile give."""
         if not len(headers.size):
             return
         kinds = self._kinds(headers)

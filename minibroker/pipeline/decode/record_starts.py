@@ -87,7 +87,7 @@ def _walk_together(data: U8, lanes: Lanes) -> tuple[I64, Bool]:
 
 
 def _in_order(flat: I64, widths: npt.NDArray[np.intp], order: npt.NDArray[np.intp], counts: I64) -> I64:
-    """What was noted step by step, lane by lane."""
+    """Return in the records' order what was noted step by step, lane by lane."""
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     firsts = np.cumsum(counts) - counts

@@ -239,7 +239,7 @@ def _message_headers(view: memoryview, at: I64, magic: I64) -> Headers:
 
 
 def _records_at(view: memoryview, dtype: npt.DTypeLike, at: I64) -> npt.NDArray[Any]:
-    """What lies at these positions, read as `dtype`: the buffer seen as an array that begins one at every byte."""
+    """Return what lies at these positions, read as `dtype`: the buffer is seen as an array from every byte on."""
     count = max(len(view) - np.dtype(dtype).itemsize + 1, 0)
     everywhere: npt.NDArray[Any] = np.ndarray((count,), dtype, view, strides=(1,))
     return everywhere[at]
@@ -261,7 +261,7 @@ def checksums_match(view: memoryview, headers: Headers) -> Bool:
 
 
 def checksum_problem(view: memoryview, headers: Headers, index: int) -> str | None:
-    """What is wrong with the checksum of a batch, None if nothing is."""
+    """Return what is wrong with the checksum of a batch, None if nothing is."""
     position, size = int(headers.position[index]), int(headers.size[index])
     try:
         check_any(view[position : position + size])
@@ -278,7 +278,7 @@ def are_possible(headers: Headers, preceding: I64, max_batch_bytes: int) -> bool
 
 
 def header_problem(headers: Headers, index: int, next_offset: int, max_batch_bytes: int) -> str | None:
-    """What is wrong in the header of a batch that is to begin at `next_offset` or later, None if nothing is."""
+    """Return what is wrong in the header of a batch that is to begin at `next_offset` or later, None if nothing is."""
     base_offset, last_offset = int(headers.base_offset[index]), int(headers.last_offset[index])
     if headers.size[index] > max_batch_bytes:
         return f"a batch of {headers.size[index]} bytes, more than the {max_batch_bytes} that are decoded at once"

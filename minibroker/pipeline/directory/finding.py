@@ -17,7 +17,7 @@ from minibroker.storage.names import LOG_SUFFIX, offsets_with, topic_partition_o
 
 
 class ReadOnlyDisk(Disk):
-    """The disk for who must change nothing, and perhaps may not."""
+    """A disk for readers, who must change nothing, and perhaps may not."""
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Open for reading only. Nothing is ever made."""

@@ -91,7 +91,7 @@ class SplitReader:
                 position += damage.size_bytes
 
     def _block(self, file: File, position: int, end: int) -> bytes:
-        """What lies at `position`: a block, or more, so that the first batch is whole and what follows it is seen."""
+        """Return a block at `position`, or more, so that the first batch is whole and what follows it is seen."""
         size = min(self._block_bytes, end - position)
         data = _exactly(file, position, size)
         if size < end - position:

@@ -87,7 +87,7 @@ def segments_in(directory: str) -> list[SegmentFile]:
 
 
 def _whole_swaps(names: Sequence[str]) -> list[int]:
-    """The segments that have been compacted whole: one that is still being made shows that others are not."""
+    """Return the segments that were compacted whole: one that is still being made shows that others are not."""
     cleaned = [offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := offset_in(name)) is not None]
     swaps = offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX)
     return [offset for offset in swaps if not cleaned or offset < min(cleaned)]

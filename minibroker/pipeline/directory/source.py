@@ -78,7 +78,7 @@ class DirectorySource:
         self._transactions: dict[TopicPartition, Transactions] = {}
 
     def __getstate__(self) -> dict[str, object]:
-        """What was seen stays behind: a copy looks itself."""
+        """Leave behind what was seen: a copy looks itself."""
         return {**self.__dict__, "_views": {}, "_transactions": {}}
 
     def partitions(self) -> Sequence[TopicPartition]:
@@ -132,7 +132,7 @@ class DirectorySource:
         return found
 
     def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
-        """What tasks read so that together they read the ranges, each once: about `min_splits`, or more.
+        """Split the ranges for tasks that together read them, each once: about `min_splits`, or more.
 
         A split is cut only between batches, so a few large ones may make fewer. Raises `DataLoss` for offsets that are
         not there any more, and for an end that the log does not reach.

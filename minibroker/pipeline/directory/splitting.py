@@ -5,7 +5,7 @@
     stretches          [ a    ][ b       ][ c       ][ d    )      each at most about as large as a split
     splits             (   1  )(    2    )(     3          )       small ones together
 
-Reading them is told in `reading.py`.
+Reading them is in `reading.py`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Stretch:
 class Stretches:
     """The `place` of a split, and the (producer id, first offset, last offset) of aborted transactions in it.
 
-    `aborted` is None for who reads uncommitted records too.
+    `aborted` is None where uncommitted records are read too.
     """
 
     stretches: tuple[Stretch, ...]

@@ -36,9 +36,9 @@ MAX_OFFSET = (1 << 63) - 1
 
 
 class Transactions:
-    """What is known of the transactions in a log up to where it was last looked at.
+    """The transactions in a log, as known up to where it was last looked at.
 
-    `fail_on_damage`: whether that the outcome of one cannot be told is an error, or that one is left out.
+    `fail_on_damage`: whether it is an error that one's outcome cannot be known, or that one is left out.
     """
 
     def __init__(self, *, fail_on_damage: bool = True) -> None:
@@ -55,7 +55,7 @@ class Transactions:
         return self._states.first_unstable_offset(self._place.next_offset)
 
     def aborted(self, start: int, end: int) -> list[tuple[int, int, int]]:
-        """(producer id, first offset, offset of the marker) of what may have records from `start` to before `end`."""
+        """Return (producer id, first offset, marker's offset) of what may have records from `start` to before `end`."""
         between = AbortedTransactions(DISK, self._aborted).between(start, end)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in between]
 
@@ -135,7 +135,7 @@ class Transactions:
                     self._leave_out(str(error.message), offset, producer_id)
 
     def _leave_out(self, problem: str, offset: int, producer_id: int = -1) -> None:
-        """Have a transaction end at `offset` as if aborted: the producer's, or, where his id is damaged too, all."""
+        """End a transaction at `offset` as if aborted: the producer's, or all, where the id of that is damaged too."""
         if self._fail_on_damage:
             raise CorruptData(f"{problem}; whether a transaction was committed cannot be told")
         open_ones = self._states.open_transactions
@@ -144,7 +144,7 @@ class Transactions:
 
 
 def _believable(view: LogView) -> list[list[AbortedTransaction]]:
-    """What the `.txnindex` files say of the first segments, up to the first that cannot be believed or is the last."""
+    """Return what the `.txnindex` files have of the first segments, up to the first that is damaged or is the last."""
     found: list[list[AbortedTransaction]] = []
     safe_end = _safe_end(view.log)
     for index, segment in enumerate(view.segments[:-1]):
@@ -198,7 +198,7 @@ def _newest_snapshot(view: LogView, index: int) -> tuple[int, ProducerStates]:
 
 
 def _first_states(segments: Sequence[SegmentFile]) -> ProducerStates:
-    """What is known at the start of a log: something only if what was before it has been removed."""
+    """Return the states at the start of a log: there are some only if what was before it has been removed."""
     states = ProducerStates()
     try:
         states.load(DISK.read_whole(segments[0].path + SNAPSHOT_SUFFIX), segments[0].base_offset)

@@ -49,14 +49,14 @@ def walk(file: File, position: int, end: int, next_offset: int, *, blank_ends: b
 
 
 def steps(file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False) -> Iterator[Step]:
-    """As `walk`, without what is damaged."""
+    """Walk as `walk` does, without what is damaged."""
     for step in walk(file, position, end, next_offset, blank_ends=blank_ends):
         if not isinstance(step, Damage):
             yield step
 
 
 def damage_at(file: File, position: int, end: int, next_offset: int, least_offset: int) -> Damage:
-    """What is wrong at `position`, where a batch should begin, and how far the next sound one is: `end` at most.
+    """Return what is wrong at `position`, where a batch should begin, and how far the next sound one is: `end` at most.
 
     `next_offset` is the offset that is expected, `least_offset` that below which none can follow. Raises `OSError`.
     """

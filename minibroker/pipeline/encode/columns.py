@@ -100,7 +100,7 @@ def _timestamps(rows: pa.RecordBatch) -> Int64s:
 
 
 def _milliseconds(column: pa.TimestampArray) -> Int64s:
-    """What is finer than a millisecond is dropped downwards, also before 1970."""
+    """Return times in milliseconds; what is finer is dropped downwards, also before 1970."""
     per_second = {"s": 1, "ms": 1000, "us": 1000_000, "ns": 1000_000_000}[column.type.unit]
     numbers: Int64s = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     times = numbers * (1000 // per_second) if per_second <= 1000 else numbers // (per_second // 1000)

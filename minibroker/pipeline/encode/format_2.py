@@ -142,7 +142,7 @@ class HeaderBlocks(NamedTuple):
     sizes: Int64s
 
     def slice(self, start: int, end: int) -> HeaderBlocks:
-        """Those of the rows from `start` up to `end`."""
+        """Return the blocks of the rows from `start` up to `end`."""
         return HeaderBlocks(self.data.slice(start, end - start), self.sizes[start:end])
 
 
@@ -173,7 +173,7 @@ def _header_fields(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryArra
 
 
 def largest_sizes(columns: Columns, blocks: HeaderBlocks | None, is_elided: bool) -> Int64s:
-    """What each row takes at most as a record, whatever batch it comes to lie in. Raises `EncodeError` for 2 GiB."""
+    """Return the most bytes that each row takes as a record in any batch. Raises `EncodeError` for 2 GiB."""
     span = int(columns.offsets[-1] - columns.offsets[0])
     times = columns.timestamps_ms
     time_span = int(times.max()) - int(times.min())
@@ -215,5 +215,5 @@ def slices(payload: Payload) -> Iterator[memoryview]:
 
 
 def _sizes(lengths: Int64s) -> Int64s:
-    """What keys or values of these lengths take with their length before them; -1 is null."""
+    """Return the bytes of keys or values of these lengths with their length before them; -1 is null."""
     return sizes_of(zigzag(lengths)) + np.maximum(lengths, 0)

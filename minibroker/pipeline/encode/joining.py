@@ -14,7 +14,7 @@ _EMPTY = pa.scalar(b"", pa.binary())
 
 
 def join(*parts: pa.BinaryArray | pa.BinaryScalar) -> pa.BinaryArray:
-    """What the columns hold in each row, as one value; nulls are nothing. Its data buffer is all rows.
+    """Join the columns' values in each row into one value; nulls are nothing. Its data buffer is all rows.
 
     All of it must be less than 2 GiB.
     """

@@ -1,4 +1,4 @@
-"""What the encoder is told, and what it gives: the batches' settings, their producer, and the batches themselves.
+"""What goes into the encoder, and what comes out: the batches' settings, their producer, and the batches themselves.
 
 How they are made is in the other files; where they go is not known here.
 """
@@ -55,7 +55,7 @@ class BatchSettings:
 
 
 def _has_level(codec: Compression, level: int) -> bool:
-    """As Kafka has them; gzip's -1 is its default."""
+    """Return whether the codec has this level in Kafka; gzip's -1 is its default."""
     levels = LEVELS.get(codec)
     return (codec == Compression.GZIP and level == -1) or (levels is not None and levels[0] <= level <= levels[1])
 

@@ -60,7 +60,7 @@ def _width(numbers: UInt64s) -> int:
 
 
 def _write(numbers: UInt64s, table: NDArray[np.uint8], used: NDArray[np.bool_]) -> None:
-    """The varints of a column; all bytes but a varint's last have the top bit."""
+    """Write the varints of a column; all bytes but a varint's last have the top bit."""
     width = table.shape[1]
     for byte in range(width):
         if byte:

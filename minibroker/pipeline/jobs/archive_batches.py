@@ -39,13 +39,13 @@ class ArchiveError(Exception):
 
 
 class Noted(NamedTuple):
-    """What the archive's own files say of batches: the stream that they are of, and totals."""
+    """A note in the archive's own files about batches: their stream, and totals."""
 
     query: str
     totals: Totals
 
     def text(self) -> str:
-        """As a file holds it."""
+        """Return the text that a file holds."""
         return json.dumps({"query": self.query, "totals": self.totals.as_json()})
 
     @classmethod
@@ -59,7 +59,10 @@ class Noted(NamedTuple):
 
 
 def queries_of(files: HadoopFiles) -> set[str]:
-    """The ids of the streams that have put batches into an archive, or have begun to: one, or none in a new one."""
+    """Return the ids of the streams that have put batches into an archive, or have begun to.
+
+    There is one, or none in a new archive.
+    """
     newest = Journal(files, DONE).newest()
     texts = [newest[1]] if newest else []
     marks = [f"{STAGING}/{name}/written" for name in files.names(STAGING)]
@@ -102,7 +105,7 @@ class ArchiveBatches:
         self.files.write(f"{staging}/written", Noted(self.query, self._counted(rows, data)).text())
 
     def _counted(self, rows: DataFrame, data: str) -> Totals:
-        """What is in the files, read from them: that shows, too, that they can be read."""
+        """Count what is in the files by reading them: that shows, too, that they can be read."""
         written = rows.sparkSession.read.schema(COLUMNS).parquet(self.files.url(data))
         counts = written.groupBy("topic", "partition").agg(*_counts()).collect()
         partitions = {TopicPartition(row[0], row[1]): Written(*row[2:]) for row in counts}

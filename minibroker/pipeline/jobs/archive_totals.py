@@ -13,7 +13,7 @@ from minibroker.pipeline.log_source import TopicPartition
 
 
 class Written(NamedTuple):
-    """What was written of one partition of a topic; `payload_bytes` are those of keys and values."""
+    """The records that were written of one partition of a topic; `payload_bytes` are those of keys and values."""
 
     records: int
     payload_bytes: int
@@ -28,7 +28,7 @@ class Written(NamedTuple):
 
 @dataclass
 class Totals:
-    """What was written, by partition of a topic, and the files that hold it."""
+    """The totals of what was written, by partition of a topic, and the files that hold it."""
 
     partitions: dict[TopicPartition, Written] = field(default_factory=dict)
     files: int = 0

@@ -46,7 +46,7 @@ class HadoopFiles:
         return self.exists(path) and not self._system.getFileStatus(self._path(path)).isDirectory()
 
     def names(self, path: str = "") -> list[str]:
-        """What a directory holds, sorted; nothing where there is none."""
+        """Return the names in a directory, sorted; none where there is no directory."""
         if not self.exists(path):
             return []
         return sorted(each.getPath().getName() for each in self._system.listStatus(self._path(path)))

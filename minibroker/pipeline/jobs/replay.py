@@ -28,7 +28,7 @@ NEXT_OFFSETS: Final = "topic string, partition int, next bigint"
 
 
 class Archived(NamedTuple):
-    """What an archive has of a partition: records, first and last offset, and the time of the oldest record in ms."""
+    """A partition in an archive: records, first and last offset, and the time of the oldest record in ms."""
 
     partition: TopicPartition
     records: int
@@ -51,7 +51,7 @@ def replay_id_of(path: str, targets: Mapping[str, str], repartition: bool = Fals
 
 
 def archived_partitions(archive: DataFrame) -> list[Archived]:
-    """What an archive has of each partition, sorted; a query that reads no keys and values."""
+    """Return the archive's partitions, sorted, by a query that reads no keys and values."""
     from pyspark.sql.functions import expr
 
     found = archive.groupBy("topic", "partition").agg(
@@ -67,7 +67,7 @@ def archived_partitions(archive: DataFrame) -> list[Archived]:
 
 
 def needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str, Needed]:
-    """What the targets of these partitions must be like. Raises `OptionError` if two partitions would become one."""
+    """Return what the partitions' targets must have. Raises `OptionError` if two partitions would become one."""
     needed: dict[str, Needed] = {}
     origins: dict[tuple[str, int], str] = {}
     for each in partitions:

@@ -24,7 +24,7 @@ _BROKERS_CHOICE: Final = -1  # of the replication factor; Kafka 2.4
 
 
 class Needed(NamedTuple):
-    """What the archive asks of a topic: so many partitions, and that records as old as this stay; ms, None for none."""
+    """The needs of an archived topic: so many partitions, and that records as old as this stay; ms, None for none."""
 
     partitions: int
     oldest_ms: int | None
@@ -40,7 +40,7 @@ class Prepared(NamedTuple):
 def prepare_topics(
     client: Client, needed: Mapping[str, Needed], configs: Mapping[str, str] | None = None, any_count: bool = False
 ) -> Prepared:
-    """Make the topics that are missing. One that there is may have fewer partitions only with `any_count`.
+    """Make the topics that are missing. A topic that exists may have fewer partitions only with `any_count`.
 
     Raises `OptionError` for one that has too few, or that puts the time of the append in place of a record's; and
     `ClientError`.
@@ -57,7 +57,7 @@ def prepare_topics(
 
 
 def _partitions(client: Client, topics: Iterable[str]) -> dict[str, int]:
-    """How many partitions the topics have that there are."""
+    """Return how many partitions each topic has, of those that exist."""
     answer = client.retry(lambda: client.request(_metadata_request(topics)))
     found = {}
     for topic in answer.topics:
@@ -87,7 +87,7 @@ def _create(client: Client, topic: str, partitions: int, configs: Mapping[str, s
 
 
 def _remarks(client: Client, topic: str, oldest_ms: int | None) -> list[str]:
-    """What an existing topic's configs would do to old records. Raises `OptionError`."""
+    """Return what an existing topic's configs would do to old records. Raises `OptionError`."""
     configs = _configs(client, topic)
     if configs.get("message.timestamp.type") == "LogAppendTime":
         raise OptionError(f"topic {topic} has message.timestamp.type=LogAppendTime: archived times would be lost")

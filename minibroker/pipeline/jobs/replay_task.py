@@ -31,7 +31,7 @@ REPORT: Final = "topic string, partition int, target string, records bigint, fir
 
 @dataclass(slots=True)
 class Replayed:
-    """What was written of an archived partition: how many records, and their first and last offset in the archive."""
+    """The part of an archived partition that was written: number of records, first and last offset in the archive."""
 
     partition: TopicPartition
     target: str

@@ -45,7 +45,7 @@ def grouped(batches: DataFrame, by: Sequence[str]) -> DataFrame:
 
 
 def grouped_by_each(batches: DataFrame, sets: Sequence[Sequence[str]], most: int) -> DataFrame:
-    """As `grouped` by each of several sets of dimensions in one query, at most so many rows of each, the largest first.
+    """Group as `grouped` does by each of several sets, in one query; keep the `most` largest rows of each.
 
     `set` is the set's `set_id`, `rows` how many rows it has in all. Of no batches at all there are no rows.
     """
@@ -67,7 +67,7 @@ def set_id(by: Sequence[str]) -> int:
 
 
 def _measures() -> dict[str, Column]:
-    """What is counted of the batches of a row."""
+    """Return what is counted of the batches of a row."""
     from pyspark.sql import functions as F
 
     data, measured = ~F.col("isControl"), F.col("uncompressedSizeInBytes").isNotNull() & ~F.col("isControl")
@@ -130,7 +130,10 @@ def key_counts(records: DataFrame) -> DataFrame:
 
 
 def key_frequencies(counts: DataFrame) -> DataFrame:
-    """From `key_counts`: how many keys of a topic have just so many records, the frequent first; null is no key."""
+    """Return, from `key_counts`, how many keys of a topic have just so many records, the frequent first.
+
+    A null key is no key.
+    """
     from pyspark.sql import functions as F
 
     rows = counts.where("key is not null").groupBy("topic", "records").agg(F.count("*").alias("keys"))

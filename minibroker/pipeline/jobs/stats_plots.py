@@ -34,7 +34,7 @@ PARTS: Final = (("keys", COLORS[4]), ("values", COLORS[0]), ("overhead", COLORS[
 
 
 def plots_of(statistics: Statistics) -> list[Plot]:
-    """Those plots that there is something to draw for."""
+    """Return the plots that there is something to draw for."""
     plots: list[Plot] = []
     if any(time_of(rate.start_ms) for rate in statistics.rates):
         plots += [record_rates, byte_rates]
@@ -204,7 +204,7 @@ def compression(axes: Axes, statistics: Statistics) -> None:
 
 
 def parts_of_a_record(axes: Axes, statistics: Statistics) -> None:
-    """What a record takes on average, uncompressed: its key, its value, and what is neither."""
+    """Draw what a record takes on average, uncompressed: its key, its value, and what is neither."""
     rows = _measured(statistics)
     places = range(len(rows))
     lefts = [0.0] * len(rows)
@@ -290,7 +290,7 @@ def _topic_colors(statistics: Statistics) -> dict[str, str]:
 
 
 def _legend(axes: Axes, count: int, highest: float | None = None) -> None:
-    """What the colours mean; above what is drawn, if that is said to reach up to `highest`."""
+    """Draw what the colours mean; above what is drawn, if that is said to reach up to `highest`."""
     if count > 1:
         axes.legend(**_legend_style(count, highest is not None))
     _leave_room(axes, count, highest)

@@ -112,7 +112,7 @@ class TopKey:
 
 @dataclass(frozen=True)
 class KeySkew:
-    """How unevenly a topic's records are spread over its keys.
+    """The spread of a topic's records over its keys.
 
     `gini` is 0 if all keys have as many records, and near 1 if few keys have nearly all. `curve` is Lorenz's, from the
     most frequent keys on: (share of the keys, share of the records that these have).
@@ -179,7 +179,7 @@ def _curve(frequencies: Sequence[tuple[int, int]], points: int = 500) -> list[tu
 
 @dataclass(frozen=True)
 class Rate:
-    """What was written in one span of time to a topic."""
+    """The records that were written to a topic in one span of time."""
 
     topic: str
     start_ms: int
@@ -189,7 +189,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class SizeClass:
-    """How many batches with a codec have a size from `least_bytes` to the next class's."""
+    """The number of batches with a codec whose size is from `least_bytes` to the next class's."""
 
     codec: str
     least_bytes: int

@@ -19,7 +19,7 @@ NO_ID = bytes(16)
 
 
 def topic_ids(options: ReadOptions, topics: Iterable[str]) -> dict[str, str]:
-    """What identifies each of the topics of a reader. Raises `OptionError`, `OSError` and `ClientError`."""
+    """Return what identifies each of a reader's topics. Raises `OptionError`, `OSError` and `ClientError`."""
     wanted = sorted(set(topics))
     return _in_directory(options.path, wanted) if options.path is not None else _in_cluster(options, wanted)
 

@@ -91,7 +91,7 @@ class Stretch(NamedTuple):
 class Converter:
     """Rewrites the batches of one partition. `epoch_at` tells the leader epoch of an offset, -1 if it is not known.
 
-    `expansion` is how many times their bytes the batches that were decoded last have taken in memory, at least 1.
+    The batches that were decoded last took `expansion` times their bytes in memory, at least 1.
     Methods raise `RewriteError`, `CorruptData`, and `KafkaError` for records that cannot be read.
     """
 
@@ -105,7 +105,7 @@ class Converter:
         self.expansion = 1.0
 
     def convert(self, sources: list[Source]) -> Iterator[Written]:
-        """What becomes of some neighbouring batches, in the order of the log."""
+        """Yield what some neighbouring batches become, in the order of the log."""
         rows = self._decoded([source for source in sources if source.target.way in ENCODED])
         sources = self._exact(sources, rows)
         for (target, timestamp_type), some in groupby(sources, _likeness):
@@ -249,7 +249,7 @@ def _origins(
 
 
 def _likeness(source: Source) -> tuple[Target, int]:
-    """What batches must share to be encoded together."""
+    """Return what batches must share to be encoded together."""
     return source.target, source.header.timestamp_type if source.target.magic else CREATE_TIME
 
 
@@ -280,9 +280,9 @@ def _written(batch: EncodedBatch, settings: BatchSettings) -> Iterator[Written]:
 
 
 def recoded(source: Source, level: int | None) -> bytearray:
-    """The batch with the same records under another codec, or with or without their attributes byte.
+    """Return the batch with the same records under another codec, or with or without their attributes byte.
 
-    One whose records have attributes that say something keeps them. Raises `KafkaError`.
+    Records keep attributes that are not 0. Raises `KafkaError`.
     """
     header, target = source.header, source.target
     payload = decompress(header.compression, memoryview(source.data)[HEADER_BYTES:], MAX_UNCOMPRESSED_BYTES)

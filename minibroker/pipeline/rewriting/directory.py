@@ -1,4 +1,4 @@
-"""A whole directory rewritten, but for who works on its segments: one process here, many by Spark in `jobs/rewrite.py`.
+"""A whole directory rewritten. The work on its segments is elsewhere: in one process, or by Spark in `jobs/rewrite.py`.
 
 What is said of a segment and of a log is in the files of these names.
 """
@@ -63,7 +63,7 @@ class Rewriting:
 
     @property
     def plan(self) -> Plan:
-        """What there is to do."""
+        """Return what there is to do."""
         assert self._plan is not None
         return self._plan
 
@@ -115,7 +115,7 @@ class Rewriting:
 
 
 def survey_segment(task: SegmentTask, source: str) -> tuple[str, Survey]:
-    """What a segment says of transactions, and of which log it is. Raises `CorruptBatch`, `OSError`."""
+    """Return a segment's log, and what it says of transactions. Raises `CorruptBatch`, `OSError`."""
     return task.log, survey(Disk(), f"{source}/{task.log}", task.base_offset, is_torn=task.is_torn)
 
 

@@ -54,7 +54,7 @@ class Plan:
 
 
 def plan_of(source: str, topics: Collection[str] = ()) -> Plan:
-    """What there is in the log directory `source`; only these topics are rewritten, or all but the internal ones.
+    """Plan what to do with the log directory `source`; only these topics are rewritten, or all but internal ones.
 
     Raises `RewriteError` for a topic that is not there, or an internal one, and for what only a broker can settle.
     """
@@ -123,7 +123,7 @@ def _files(disk: Disk, source: str) -> tuple[str, ...]:
 
 
 def _digest(source: str, tasks: Iterable[SegmentTask]) -> str:
-    """What changes as soon as a segment does."""
+    """Return a digest that changes as soon as a segment does."""
     lines = []
     for task in tasks:
         path = f"{source}/{task.log}/{segment_name(task.base_offset)}{LOG_SUFFIX}"

@@ -32,7 +32,7 @@ class TopicSpace:
 
     @property
     def ratio(self) -> float | None:
-        """What is left of the space; None of none."""
+        """Return what share of the space is left; None of none."""
         return self.bytes_after / self.bytes_before if self.bytes_before else None
 
     def add(self, segment: NewSegment) -> None:

@@ -65,7 +65,7 @@ class SegmentTask:
 class NewSegment(NamedTuple):
     """A segment that was written. `record_count` is -1 where a wrapper that was not looked into does not tell.
 
-    `source_bytes`, `dropped_batches` and `lost_bytes` are told with the first of those that a segment has become.
+    `source_bytes`, `dropped_batches` and `lost_bytes` stand with the first of those that a segment has become.
     """
 
     base_offset: int
@@ -239,7 +239,7 @@ class _Output:
         return self._done
 
     def _end(self, end_offset: int | None) -> None:
-        """Have the segment's files on the disk, and give them their names. It lists transactions that end in it."""
+        """Sync the segment's files, and give them their names. It lists transactions that end in it."""
         aborted = [each for each in self._aborted if end_offset is None or each.last_offset < end_offset]
         self._aborted = self._aborted[len(aborted) :]
         file = self._writer.finish(aborted, self._modified_ms)

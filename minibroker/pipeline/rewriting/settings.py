@@ -29,12 +29,12 @@ class RewriteError(Exception):
 
 @dataclass(frozen=True)
 class RewriteSettings:
-    """What all batches are to be; None leaves each as it is.
+    """The form that all batches are to have; None leaves each as it is.
 
     `magic` is the message format, `level` the codec's. Without `batch_bytes` each batch stays one, and messages that
     are no batch yet come into batches of 16384 bytes. `elide` leaves out the attributes byte of records, or puts it
-    back. For formats 0 and 1, which have neither: with `committed_only` committed records stay of transactions, with
-    `drop_headers` records lose their headers. Raises `EncodeError` for what does not go together.
+    back. For formats 0 and 1, which have neither: with `committed_only` only committed records of transactions stay,
+    with `drop_headers` records lose their headers. Raises `EncodeError` for settings that contradict each other.
     """
 
     magic: int | None = None
@@ -74,7 +74,7 @@ class Way(Enum):
 
 
 class Target(NamedTuple):
-    """What becomes of one batch."""
+    """The form that one batch is to have, and the way to it."""
 
     way: Way
     magic: int
@@ -83,7 +83,7 @@ class Target(NamedTuple):
 
 
 def target_of(header: BatchHeader, settings: RewriteSettings) -> Target:
-    """What becomes of the batch with this header; transactions are not looked at."""
+    """Return the target of the batch with this header; transactions are not looked at."""
     magic = header.magic if settings.magic is None else settings.magic
     codec = Compression(header.compression) if settings.codec is None else settings.codec
     was_elided = header.magic == MAGIC and header.attributes & ELIDED_BIT != 0
@@ -108,7 +108,7 @@ def _way(header: BatchHeader, magic: int, codec: Compression, is_same: bool, set
 
 
 class Run(NamedTuple):
-    """What batches must share, beside what they are to be, for their records to come into one."""
+    """The facts that batches must share, beside their target, for their records to come into one."""
 
     magic: int
     leader_epoch: int
@@ -118,7 +118,7 @@ class Run(NamedTuple):
 
 
 def run_of(header: BatchHeader, target: Target, leader_epoch: int) -> Run:
-    """What the batch shares with others. `leader_epoch` is that of its offset, which an old format does not tell."""
+    """Return what the batch shares with others. `leader_epoch` is its offset's, which an old format does not have."""
     if target.magic < MAGIC:
         return Run(target.magic, -1, -1, -1, False)
     epoch = header.partition_leader_epoch if header.magic == MAGIC else leader_epoch

@@ -68,10 +68,10 @@ class Change(NamedTuple):
 
 
 def changes(configs: Configs, topics: Iterable[str], settings: RewriteSettings) -> list[Change]:
-    """What must be said of the topics, which have been rewritten with these settings, and is not said yet.
+    """Return the configs that the topics, rewritten with these settings, need and do not have yet.
 
-    What is appended later follows: a topic of another format than Kafka's present one is told to have it, and one with
-    elided attributes must be known as such. A codec is named only where one was: by default producers choose.
+    What is appended later follows them: a topic of another format than Kafka's present one needs its format in its
+    configs, and so does one with elided attributes. A codec is named only where one was: by default producers choose.
     """
     found: list[Change] = []
     for topic in topics:
@@ -114,9 +114,9 @@ class Metadata:
         return self._disk.exists(self._directory)
 
     def tell(self, topics: Iterable[str], settings: RewriteSettings) -> tuple[list[Change], bool]:
-        """Have the configs be true; which changes that takes, and whether they were made.
+        """Make the configs true; return which changes that takes, and whether they were made.
 
-        They are not where there is no metadata, or where other voters have copies of it.
+        They are not made where there is no metadata, or where other voters have copies of it.
         """
         if not self.exists:
             return changes({}, topics, settings), False
@@ -201,7 +201,7 @@ def now_ms() -> int:
 
 
 def _message(value: bytes) -> Message | None:
-    """What a record says, if it is of a kind that matters here."""
+    """Return a record's message, if it is of a kind that matters here."""
     frame_version, position = read_varint(value, 0)
     api_key, position = read_varint(value, position)
     version, position = read_varint(value, position)

@@ -19,7 +19,7 @@ from minibroker.storage.transaction_index import AbortedTransaction, transaction
 
 
 class Survey(NamedTuple):
-    """What the batches of one segment say of transactions.
+    """The transactions in the batches of one segment.
 
     `first` is the first offset of each producer's transactional batches, `ended` the offset of its last marker, and
     `open` the first offset of those after that marker.
@@ -75,7 +75,7 @@ def open_transactions(surveys: Iterable[Survey]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Uncommitted:
-    """What is not committed in a log: aborted transactions, by producer in the order of their ends, and open ones."""
+    """The uncommitted transactions of a log: aborted ones, by producer in the order of their ends, and open ones."""
 
     aborted: Mapping[int, Sequence[AbortedTransaction]] = field(default_factory=dict)
     open: Mapping[int, int] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Uncommitted:
 
 
 def uncommitted(disk: Disk, directory: str, base_offsets: Iterable[int], open: Mapping[int, int]) -> Uncommitted:
-    """What the transaction indexes of a log say, and `open_transactions`. Raises `CorruptIndex`, `OSError`."""
+    """Return the aborted transactions of a log by its indexes, and the open ones. Raises `CorruptIndex`, `OSError`."""
     aborted: dict[int, list[AbortedTransaction]] = {}
     for transaction in indexed(disk, directory, base_offsets):
         aborted.setdefault(transaction.producer_id, []).append(transaction)

@@ -96,7 +96,7 @@ class Workspace:
     # --- segments, by whichever process -----------------------------------------------------------
 
     def done(self, task: SegmentTask) -> list[NewSegment] | None:
-        """What the segment has become, if it has."""
+        """Return what the segment has become, if it is done."""
         path = self._done_path(task)
         if not self._disk.exists(path):
             return None
@@ -109,7 +109,7 @@ class Workspace:
         return path
 
     def take(self, task: SegmentTask, work: str, segments: list[NewSegment]) -> None:
-        """Have the files of an attempt, which are whole, be those of the log; then say so."""
+        """Move the files of an attempt, which are whole, to those of the log; then note that."""
         directory = self._log_path(task.log)
         self._disk.make_directory(directory)
         for name in self._disk.names(work):
@@ -141,7 +141,7 @@ class Workspace:
         self._name_log(path, log)
 
     def copy_log(self, plan: Plan, log: str) -> None:
-        """Have a log here as it is there. One that is here already is left alone."""
+        """Copy a log as it is. One that is here already is left alone."""
         if self._disk.exists(f"{self.target}/{log}"):
             return
         path = self._log_path(log)
@@ -150,7 +150,7 @@ class Workspace:
         self._name_log(path, log)
 
     def copy_files(self, plan: Plan) -> None:
-        """Have the files beside the logs here: identity and checkpoints, which are true here, too."""
+        """Copy the files beside the logs: identity and checkpoints, which are true here, too."""
         for name in plan.files:
             self._copy(f"{plan.source}/{name}", f"{self.target}/{name}")
 

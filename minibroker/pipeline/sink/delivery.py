@@ -47,7 +47,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of a task's rows; `transaction` is the one to end, if there is one."""
+    """The result of a task's rows; `transaction` is the one to end, if there is one."""
 
     rows: int
     transaction: Open | None = None

@@ -45,7 +45,7 @@ class Identity:
             self.sequences.clear()
 
     def producer(self, partition: TopicPartition) -> Producer:
-        """What the next batch of a partition says."""
+        """Return the producer's fields of the next batch of a partition."""
         if self.producer_id < 0:
             return Producer()
         return Producer(

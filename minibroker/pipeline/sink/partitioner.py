@@ -79,7 +79,7 @@ class Partitioner:
 def _grouped(
     rows: pa.RecordBatch, codes: npt.NDArray[np.int32], partitions: Int64s
 ) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """The rows by (topic's code, partition); rows that all have the same are not copied."""
+    """Yield the rows by (topic's code, partition); rows that all have the same are not copied."""
     places = codes.astype(np.int64) << 32 | partitions
     if not len(places):
         return

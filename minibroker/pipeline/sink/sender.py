@@ -237,7 +237,7 @@ class Sender:
 
 
 def _fill(waiting: Waiting, queues: Queues, most: int) -> None:
-    """Have up to `most` batches wait of each partition that has as many."""
+    """Fill the queue of each partition up to `most` batches, as far as it has as many."""
     for partition in list(queues):
         queue = waiting.setdefault(partition, [])
         while len(queue) < most:

@@ -109,7 +109,7 @@ def _refuse(unknown: set[str]) -> None:
 
 
 def _producer_settings(given: _Options) -> dict[str, object]:
-    """What is named like a setting of Kafka's producer, taken out of what is given."""
+    """Take out of what is given what is named like a setting of Kafka's producer."""
     given.number("max.in.flight.requests.per.connection", 1, 1)  # a maximum: there is one in flight to a partition
     acks = given.choice("acks", ("all", "-1", "1", "0"), "all")
     if acks == "0":
@@ -179,7 +179,7 @@ class _Options:
         return self._given.known
 
     def rest(self) -> dict[str, str]:
-        """What nobody has taken."""
+        """Return what nobody has taken."""
         return dict(self._given)
 
     def text(self, name: str) -> str | None:

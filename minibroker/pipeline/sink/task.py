@@ -42,7 +42,7 @@ class Count:
 
     @property
     def total(self) -> Counted:
-        """What has been counted by now."""
+        """Return what has been counted by now."""
         return Counted(self._rows, self._bytes)
 
 
@@ -76,5 +76,5 @@ class TaskWriter:
 
     @property
     def counted(self) -> Counted:
-        """What has been taken by now."""
+        """Return what has been taken by now."""
         return self._count.total

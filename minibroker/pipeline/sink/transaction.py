@@ -174,7 +174,7 @@ class Transaction:
             self.identity.become(answer.producer_id, answer.producer_epoch)
 
     def _producer(self, prefix: str = "") -> dict[str, Any]:
-        """Who it is that asks, as all these requests name it."""
+        """Return the fields that name the producer, as all these requests have them."""
         return {
             f"{prefix}transactional_id": self.transactional_id,
             f"{prefix}producer_id": self.identity.producer_id,

@@ -30,7 +30,7 @@ _WRITE_ONLY: Final = 0  # the number of the one batch of a batch write
 
 @dataclass
 class Said(WriterCommitMessage):
-    """What a task tells the driver."""
+    """A task's message to the driver."""
 
     delivered: Delivered
 

@@ -31,7 +31,7 @@ from minibroker.pipeline.stream_planning import JsonOffsets, from_json, to_json
 
 
 class SplitPartition(InputPartition):
-    """What one task reads."""
+    """The part that one task reads."""
 
     def __init__(self, split: Split) -> None:
         super().__init__(split)
@@ -39,7 +39,7 @@ class SplitPartition(InputPartition):
 
 @functools.cache
 def spare_the_collector() -> None:
-    """In a process of Spark's, have its garbage collections pass over all that is there by now, which is imported code.
+    """Take what is there by now, which is imported code, out of the garbage collections of a process of Spark's.
 
     Spark collects after each task, and went through some 300,000 objects each time: a quarter of the CPU of a read.
     """
@@ -69,7 +69,7 @@ class BatchReader(DataSourceReader):
 
     @told_plainly
     def partitions(self) -> list[InputPartition]:
-        """What the tasks read. Raises `OptionError` and `DataLoss`."""
+        """Return what the tasks read. Raises `OptionError` and `DataLoss`."""
         try:
             ranges = planning.batch_ranges(self._options, self._source)
             return [SplitPartition(split) for split in planning.splits(self._options, self._source, ranges)]
@@ -144,7 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told_plainly
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
-        """What the tasks of a batch read; the same offsets after a restart, too. Raises `DataLoss`."""
+        """Return what the tasks of a batch read; the same offsets after a restart, too. Raises `DataLoss`."""
         ranges = stream_planning.stream_ranges(self._options, self._source, from_json(start), from_json(end))
         return [SplitPartition(split) for split in planning.splits(self._options, self._source, ranges)]
 

@@ -73,7 +73,7 @@ class RecordsSource(LogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """Return the name for `format`."""
         return "minibroker"
 
     @told_plainly
@@ -98,5 +98,5 @@ class BatchesSource(LogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """Return the name for `format`."""
         return "minibroker-batches"

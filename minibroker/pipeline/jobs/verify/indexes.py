@@ -43,7 +43,7 @@ class OffsetIndexCheck:
         self._batch_at[found] = block.positions[rows]
 
     def problems(self, end_position: int, *, damaged: bool) -> Iterator[Problem]:
-        """What is wrong with the entries. `damaged` says that there are places in the log that nobody could read."""
+        """Yield what is wrong with the entries. `damaged` says that some places in the log could not be read."""
         size = INDEX_ENTRY.itemsize
         if self._rest:
             yield Problem("index-order", len(self._offsets) * size, NONE, f"{self._rest} bytes behind the last entry")
@@ -100,7 +100,7 @@ class TimeIndexCheck:
         self._found |= here
 
     def problems(self, last_offset: int, *, closed: bool, damaged: bool) -> Iterator[Problem]:
-        """What is wrong with the entries. `closed`: the segment is not written to, so the last entry is the largest."""
+        """Yield what is wrong. `closed`: the segment is not written to, so that the last entry is the largest."""
         size = TIME_INDEX_ENTRY.itemsize
         count = len(self._offsets)
         if self._rest:
@@ -142,7 +142,7 @@ def _entries(path: Path, entry: np.dtype[np.void]) -> tuple[np.ndarray[tuple[int
 
 
 def _looked_up(column: Ints, wanted: Ints) -> tuple[Ints, Ints]:
-    """(rows of the column, places in `wanted`) where both have the same number."""
+    """Return (rows of the column, places in `wanted`) where both have the same number."""
     order = np.argsort(column, kind="stable")
     at = np.searchsorted(column[order], wanted)
     at = np.minimum(at, len(order) - 1)

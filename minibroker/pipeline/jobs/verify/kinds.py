@@ -1,6 +1,6 @@
 """The kinds of findings that `verify` knows: a code, which check looks for it, how bad it is, and what it means.
 
-How each is found is told in the files beside this one; the table in docs/pipeline.md is made from this one.
+How each is found is in the files beside this one; the table in docs/pipeline.md is made from this one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MAX_OF_A_KIND = 1000  # in one file: more would say no more, and a file of garba
 
 
 class Kind(NamedTuple):
-    """What can be found. A note is nothing that needs repair; an error or a warning is."""
+    """A kind of finding. A note is nothing that needs repair; an error or a warning is."""
 
     code: str
     check: str
@@ -119,7 +119,7 @@ BY_CODE: Final = {kind.code: kind for kind in KINDS}
 
 
 class Problem(NamedTuple):
-    """What a judging function has found in one file, before it is known to which partition that belongs."""
+    """A finding of a judging function in one file, before it is known to which partition that belongs."""
 
     kind: str
     position: int

@@ -35,12 +35,12 @@ _FILE = re.compile(r"(?P<offset>[0-9]{20})(?P<suffix>\.[a-z]+)")
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """What is known of a partition before its files are judged.
+    """The facts about a partition before its files are judged.
 
     `directory` is below `root`, the log directory. Below `clean_offset` the log was cleaned; `compacted` says that gaps
-    are to be expected. `checkpoints` has the partition's offset in each checkpoint file that knows it,
-    `images` the names of the metadata log's snapshots. `topic_id` is what `partition.metadata` should have, if anything
-    tells; `stopped` says that a broker has closed the log in order.
+    are to be expected. `checkpoints` has the partition's offset in each checkpoint file that knows it, `images` the
+    names of the metadata log's snapshots. `topic_id` is what `partition.metadata` should have, if it is known;
+    `stopped` says that a broker has closed the log in order.
     """
 
     root: str
@@ -69,7 +69,7 @@ class PartitionPlan:
         return max((self.checkpoints or {}).get(LOG_START, 0), self.bases[0] if self.bases else 0)
 
     def for_segment(self, base: int) -> PartitionPlan:
-        """As much of it as the judgement of one segment needs: it travels with each."""
+        """Return as much of it as the judgement of one segment needs: it travels with each."""
         names = self.names & {f"{base:020d}{suffix}" for suffix in (LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX)}
         return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
 
@@ -78,7 +78,7 @@ class PartitionPlan:
         return Path(self.root, self.directory, name)
 
     def findings(self) -> Findings:
-        """What is to hold the findings about its files."""
+        """Return an empty collection for the findings about its files."""
         return Findings(self.topic, self.partition, self.directory, self.checks)
 
     def knows(self, name: str) -> bool:

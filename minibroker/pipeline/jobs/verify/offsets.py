@@ -18,7 +18,7 @@ MAX_RUNS = 10_000  # of leader epochs in a segment: a log with more of them has 
 
 @dataclass
 class Offsets:
-    """What is remembered of the offsets in a segment; -1: it has none.
+    """The offsets in a segment, as far as they are remembered; -1: it has none.
 
     `missing` counts the offsets between its batches, and the damages, behind which nobody knows what was there.
     """
@@ -53,7 +53,7 @@ class OffsetCheck:
     runs: list[EpochRun] = field(default_factory=list)
 
     def take(self, block: Block) -> Iterator[Problem]:
-        """What is wrong with the order of the block's batches, those with a wrong checksum left out."""
+        """Yield what is wrong with the order of the block's batches, those with a wrong checksum left out."""
         rows = np.flatnonzero(block.sound)
         if not len(rows):
             return
@@ -81,7 +81,7 @@ class OffsetCheck:
         yield from self._take_epochs(block, rows, first, last)
 
     def missing_before(self, block: Block) -> Ints:
-        """For each batch of a block that is about to be taken: how much is missing or unknown before it.
+        """Return, for each batch of a block that is about to be taken, how much before it is missing or unknown.
 
         Two batches with the same number have all between them that ever was there.
         """

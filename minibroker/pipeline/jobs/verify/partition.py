@@ -28,7 +28,7 @@ from minibroker.storage.checkpoints import ABORTED_TRANSACTIONS_CHECKPOINT, PART
 
 
 def judge_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary]) -> list[Finding]:
-    """What is wrong between the segments of a partition, and with its own files. Raises `OSError`."""
+    """Judge what lies between the segments of a partition, and its own files. Raises `OSError`."""
     fold = _Fold(plan)
     for summary in sorted(summaries, key=lambda each: each.base_offset):
         fold.take(summary)
@@ -37,7 +37,7 @@ def judge_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary]) ->
 
 
 class _Fold:
-    """What is known of a partition up to a segment."""
+    """The knowledge of a partition up to a segment."""
 
     def __init__(self, plan: PartitionPlan) -> None:
         self._plan = plan
@@ -67,7 +67,7 @@ class _Fold:
         self._max_timestamp = max(self._max_timestamp, summary.offsets.max_timestamp)
 
     def finish(self) -> None:
-        """What can be said at the end of the log."""
+        """Judge what can be judged only at the end of the log."""
         end = self._end or 0
         self._compare_snapshot(end, expected=self._plan.stopped)
         self._check_open_transactions()
@@ -159,7 +159,7 @@ class _Fold:
         self._carry(summary)
 
     def _ends_nothing(self, marker: Marker) -> bool:
-        """Whether a marker has nothing to end, and nothing of it can have gone with the log's start or by cleaning."""
+        """Return whether a marker has nothing to end, and that cannot be due to the log's start or to cleaning."""
         if marker.producer_id in self._open or self._plan.compacted or self._damages:
             return False
         return self._plan.log_start == 0 or marker.producer_id in self._states

@@ -55,7 +55,7 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, event: Event) -> State:
-        """What the first event of a producer says."""
+        """Return the state after the first event of a producer."""
         if event.first_sequence < 0:
             return cls(event.epoch, None, -1, event.timestamp, event.missing)
         expected = (event.last_sequence + 1) & MAX_SEQUENCE
@@ -63,10 +63,10 @@ class State(NamedTuple):
 
 
 def judged(state: State, event: Event, producer_id: int, log_start: int) -> Problem | None:
-    """What is wrong with an event that follows a state.
+    """Return what is wrong with an event that follows a state.
 
-    Nobody can say so of a sequence where batches in between were compacted away or are damaged, where the broker has
-    forgotten the producer, or where what was known lies before the log's start.
+    Nothing is known to be wrong with a sequence where batches in between were compacted away or are damaged, where the
+    broker has forgotten the producer, or where what was known lies before the log's start.
     """
     if event.epoch < state.epoch and event.epoch != state.stale_epoch:
         detail = f"producer {producer_id} has epoch {event.epoch}, {state.epoch} before"
@@ -95,7 +95,7 @@ class ProducerCheck:
     heads: dict[int, list[Event]] = field(default_factory=dict)
 
     def take(self, producer_id: int, event: Event) -> Problem | None:
-        """What is wrong with the event, as far as the segment itself tells."""
+        """Take in the event; return what is wrong with it, as far as the segment itself shows."""
         state = self.states.get(producer_id)
         if state is None:
             self.heads[producer_id] = [event]

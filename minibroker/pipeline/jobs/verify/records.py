@@ -63,7 +63,7 @@ class Records:
 
 
 class Checked(NamedTuple):
-    """What came of a block: what is wrong, and the records of the batches in which nothing is."""
+    """The result for a block: what is wrong, and the records of the batches in which nothing is."""
 
     problems: list[Problem]
     records: list[Records]
@@ -97,7 +97,7 @@ def payload_of(block: Block, index: int) -> bytes | memoryview:
 
 
 def header_problem(block: Block, index: int) -> str:
-    """What contradicts itself in the header of a batch of format 2; empty if nothing does."""
+    """Return what contradicts itself in the header of a batch of format 2; empty if nothing does."""
     delta = int(block.last_offset[index] - block.base_offset[index])
     count = int(block.record_count[index])
     if delta < 0 or count < 0 or count > delta + 1:

@@ -33,7 +33,7 @@ from minibroker.pipeline.jobs.verify.transactions import Transactions, read_cont
 
 @dataclass
 class SegmentSummary:
-    """What is left of a segment once it has been judged: as much as its producers need, not its batches."""
+    """The part of a judged segment that is kept: as much as its producers need, not its batches."""
 
     base_offset: int
     offsets: Offsets
@@ -45,7 +45,7 @@ class SegmentSummary:
 
 
 def judge_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
-    """What is wrong with a segment by itself, and its summary. Raises `OSError`."""
+    """Judge a segment by itself; return its findings and its summary. Raises `OSError`."""
     judgement = _Judgement(plan)
     try:
         for block in judgement.file.blocks():
@@ -57,7 +57,7 @@ def judge_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
 
 
 def judge_image(plan: PartitionPlan, name: str, findings: Findings) -> None:
-    """What is wrong with a snapshot of the metadata: batches as in a `.log` file, whole or of no use."""
+    """Judge a snapshot of the metadata: batches as in a `.log` file, whole or of no use."""
     file = LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)
     try:
         for block in file.blocks():
@@ -175,11 +175,11 @@ class _Judgement:
                     self.findings.extend(self._log_name, (problem,))
 
     def _excused(self) -> bool:
-        """Whether what is missing may have been compacted away, or is in what could not be read."""
+        """Return whether what is missing may have been compacted away, or is in what could not be read."""
         return self._partition.compacted or bool(self.file.problems)
 
     def finish(self) -> None:
-        """What can be said once all batches have passed."""
+        """Judge what can be judged only once all batches have passed."""
         self.findings.extend(self._log_name, self.file.problems)
         closed, damaged = self._plan.next_base is not None, bool(self.file.problems)
         if self._index is not None:
@@ -199,7 +199,7 @@ class _Judgement:
             self.findings.extend(path.name, wrong)
 
     def summary(self) -> SegmentSummary:
-        """What is left of the segment."""
+        """Return what is kept of the segment."""
         return SegmentSummary(
             self._plan.base_offset,
             self._offsets.offsets,

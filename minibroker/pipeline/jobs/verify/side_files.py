@@ -50,7 +50,7 @@ def read_topic_id(path: Path) -> tuple[bytes | None, str]:
 
 
 def wrong_id(path: Path, expected: bytes | None) -> Iterator[Problem]:
-    """What is wrong with a `partition.metadata`."""
+    """Yield what is wrong with a `partition.metadata`."""
     found, unreadable = read_topic_id(path)
     if unreadable:
         yield Problem("partition-metadata", -1, -1, unreadable)

@@ -23,7 +23,7 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class SnapshotEntry(NamedTuple):
-    """What a snapshot says of one producer."""
+    """An entry of a snapshot, about one producer."""
 
     producer_id: int
     epoch: int
@@ -60,10 +60,10 @@ def wrong_states(
     compacted: bool,
     missing: int,
 ) -> Iterator[Problem]:
-    """What a snapshot says otherwise than the log up to its offset; `missing` as of `State`, up to there.
+    """Yield where a snapshot differs from the log up to its offset; `missing` as of `State`, up to there.
 
-    A producer that is silent for long is in neither, or in the log only; one of which the log has lost records, by
-    retention or compaction, is judged by what is left.
+    A producer that is silent for long is in neither, or in the log only. One whose records the log has lost, by
+    retention or compaction, is judged by those that are left.
     """
     for place, entry in enumerate(entries):
         position = _HEAD.size + place * _ENTRY.size

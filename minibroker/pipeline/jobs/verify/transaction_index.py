@@ -14,7 +14,7 @@ from minibroker.pipeline.jobs.verify.transactions import ABORT, ENTRY, IndexEntr
 
 @dataclass(frozen=True)
 class Known:
-    """What else is to be known: where the log begins, whether it is compacted, and whether all of it could be read."""
+    """The other facts: where the log begins, whether it is compacted, and whether all of it could be read."""
 
     start_offset: int
     compacted: bool

@@ -130,7 +130,7 @@ def outside(producer_id: int, first_offset: int) -> str:
 
 
 def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
-    """What a control batch says; None for one of the quorum. Raises `Unreadable` for a malformed one."""
+    """Return the marker in a control batch; None for one of the quorum. Raises `Unreadable` for a malformed one."""
     producer_id, offset = int(block.producer_id[index]), int(block.base_offset[index])
     position, count = int(block.positions[index]), int(block.record_count[index])
     if count == 0:
