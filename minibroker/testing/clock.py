@@ -37,7 +37,7 @@ class TestClock:
         self._broker.loop.run(self._advance(milliseconds(by)))
 
     async def aadvance(self, by: Duration) -> None:
-        """As `advance`."""
+        """Advance the clock as `advance` does."""
         await self._broker.loop.arun(self._advance(milliseconds(by)))
 
     def freeze(self) -> None:

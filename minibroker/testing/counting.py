@@ -1,6 +1,6 @@
 """Counting for the metrics of a test kit's process, and the place of those who watch among the interceptors.
 
-What is counted, and how it is told, stands in `broker/measuring`.
+What is counted, and how it is served, is in `broker/measuring`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def count_into(broker: Embedded, measured: Measurements) -> None:
-    """Have all lives of a broker counted; to be called before it is started."""
+    """Count all lives of a broker; to be called before it is started."""
     broker.measured = measured
     broker.interceptors.insert(0, measured.requests)
 
 
 def put_first(broker: Embedded, interceptor: Interceptor) -> None:
-    """Have an interceptor see requests before all that are there, but for the metrics: those count every request."""
+    """Let an interceptor see requests before all others, but for the metrics: those count every request."""
     broker.interceptors.insert(0 if broker.measured is None else 1, interceptor)

@@ -64,7 +64,7 @@ class UnsyncedDisk(Disk):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the logs held at one time, in a directory of its own, as a crash at that time would have left it."""
+    """The logs as they were at one time, in a directory of its own, as a crash at that time would have left them."""
 
     directory: Path
 

@@ -133,7 +133,7 @@ class Embedded:
                 self._end()
 
     async def astop(self) -> None:
-        """As `stop`."""
+        """Stop the broker as `stop` does."""
         if self._loop is not None and not self._loop.is_elsewhere:
             try:
                 await self.loop.arun(self._close())
@@ -145,7 +145,7 @@ class Embedded:
         self.loop.run(self._restart())
 
     async def arestart(self) -> None:
-        """As `restart`."""
+        """Restart the broker as `restart` does."""
         await self.loop.arun(self._restart())
 
     def kill(self) -> None:
@@ -190,7 +190,7 @@ class Embedded:
 
     @property
     def loop(self) -> Loop:
-        """What brings work to the broker's event loop."""
+        """Return what brings work to the broker's event loop."""
         if self._loop is None:
             raise NotRunning("the broker is not running")
         return self._loop
@@ -206,7 +206,7 @@ class Embedded:
         return self._loop is None
 
     def on_loop(self, function: Callable[[], Result]) -> Result:
-        """What `function` gives on the broker's loop, or here while it has none."""
+        """Return what `function` gives on the broker's loop, or here while it has none."""
         return function() if self._loop is None else self._loop.call(function)
 
     @property
@@ -254,7 +254,7 @@ class Embedded:
         return Settings(self._texts | {"log.dirs": str(self.directory)})
 
     def _seams(self) -> Seams:
-        """What the next life is given; the timers of the last one end."""
+        """Return what the next life is given; the timers of the last one end."""
         clock = self.moving_clock
         self._end_life()
         self._life = LifeClock(clock)
@@ -263,7 +263,7 @@ class Embedded:
         return Seams(self._life, clock, disk, self._random, self.interceptors, levels)
 
     def _end_life(self) -> None:
-        """What has crashed does nothing more, however much time passes."""
+        """End the last life: what has crashed does nothing more, however much time passes."""
         if self._life is not None:
             self._life.end()
 

@@ -61,7 +61,7 @@ class Exchange:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes of the journal's memory."""
+        """Return the bytes that it takes of the journal's memory."""
         return len(self.request_bytes) + len(self.answer_bytes)
 
     @cached_property

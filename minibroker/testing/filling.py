@@ -24,7 +24,7 @@ MAXIMUM_BYTES = 256 << 20
 
 
 class FillError(ValueError):
-    """What cannot be put into a topic, in one line."""
+    """An error of what cannot be put into a topic, in one line."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Groups:
         self._broker = broker
 
     def force_rebalance(self, group: str) -> None:
-        """Have all members join again, or, of a KIP-848 group, begin another epoch."""
+        """Make all members join again, or, of a KIP-848 group, begin another epoch."""
         found = self._found(group)
         if isinstance(found, ClassicGroup):
             if not found.is_empty:
@@ -46,7 +46,7 @@ class Groups:
             update.commit()
 
     def evict(self, group: str, member: str | None) -> list[str]:
-        """Put a member out, or all, as if nothing had been heard of them; whom."""
+        """Put a member out, or all, as if their session had expired; return their ids."""
         found = self._found(group)
         if isinstance(found, ClassicGroup):
             return self._evict_classic(found, member)

@@ -43,7 +43,7 @@ class Which(TypedDict, total=False):
 
 
 class Journal(Interceptor):
-    """What the broker saw. `dropped` counts what was forgotten for newer ones."""
+    """The exchanges that the broker saw. `dropped` counts those that were forgotten for newer ones."""
 
     def __init__(
         self, broker: Embedded, maximum_exchanges: int = MAXIMUM_EXCHANGES, maximum_bytes: int = MAXIMUM_BYTES
@@ -112,7 +112,7 @@ class Journal(Interceptor):
         error: str | None = None,
         where: Where | None = None,
     ) -> list[Exchange]:
-        """As `requests`, whether it is on or not."""
+        """Return the exchanges as `requests` does, whether the journal is on or not."""
         api_key = None if api is None else api_key_of(api)
         if error is not None and error.upper() not in ErrorCode.__members__:
             raise ValueError(f"{error!r} is no error of Kafka's, as NOT_LEADER_OR_FOLLOWER is")
@@ -127,7 +127,7 @@ class Journal(Interceptor):
         ]
 
     def of(self, call: Call) -> Exchange | None:
-        """What is kept of a request that is on its way."""
+        """Return what is kept of a request that is on its way."""
         return self._open.get(call)
 
     def _on(self) -> None:
@@ -188,7 +188,7 @@ class Journal(Interceptor):
         return response
 
     def _words(self, names: tuple[str, ...]) -> Iterator[str]:
-        """What was said of these errors, each once."""
+        """Yield what was said of these errors, each once."""
         yield from dict.fromkeys(str(error) for error in self._refusals if error.code.name in names)
 
     def encoded(self, call: Call, items: list[Any]) -> list[Any]:

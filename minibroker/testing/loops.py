@@ -46,7 +46,7 @@ class Loop:
         return threading.current_thread() is self._thread
 
     def call(self, function: Callable[[], Result]) -> Result:
-        """What `function` gives, or raises, when the loop runs it. From whatever thread, the loop's own too.
+        """Run `function` on the loop; return what it gives, or raise what it raises. Any thread may call this.
 
         Raises NotRunning in a fork of the loop's process, as do the others.
         """
@@ -129,7 +129,7 @@ def _in_trio() -> bool:
 
 
 async def _awaited_in_trio(future: Future[Result]) -> Result:
-    """What comes of work on another loop. The work is cancelled with who waits for it."""
+    """Await the result of work on another loop. The work is cancelled with the task that waits for it."""
     import trio
 
     done, token = trio.Event(), trio.lowlevel.current_trio_token()

@@ -132,7 +132,7 @@ class MovingClock:
             self.after()
 
     def _set_alarm(self) -> None:
-        """Have the machine's clock wake this one when the first timer is due."""
+        """Set the machine's clock to wake this one when the first timer is due."""
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
         wake_ms = self._timers[0][0] - self._ahead_ms if self._timers else float("inf")

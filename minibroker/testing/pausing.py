@@ -68,7 +68,7 @@ class Stale(Interceptor):
         broker.when_reset.append(self.refresh_all)
 
     def make_stale(self, node_id: int, cluster: Cluster) -> None:
-        """Have the node remember the cluster as it is now."""
+        """Let the node remember the cluster as it is now."""
         if not self._known:
             self._broker.interceptors.append(self)
         self._known[node_id] = {
@@ -78,12 +78,12 @@ class Stale(Interceptor):
         }
 
     def refresh(self, node_id: int) -> None:
-        """Have it know the cluster as it is."""
+        """Let the node know the cluster as it is."""
         if self._known.pop(node_id, None) is not None and not self._known:
             self._broker.interceptors.remove(self)
 
     def refresh_all(self) -> None:
-        """Have all nodes know the cluster as it is."""
+        """Let all nodes know the cluster as it is."""
         for node_id in list(self._known):
             self.refresh(node_id)
 

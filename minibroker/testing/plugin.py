@@ -113,7 +113,7 @@ def kafka_cluster(request: pytest.FixtureRequest, kafka_settings: Mapping[str, o
 
 
 def _marked(node: Any) -> dict[str, Any]:
-    """What the markers of a test say, the nearest of them last."""
+    """Return what the markers of a test say, the nearest of them last."""
     words: dict[str, Any] = {}
     for marker in reversed(list(node.iter_markers(MARKER))):
         unknown = [word for word in marker.kwargs if word not in MARKER_WORDS]
@@ -125,7 +125,7 @@ def _marked(node: Any) -> dict[str, Any]:
 
 
 def _watch(node: Any, broker: Broker) -> None:
-    """Have the broker tell what it saw, if the test fails."""
+    """Note the broker, whose requests are shown if the test fails."""
     node.stash.setdefault(SEEN, []).append(broker)
 
 

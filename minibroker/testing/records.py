@@ -1,6 +1,6 @@
 """Records as a test sees them: put into the log as a client would, and read from it with all that it knows of them.
 
-The log itself is storage's business; waiting for records is told here, as it is how a test reads them.
+The log itself is storage's business; waiting for records is here, as it is how a test reads them.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def header_pairs(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
 
 
 class Records:
-    """What a test does with records, on the broker's loop."""
+    """The records in topics, as a test writes and awaits them, on the broker's loop."""
 
     def __init__(self, broker: Embedded, watch: Watch) -> None:
         self._broker = broker
@@ -125,7 +125,7 @@ class Records:
         if topic not in cluster.image.topics:
             asked = [MetadataRequest.MetadataRequestTopic(name=topic)]
             made = await ask(cluster, nodes[0], MetadataRequest(topics=asked, allow_auto_topic_creation=True))
-            # Who asks first is told that the topic is not there, also when that is no longer so.
+            # The answer to who asks first says that there is no such topic, also when that is no longer so.
             first = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             _raise(made.topics[0].error_code, topic, first if topic in cluster.image.topics else set())
         found = cluster.image.topics.get(topic)
@@ -196,7 +196,7 @@ class Records:
         ]
 
     def _partitions(self, topic: str) -> list[Partition]:
-        """Those that have a log here."""
+        """Return the partitions that have a log here."""
         found = self._broker.running.cluster.image.topics.get(topic)
         return [] if found is None else [each for each in found.partitions if each.is_here]
 
@@ -295,7 +295,7 @@ def _seen_record(partition: Partition, header: BatchHeader, record: Record) -> S
 
 
 def _transaction(partition: Partition, header: BatchHeader, offset: int) -> str | None:
-    """What became of the transaction that a record is of."""
+    """Return what became of the transaction that a record is of."""
     if not header.is_transactional:
         return None
     log = partition.log

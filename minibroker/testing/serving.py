@@ -22,7 +22,7 @@ from minibroker.testing.embedded import DEFAULTS
 
 
 class Wishes(NamedTuple):
-    """What a process is to do beside serving clients."""
+    """The wishes of a user for a process, beside serving clients."""
 
     control: str | None = None
     token: str | None = None
@@ -46,7 +46,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
         from minibroker.testing.control.server import address_of, controlled
 
         address = address_of(wishes.control, wishes.token)
-    # Nothing is to be otherwise than in a plain process, but what the kit is told.
+    # Nothing is to be otherwise than in a plain process, but what the kit gets.
     texts = {name: settings[name] for name in DEFAULTS} | settings.given
     auto_create = settings["auto.create.topics.enable"]
     broker = Broker(texts, nodes=nodes, auto_create=auto_create, directory=directory, emulate=wishes.emulate)

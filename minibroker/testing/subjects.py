@@ -24,7 +24,7 @@ NameOf = Callable[[bytes], str | None]
 
 
 class Subjects(NamedTuple):
-    """What a request names. A topic without partitions (Metadata) has an empty set of them."""
+    """The subjects that a request names. A topic without partitions (Metadata) has an empty set of them."""
 
     topics: dict[str, set[int]]
     groups: set[str]
@@ -32,7 +32,7 @@ class Subjects(NamedTuple):
 
 
 def subjects_of(message: Message, name_of: NameOf) -> Subjects:
-    """What `message` names; `name_of` gives the name of a topic's id, None for one that nobody knows."""
+    """Return what `message` names; `name_of` gives the name of a topic's id, None for one that nobody knows."""
     found = Subjects({}, set(), set())
     _look(message, found, name_of)
     _look_for_keys(message, found)

@@ -47,21 +47,21 @@ class Topology:
         await self._broker.running.node_returns(node_id, self._broker.ports.listen_for(node_id))
 
     def pause(self, node_id: int) -> None:
-        """Have a node take requests, and answer none until it goes on, not those either that wait there already."""
+        """Pause a node: it takes requests, and answers none until it goes on, nor those that wait there already."""
         self._check_node(node_id)
         self._paused.pause(node_id)
 
     def resume(self, node_id: int) -> None:
-        """Have a paused node go on."""
+        """Let a paused node go on."""
         self._paused.resume(node_id)
 
     def make_stale(self, node_id: int) -> None:
-        """Have a node tell clients of the cluster as it is now, whatever it becomes."""
+        """Make a node answer clients with the cluster as it is now, whatever it becomes."""
         self._check_node(node_id)
         self._stale.make_stale(node_id, self._cluster)
 
     def refresh(self, node_id: int) -> None:
-        """Have a stale node tell of the cluster as it is."""
+        """Make a stale node answer with the cluster as it is."""
         self._stale.refresh(node_id)
 
     def _check_node(self, node_id: int) -> None:
@@ -72,12 +72,12 @@ class Topology:
     # --- leaders ----------------------------------------------------------------------------------
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """Who leads; None for nobody."""
+        """Return the node that leads, None for nobody."""
         leader = self._partition(topic, partition).leader_id
         return None if leader == NO_LEADER else leader
 
     def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Have a node lead; one that is no replica becomes one."""
+        """Make a node the leader; one that is no replica becomes one."""
         self._check_node(node_id)
         found = self._partition(topic, partition)
         change = _change(found)
@@ -90,17 +90,17 @@ class Topology:
         apply_changes(self._cluster, [change])
 
     def leave_leaderless(self, topic: str, partition: int) -> None:
-        """Have nobody lead the partition, until somebody is made its leader or the nodes are elected anew."""
+        """Leave the partition without a leader, until somebody is made its leader or the nodes are elected anew."""
         change = _change(self._partition(topic, partition))
         change.leader = NO_LEADER
         apply_changes(self._cluster, [change])
 
     def elect(self) -> None:
-        """Have every partition led that can be, as a controller does when nodes come."""
+        """Elect a leader for every partition that can have one, as a controller does when nodes come."""
         bring_up(self._cluster)
 
     def begin_epoch(self, topic: str, partition: int) -> int:
-        """Have the leader begin another epoch, as after an election that it has won again; the epoch."""
+        """Begin another epoch, as after an election that the leader has won again; return the epoch."""
         found = self._partition(topic, partition)
         change = _change(found)
         change.leader = found.leader_id
@@ -108,7 +108,7 @@ class Topology:
         return found.leader_epoch
 
     def truncate(self, topic: str, partition: int, offset: int) -> int:
-        """Cut the log at `offset`, as an election of a replica that lacks the rest does; the new leader's epoch.
+        """Cut the log at `offset`, as an election of a replica that lacks the rest does; return the new leader's epoch.
 
         Clients that have read more find out by the epochs (KIP-320).
         """
@@ -132,7 +132,7 @@ class Topology:
         return None if node is None else node.node_id
 
     def move_coordinator(self, node_id: int, *, group: str | None, transactional_id: str | None) -> None:
-        """Have a node coordinate a group or a transactional id, and all others of the same partition of its topic."""
+        """Make a node coordinate a group or transactional id, and all others of the same partition of its topic."""
         state, key = self._state_topic(group, transactional_id)
         state.create()
         self.move_leader(state.name, state.partition_of(key), node_id)

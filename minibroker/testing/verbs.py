@@ -27,12 +27,12 @@ class Verbs(Embedded):
 
     @cached_property
     def journal(self) -> Journal:
-        """What the broker saw: switch it `on`, look at it by `requests`, `save` it."""
+        """Return the journal of what the broker saw: switch it `on`, look at it by `requests`, `save` it."""
         return Journal(self)
 
     @cached_property
     def faults(self) -> Faults:
-        """What goes wrong: `add` it, `clear` it."""
+        """Return the faults, which make things go wrong: `add` one, `clear` them."""
         return Faults(self, self.watch, self.journal)
 
     @cached_property
@@ -55,7 +55,7 @@ class Verbs(Embedded):
         self.loop.run(self._records.create(name, partitions, _configs(config)))
 
     async def acreate_topic(self, name: str, partitions: int | None = None, **config: object) -> None:
-        """As `create_topic`."""
+        """Create a topic as `create_topic` does."""
         await self.loop.arun(self._records.create(name, partitions, _configs(config)))
 
     def fill(self, source: Mapping[str, Any] | str | Path) -> None:
@@ -66,7 +66,7 @@ class Verbs(Embedded):
         self.loop.run(self._records.fill(topics_from(source)))
 
     async def afill(self, source: Mapping[str, Any] | str | Path) -> None:
-        """As `fill`."""
+        """Fill topics as `fill` does."""
         await self.loop.arun(self._records.fill(topics_from(source)))
 
     def produce(
@@ -94,7 +94,7 @@ class Verbs(Embedded):
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> int:
-        """As `produce`."""
+        """Append records as `produce` does."""
         records = self._new_records(values, key, headers, timestamp_ms)
         return await self.loop.arun(self._records.append(topic, partition, records))
 
@@ -117,7 +117,7 @@ class Verbs(Embedded):
     async def aexpect(
         self, topic: str, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, *, committed: bool = True
     ) -> list[SeenRecord]:
-        """As `expect`."""
+        """Wait for records as `expect` does."""
         return await self.loop.arun(self._records.expect(topic, count, timeout, committed))
 
     def assert_nothing_produced(self, topic: str, during: Duration = DEFAULT_SILENCE) -> None:
@@ -125,7 +125,7 @@ class Verbs(Embedded):
         self.loop.run(self._records.nothing_for(topic, during))
 
     async def aassert_nothing_produced(self, topic: str, during: Duration = DEFAULT_SILENCE) -> None:
-        """As `assert_nothing_produced`."""
+        """Check for silence as `assert_nothing_produced` does."""
         await self.loop.arun(self._records.nothing_for(topic, during))
 
     def _new_records(
@@ -140,7 +140,7 @@ class Verbs(Embedded):
     # --- requests ---------------------------------------------------------------------------------
 
     def requests(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
-        """What the journal has of them: see `Journal.requests`."""
+        """Return the requests that the journal has: see `Journal.requests`."""
         return self.journal.requests(api, **which)
 
     def wait_for_requests(
@@ -152,7 +152,7 @@ class Verbs(Embedded):
     async def await_requests(
         self, api: str | None = None, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT, **which: Unpack[Which]
     ) -> list[Exchange]:
-        """As `wait_for_requests`."""
+        """Wait as `wait_for_requests` does."""
         return await self.loop.arun(self._waits.requests(api, count, timeout, which))
 
     # --- groups and logs --------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Verbs(Embedded):
     async def await_group(
         self, group: str, members: int | None = None, state: str = "Stable", timeout: Duration = DEFAULT_TIMEOUT
     ) -> list[str]:
-        """As `wait_for_group`."""
+        """Wait as `wait_for_group` does."""
         return await self.loop.arun(self._waits.group(group, members, state, timeout))
 
     def wait_until_caught_up(self, group: str, topic: str, timeout: Duration = DEFAULT_TIMEOUT) -> None:
@@ -174,7 +174,7 @@ class Verbs(Embedded):
         self.loop.run(self._waits.caught_up(group, topic, timeout))
 
     async def await_caught_up(self, group: str, topic: str, timeout: Duration = DEFAULT_TIMEOUT) -> None:
-        """As `wait_until_caught_up`."""
+        """Wait as `wait_until_caught_up` does."""
         await self.loop.arun(self._waits.caught_up(group, topic, timeout))
 
     def wait_for_commit(
@@ -196,7 +196,7 @@ class Verbs(Embedded):
         offset: int | None = None,
         timeout: Duration = DEFAULT_TIMEOUT,
     ) -> int:
-        """As `wait_for_commit`."""
+        """Wait as `wait_for_commit` does."""
         return await self.loop.arun(self._waits.commit(group, topic, partition, offset, timeout))
 
     def wait_for_high_watermark(
@@ -208,7 +208,7 @@ class Verbs(Embedded):
     async def await_high_watermark(
         self, topic: str, offset: int, partition: int = 0, timeout: Duration = DEFAULT_TIMEOUT
     ) -> int:
-        """As `wait_for_high_watermark`."""
+        """Wait as `wait_for_high_watermark` does."""
         return await self.loop.arun(self._waits.high_watermark(topic, partition, offset, timeout))
 
 

@@ -25,7 +25,7 @@ class GroupVerbs(Verbs):
         return Transactions(self)
 
     def force_rebalance(self, group: str) -> None:
-        """Have the members of a group share out its partitions anew."""
+        """Make the members of a group share out its partitions anew."""
         self.loop.call(lambda: self._groups.force_rebalance(group))
 
     def evict(self, group: str, member: str | None = None) -> list[str]:
@@ -33,7 +33,7 @@ class GroupVerbs(Verbs):
         return self.loop.call(lambda: self._groups.evict(group, member))
 
     def slow_joins(self, group: str, delay: Duration) -> Fault:
-        """Have each JoinGroup, and KIP-848's heartbeat that joins, take this long, until the fault is removed."""
+        """Make each JoinGroup, and KIP-848's heartbeat that joins, take this long, until the fault is removed."""
         return self.faults.add(api=["JoinGroup", "ConsumerGroupHeartbeat"], group=group, where=_joins, delay=delay)
 
     def fence(self, transactional_id: str) -> None:
@@ -47,7 +47,7 @@ class GroupVerbs(Verbs):
     def hold(self, transactional_id: str, state: Held = "prepared") -> None:
         """Keep transactions of this id in a state until `release`.
 
-        `prepared`: decided, without markers, so that readers of committed records wait, and a new producer is told
+        `prepared`: decided, without markers, so that readers of committed records wait, and a new producer gets
         CONCURRENT_TRANSACTIONS. `ongoing`: EndTxn is not answered.
         """
         self.loop.call(lambda: self._transactions.hold(transactional_id, state))

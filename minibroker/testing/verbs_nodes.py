@@ -33,23 +33,23 @@ class NodeVerbs(Embedded):
         self.loop.run(self._topology.start(node))
 
     async def astart_node(self, node: int) -> None:
-        """As `start_node`."""
+        """Start a node as `start_node` does."""
         await self.loop.arun(self._topology.start(node))
 
     def pause_node(self, node: int) -> None:
-        """Have a node take requests and answer none, as a process that is stopped by SIGSTOP."""
+        """Pause a node: it takes requests and answers none, as a process that is stopped by SIGSTOP."""
         self.loop.call(lambda: self._topology.pause(node))
 
     def resume_node(self, node: int) -> None:
-        """Have a paused node go on, with what it was asked meanwhile."""
+        """Let a paused node go on, with what it was asked meanwhile."""
         self.loop.call(lambda: self._topology.resume(node))
 
     def make_stale(self, node: int) -> None:
-        """Have a node's Metadata tell of the leaders as they are now, whatever becomes of them."""
+        """Make a node's Metadata name the leaders as they are now, whatever becomes of them."""
         self.loop.call(lambda: self._topology.make_stale(node))
 
     def refresh(self, node: int) -> None:
-        """Have a stale node tell of the leaders as they are."""
+        """Make a stale node's Metadata name the leaders as they are."""
         self.loop.call(lambda: self._topology.refresh(node))
 
     # --- leaders ----------------------------------------------------------------------------------
@@ -59,19 +59,19 @@ class NodeVerbs(Embedded):
         return self.loop.call(lambda: self._topology.leader(topic, partition))
 
     def move_leader(self, topic: str, node: int, partition: int = 0) -> None:
-        """Have a node lead the partition; one that is no replica becomes one."""
+        """Make a node the partition's leader; one that is no replica becomes one."""
         self.loop.call(lambda: self._topology.move_leader(topic, partition, node))
 
     def leave_leaderless(self, topic: str, partition: int = 0) -> None:
-        """Have nobody lead the partition, until `move_leader` or `elect_leaders`."""
+        """Leave the partition without a leader, until `move_leader` or `elect_leaders`."""
         self.loop.call(lambda: self._topology.leave_leaderless(topic, partition))
 
     def elect_leaders(self) -> None:
-        """Have every partition led that can be."""
+        """Elect a leader for every partition that can have one."""
         self.loop.call(lambda: self._topology.elect())
 
     def begin_epoch(self, topic: str, partition: int = 0) -> int:
-        """Have the leader begin another epoch; the epoch."""
+        """Begin another epoch of the leader; return the epoch."""
         return self.loop.call(lambda: self._topology.begin_epoch(topic, partition))
 
     def truncate(self, topic: str, offset: int, partition: int = 0) -> int:
@@ -85,5 +85,5 @@ class NodeVerbs(Embedded):
         return self.loop.call(lambda: self._topology.coordinator(group=group, transactional_id=transactional_id))
 
     def move_coordinator(self, node: int, *, group: str | None = None, transactional_id: str | None = None) -> None:
-        """Have a node coordinate a group or a transactional id."""
+        """Make a node the coordinator of a group or a transactional id."""
         self.loop.call(lambda: self._topology.move_coordinator(node, group=group, transactional_id=transactional_id))

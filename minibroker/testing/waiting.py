@@ -21,11 +21,11 @@ Found = TypeVar("Found")
 
 
 class Expired(AssertionError):
-    """What was waited for has not come; the message says how far it came."""
+    """An error: what was waited for has not come; the message says how far it came."""
 
 
 class Watch(Interceptor):
-    """Those who wait. While there are none it is no interceptor, and costs nothing."""
+    """The waiting tests. While there are none it is no interceptor, and costs nothing."""
 
     def __init__(self, broker: Embedded) -> None:
         self._broker = broker
@@ -35,7 +35,7 @@ class Watch(Interceptor):
     async def until(
         self, condition: Callable[[], Found | None], timeout: Duration, expired: Callable[[], str]
     ) -> Found:
-        """What `condition` gives once that is true. Real time counts: the broker's may stand still.
+        """Wait until `condition` gives something true; return that. Real time counts: the broker's may stand still.
 
         A broker that is down is not looked at: it may come up again. Raises Expired, with the words of `expired`.
         """

@@ -24,7 +24,7 @@ STATES: Final = tuple(dict.fromkeys((*ClassicState, *ConsumerState)))
 
 
 class Waits:
-    """What can be waited for, on the broker's loop. Each raises Expired."""
+    """The events that can be waited for, on the broker's loop. Each raises Expired."""
 
     def __init__(self, broker: Embedded, watch: Watch, journal: Journal) -> None:
         self._broker = broker

@@ -101,7 +101,7 @@ def _text(entity: QuotaEntity) -> str:
 
 
 def _decided(context: Context, entry: Asked) -> list[ClientQuotaRecord]:
-    """What is to be recorded. Raises KafkaError(INVALID_REQUEST)."""
+    """Return what is to be recorded. Raises KafkaError(INVALID_REQUEST)."""
     entity, limits = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
     keys = Counter(change.key for change in entry.ops)
     repeated = next((key for key, count in keys.items() if count > 1), None)

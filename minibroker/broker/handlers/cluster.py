@@ -1,8 +1,8 @@
 """DescribeCluster: the nodes and the controller, for admin clients (KIP-700).
 
-Behaviour: a node is told with the address of the listener that the client came by. Fenced are the brokers that are
-registered and not there; they are told with the address they had, if they are asked for. The controller is no endpoint
-of its own: who asks for controllers has come to a broker, and is told so with MISMATCHED_ENDPOINT_TYPE.
+Behaviour: a node is listed with the address of the listener that the client came by. Fenced are the brokers that are
+registered and not there; they are listed with the address they had, if they are asked for. The controller is no
+endpoint of its own: a client that asks for controllers has come to a broker, and gets MISMATCHED_ENDPOINT_TYPE.
 
 Versions: 1 brought the kind of endpoint (KIP-919), 2 fenced brokers (KIP-1073).
 """
@@ -19,7 +19,7 @@ from minibroker.protocol.messages.cluster import DescribeClusterRequest, Describ
 
 
 class EndpointType(IntEnum):
-    """What kind of node a client wants to talk to."""
+    """The kind of node that a client wants to talk to."""
 
     BROKER = 1
     CONTROLLER = 2

@@ -227,7 +227,7 @@ def offset_fetch(context: Context, request: OffsetFetchRequest) -> Steps[OffsetF
 
 
 def _as_group(request: OffsetFetchRequest) -> AskedGroup:
-    """What a request for one group asks, in the words of one for several."""
+    """Return the question of a request for one group in the form of one for several."""
     topics = None
     if request.topics is not None:
         topics = [AskedTopic(name=each.name, partition_indexes=each.partition_indexes) for each in request.topics]
@@ -254,7 +254,7 @@ def _old_topic(topic: FetchedTopic, version: int) -> Steps[OldTopic]:
 
 
 def _old_partition(one: FetchedPartition, version: int) -> OldPartition:
-    """As versions before 8 have it; to version 0, what was not committed is not known."""
+    """Return the answer in the form of versions before 8; in version 0 an uncommitted offset is an error."""
     code = one.error_code
     if version == 0 and one.committed_offset == NO_OFFSET and code == ErrorCode.NONE:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

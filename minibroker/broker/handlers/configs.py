@@ -72,7 +72,7 @@ def _described(
 
 
 def _entries(context: Context, resource_type: int, name: str) -> list[ConfigEntry]:
-    """What there is to say of a resource. Raises KafkaError."""
+    """Return the entries of a resource. Raises KafkaError."""
     describe = DESCRIBE.get(resource_type)
     if describe is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
@@ -95,7 +95,7 @@ def _broker(context: Context, name: str) -> list[ConfigEntry]:
 
 
 def _settings(context: Context) -> Settings:
-    """Those of the node that is asked."""
+    """Return the settings of the node that is asked."""
     return context.cluster.settings_of(context.node.node_id)
 
 

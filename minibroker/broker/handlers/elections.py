@@ -1,6 +1,6 @@
 """ElectLeaders: the preferred leader back in its place, or one at all where no replica in sync is there (KIP-183, 460).
 
-Behaviour: null partitions stand for all, of which those are told that an election was needed for. A preferred replica
+Behaviour: null partitions stand for all, and the answer lists those that needed an election. A preferred replica
 is elected only if its node is there and it is in sync. An unclean election takes whichever replica is there, and is
 needed only where nobody leads; records that only the others have are then lost to readers. All nodes of the process
 share one log, so that no record is lost by it here.
@@ -94,7 +94,7 @@ def _asked(context: Context, request: ElectLeadersRequest) -> Iterator[tuple[str
 def _result(
     context: Context, name: str, index: int, kind: Election, changes: list[PartitionChangeRecord]
 ) -> PartitionResult:
-    """What to answer for a partition, whose change is put to the others."""
+    """Answer for a partition, and add its change to `changes`."""
     result = PartitionResult(partition_id=index, error_message=None)
     try:
         changes.append(election(context.cluster, _existing(context, name, index), kind))

@@ -275,7 +275,7 @@ class Reading:
         self.answers[number] = fetched, answer, size_bytes
 
     def _partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
-        """As `_partition`, also where records are to be converted."""
+        """Answer as `_partition` does, also where records are to be converted."""
         while True:
             try:
                 return self._partition(fetched, self._left())
@@ -310,7 +310,7 @@ class Reading:
             return self._refused(fetched, topic, error), 0
 
     def _chosen(self, fetched: FetchedPartition, topic: Topic | None, left: int) -> tuple[PartitionAnswer, int]:
-        """What a follower, or a leader whose client has a rack, answers."""
+        """Answer as a follower, or as a leader whose client has a rack."""
         context = self.context
         partition = readable_partition(context.cluster, context.node, topic, fetched.index, context.version)
         other = preferred_replica(context.cluster, context.node, partition, self.request.rack_id)
@@ -395,7 +395,7 @@ class Reading:
         return answer, region.size_bytes
 
     def _wanted_of(self, fetched: FetchedPartition, limit: int, left: int) -> Wanted:
-        """What is asked for in a form that the client knows, which may not be the one in which it is stored."""
+        """Return what is wanted in a format that the client knows, which may not be the one in which it is stored."""
         version = self.context.version
         return Wanted(
             fetched.fetch_offset,

@@ -32,7 +32,7 @@ NO_ERROR_TEXT = "NONE"  # what Kafka answers in the versions with one key
 
 
 class KeyType(IntEnum):
-    """What kind of thing a key names."""
+    """The kind of thing that a key names."""
 
     GROUP = 0
     TRANSACTION = 1

@@ -90,7 +90,7 @@ def _altered(
 
 
 def _decided(context: Context, resource: AskedResource) -> dict[str, str | None]:
-    """What the change comes to: new texts by name, None for what is removed. Raises KafkaError."""
+    """Return what the change comes to: new texts by name, None for what is removed. Raises KafkaError."""
     _check_form(resource)
     if resource.resource_type == ResourceType.TOPIC:
         return _topic_change(context, resource.resource_name, _changes(resource))

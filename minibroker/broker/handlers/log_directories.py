@@ -1,11 +1,11 @@
 """DescribeLogDirs and AlterReplicaLogDirs: where the node's logs lie, and moving them (KIP-113, KIP-827).
 
-Behaviour: every directory is told, also one without a log that was asked for; topics and partitions that are not there
-are passed over, and so is the metadata log, as in Kafka. A node tells the partitions of which it has a replica. A log
-is moved while it is read and appended to, and the answer is sent when the move has been taken on; until it is done, the
-copy is told too, with how far it is behind. To ask for the directory that the log lies in cancels its move. A log that
-is not there yet is made in the directory that was asked for. The nodes of a process share their logs, and move them
-together.
+Behaviour: every directory is listed, also one without a log that was asked for; topics and partitions that are not
+there are passed over, and so is the metadata log, as in Kafka. A node lists the partitions of which it has a replica. A
+log is moved while it is read and appended to, and the answer is sent when the move has been taken on; until it is done,
+the copy is listed too, with how far it is behind. To ask for the directory that the log lies in cancels its move. A log
+that is not there yet is made in the directory that was asked for. The nodes of a process share their logs, and move
+them together.
 
 Versions: of DescribeLogDirs 1 and 2 say the same as 0, 2 in flexible fields; 3 brought an error for the whole request,
 4 the space of each directory's file system, 5 whether a directory takes no new logs, which none does here. The versions

@@ -1,10 +1,10 @@
 """Metadata: the nodes, the controller, and where the partitions of topics are.
 
-Behaviour: a node is told with the address of the listener that the client came by. A topic that is not there is made
+Behaviour: a node is listed with the address of the listener that the client came by. A topic that is not there is made
 when the request and `auto.create.topics.enable` allow it, and is usable from the answer on; but that answer itself says
 UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, and so do the next ones if the topic cannot be made; the reason is in the log.
 The topics of the coordinators are made as these make them, but that of share groups, which are not served. A topic that
-is asked for twice is told once; where one is asked for by id, those that are asked for by name alone are passed over.
+is asked for twice is listed once; where one is asked for by id, those that are asked for by name alone are passed over.
 
 Versions: 0 asks for all topics with an empty list, later ones with null; 4 brought the request's flag for creation, 8
 authorized operations, 10 topic ids in the answer, 12 topic ids in the request (in 10 and 11 they stand there too, and

@@ -13,7 +13,7 @@ transactional ids, 7 zstd, 8 record errors (KIP-467), 10 the current leader in t
 
 A transactional batch must belong to the producer's open transaction, which is looked at before its records. From
 version 12 on its partition is added to the transaction here (KIP-890); before, a client adds it itself, and 11 brought
-TRANSACTION_ABORTABLE for who has not. Without a transactional id, or with batches of several producers, nothing of the
+TRANSACTION_ABORTABLE where it has not. Without a transactional id, or with batches of several producers, nothing of the
 request is appended. A transactional batch without a producer id is in no transaction, and taken like any other.
 
 Not implemented: nothing.
@@ -101,7 +101,7 @@ def produce(
 
 
 def _in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | Parked | None]:
-    """As `produce`, for more; the records are kept before the first step, which may have to wait for its turn."""
+    """Produce as `produce` does, for more; keep the records before the first step, which may have to wait."""
     if not context.keep_frame():
         for data in request.topic_data:
             for asked in data.partition_data:
@@ -173,7 +173,7 @@ def _answered(
 
 
 def _refusal_of_all(request: ProduceRequest) -> Steps[KafkaError | None]:
-    """What is wrong with the request as a whole, so that nothing of it is appended or looked at."""
+    """Return what is wrong with the request as a whole, so that nothing of it is appended or looked at."""
     producers: set[tuple[int, int]] = set()
     for data in request.topic_data:
         for partition in data.partition_data:
@@ -239,7 +239,7 @@ def _append(
     header = headers[0]
     original = log.producers.check(header) if header.producer_id >= 0 else None
     if original is not None:
-        # As in Kafka, a repetition is told the time of its original even if the topic does not stamp its records.
+        # As in Kafka, a repetition gets the time of its original even if the topic does not stamp its records.
         first_offset, append_time_ms = original
         last_offset = first_offset + header.last_offset_delta
         must_flush = last_offset >= log.recovery_point and log.settings.flush_messages != MAX_LONG

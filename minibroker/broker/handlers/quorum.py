@@ -1,8 +1,8 @@
-"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: who keeps the metadata log, and how far he is (KIP-595, KIP-853).
+"""DescribeQuorum, AddRaftVoter and RemoveRaftVoter: who keeps the metadata log, and how far each is (KIP-595, KIP-853).
 
 Behaviour: the first node leads the quorum, and is its only voter unless a Kafka has left others in the directory; the
 other nodes follow as observers. All of them read the one log, so each is as far as the leader at any time. Only
-partition 0 of `__cluster_metadata` is told of. Voters cannot come or go, whatever the level of kraft.version: as in a
+partition 0 of `__cluster_metadata` is described. Voters cannot come or go, whatever the level of kraft.version: as in a
 Kafka with level 0, to ask for it is UNSUPPORTED_VERSION, unless the request is wrong in itself.
 
 Versions: of DescribeQuorum 1 brought when a replica last fetched, 2 directories of replicas, addresses of voters and

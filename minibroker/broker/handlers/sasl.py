@@ -1,7 +1,8 @@
 """SaslHandshake and SaslAuthenticate: a client says by which mechanism it authenticates, and does (KIP-43, KIP-152).
 
 Behaviour: no listener asks for SASL, so a client has passed as soon as it connects. As on Kafka's listeners without
-SASL both requests are announced all the same; whoever sends one is told ILLEGAL_SASL_STATE, and the connection goes on.
+SASL both requests are announced all the same; a client that sends one gets ILLEGAL_SASL_STATE, and its connection goes
+on.
 
 Versions: of SaslAuthenticate 1 brought how long the session lasts.
 

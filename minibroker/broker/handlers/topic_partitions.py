@@ -4,8 +4,8 @@ Behaviour: no topics asked for means all. A page has as many partitions as the c
 `max.request.partition.size.limit` and never fewer than one; the cursor in the answer, sent back, brings the next page.
 A cursor that names no asked topic, or a negative partition, makes every topic an INVALID_REQUEST.
 
-Eligible leader replicas are told as the metadata has them. Here none ever come to be, as every replica is in sync, but
-a directory of Kafka's may have some.
+Eligible leader replicas are listed as the metadata has them. Here none ever come to be, as every replica is in sync,
+but a directory of Kafka's may have some.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _page(context: Context, names: list[str], start: int, left: int) -> Steps[De
 
 
 def _topic(context: Context, name: str, start: int, limit: int) -> tuple[TopicAnswer, int | None]:
-    """What to say of a topic, and from which partition on to go on with it, if it has more than `limit`."""
+    """Answer for a topic; return, too, the partition to go on with, if it has more than `limit`."""
     answer = TopicAnswer(name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=TOPIC_OPERATIONS)
     try:
         topic = _existing(context, name)

@@ -2,7 +2,7 @@
 
 Behaviour: a transaction is described by the node that coordinates its id, and listed by each node for the ids that it
 coordinates. The producers of a partition are described by its leader: those that it remembers, with the first offset
-of the transaction that each has open. Filters that are empty let everything pass; states of no meaning are told back.
+of the transaction that each has open. Filters that are empty let everything pass; names of unknown states are returned.
 For the filter by duration, what has not begun (time -1) has lasted since then, as in Kafka.
 
 Versions: ListTransactions 1 brought the filter by duration, 2 that by a pattern of the transactional id (KIP-1152),
@@ -106,7 +106,10 @@ def list_transactions(context: Context, request: ListTransactionsRequest) -> Ste
 
 
 def _filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -> Callable[[Transaction], bool]:
-    """What says whether a transaction is asked for. Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
+    """Return the function that says whether a transaction is asked for.
+
+    Raises KafkaError(INVALID_REGULAR_EXPRESSION).
+    """
     pattern = _pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     producer_ids = set(request.producer_id_filters)
 

@@ -142,7 +142,7 @@ def _committed(
 
 
 def _joined(context: Context, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Log | None:
-    """Have the group's partition be part of the transaction, as `join_or_verify`. Raises KafkaError."""
+    """Make the group's partition part of the transaction, as `join_or_verify` does. Raises KafkaError."""
     groups = context.cluster.groups
     groups.check(context.node, request.group_id)
     partition = GROUPS_TOPIC, groups.topic.partition_of(request.group_id)

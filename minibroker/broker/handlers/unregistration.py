@@ -1,7 +1,7 @@
 """UnregisterBroker: a broker that will not come back is forgotten.
 
 Behaviour: a broker that is away is registered no longer, and no reassignment can name it. A node of this process that
-is forgotten leads nothing any more and is told to nobody until the next start, which registers it again: so it is with
+is forgotten leads nothing any more and is in no answer until the next start, which registers it again: so it is with
 a broker of Kafka's. A broker that is not registered is BROKER_ID_NOT_REGISTERED.
 
 Versions: there is only 0.

@@ -111,9 +111,10 @@ class WaitingFetch:
 
 
 class WaitingInSteps:
-    """As `WaitingFetch`, of many partitions or of records to convert: an append has its own partition looked at only.
+    """A Fetch that waits as `WaitingFetch` does, for many partitions or for records to convert.
 
-    What such fetches hold has a bound: beyond it a fetch is answered at once, as if its time were up.
+    An append makes it look at the append's own partition only. What such fetches hold is limited: beyond that a fetch
+    is answered at once, as if its time were up.
     """
 
     __slots__ = (

@@ -27,7 +27,7 @@ from minibroker.testing.waiting import Expired
 
 
 class Refusal(BaseModel):
-    """What went wrong: `error` is a name for programs, `message` a line for people."""
+    """A refused request: `error` is a name for programs, `message` a line for people."""
 
     error: str
     message: str
@@ -48,7 +48,7 @@ WAITED: Final = _told(408, "It has not come; the message says how far it came")
 
 
 def register(app: FastAPI) -> None:
-    """Have the application answer errors so."""
+    """Register what answers each kind of error."""
 
     @app.exception_handler(RequestValidationError)
     def not_understood(_: Request, error: Exception) -> JSONResponse:
@@ -87,7 +87,7 @@ def register(app: FastAPI) -> None:
 
 
 def _line(fault: Mapping[str, Any]) -> str:
-    """What is wrong with one word, and where it stands; `loc` begins with "body", "path" or "query"."""
+    """Return what is wrong with one word, and where it stands; `loc` begins with "body", "path" or "query"."""
     where = ".".join(map(str, fault["loc"]))
     given = "" if fault["type"] in ("missing", "json_invalid") else f", not {fault['input']!r:.80}"
     return f"{where}: {fault['msg']}{given}"

@@ -21,7 +21,7 @@ Span = str | float
 
 
 class Asked(BaseModel):
-    """What is common to all that is asked: words that nobody knows are refused."""
+    """The base of all bodies of requests: words that nobody knows are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)  # true is no number
 
@@ -171,7 +171,7 @@ class CoordinatorMove(Asked):
 
 
 class Eviction(Asked):
-    """Who is put out."""
+    """The member to put out."""
 
     member: str | None = Field(default=None, description="All, unless told.")
 

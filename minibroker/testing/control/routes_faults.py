@@ -19,7 +19,7 @@ def fault_routes(broker: Broker) -> APIRouter:
 
     @routes.get("/faults")
     async def faults() -> list[FaultState]:
-        """Those that are at work."""
+        """Return the faults that are at work."""
         return [_state(fault) for fault in broker.faults.all()]
 
     @routes.post("/faults", status_code=201)

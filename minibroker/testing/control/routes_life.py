@@ -1,6 +1,6 @@
 """The broker's life and time over HTTP: where it is, reset, snapshots, restart and kill, the clock.
 
-What these do is told by the methods of `Broker` of the same names.
+They do what the methods of `Broker` of the same names do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Nodes, leaders, coordinators, groups and transactions over HTTP.
 
-What these do is told by the methods of `Broker` of the same names.
+They do what the methods of `Broker` of the same names do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def node_routes(broker: Broker) -> APIRouter:
 
     @routes.post("/nodes/{node}/{verb}", status_code=204)
     async def do(node: int, verb: NodeVerb) -> None:
-        """Stop, kill or start a node; have it stand still and go on; have it tell old metadata, and the new again."""
+        """Stop, kill or start a node; pause it, or let it go on; let it serve old metadata, or the new again."""
         if verb == "start":
             await broker.astart_node(node)
         else:
@@ -54,19 +54,19 @@ def _coordinators(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/groups/{group}/move-coordinator", status_code=204)
     async def move_group(group: str, asked: CoordinatorMove) -> None:
-        """Have a node coordinate a group."""
+        """Make a node the coordinator of a group."""
         broker.move_coordinator(asked.node, group=group)
 
     @routes.post("/transactions/{transactional_id}/move-coordinator", status_code=204)
     async def move_transactions(transactional_id: str, asked: CoordinatorMove) -> None:
-        """Have a node coordinate a transactional id."""
+        """Make a node the coordinator of a transactional id."""
         broker.move_coordinator(asked.node, transactional_id=transactional_id)
 
 
 def _groups(broker: Broker, routes: APIRouter) -> None:
     @routes.post("/groups/{group}/force-rebalance", status_code=204)
     async def force_rebalance(group: str) -> None:
-        """Have the members of a group share out its partitions anew."""
+        """Make the members of a group share out its partitions anew."""
         broker.force_rebalance(group)
 
     @routes.post("/groups/{group}/evict")
@@ -76,7 +76,7 @@ def _groups(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/groups/{group}/slow-joins")
     async def slow_joins(group: str, asked: Delay) -> dict[str, int]:
-        """Have joining take this long, until the fault with this number is removed."""
+        """Make joining take this long, until the fault with this number is removed."""
         return {"fault": broker.slow_joins(group, asked.delay).number}
 
     @routes.get("/transactions/{transactional_id}")
@@ -108,7 +108,7 @@ def _leaders(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/topics/{topic}/partitions/{partition}/leader")
     async def move(topic: str, partition: int, asked: LeaderMove) -> dict[str, int | None]:
-        """Have a node lead the partition, or, with null, nobody."""
+        """Make a node the partition's leader, or, with null, leave it without one."""
         if asked.node is None:
             broker.leave_leaderless(topic, partition)
         else:
@@ -117,7 +117,7 @@ def _leaders(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/topics/{topic}/partitions/{partition}/begin-epoch")
     async def begin_epoch(topic: str, partition: int) -> dict[str, int]:
-        """Have the leader begin another epoch."""
+        """Begin another epoch of the leader."""
         return {"leader_epoch": broker.begin_epoch(topic, partition)}
 
     @routes.post("/topics/{topic}/partitions/{partition}/truncate")
@@ -127,5 +127,5 @@ def _leaders(broker: Broker, routes: APIRouter) -> None:
 
     @routes.post("/elect-leaders", status_code=204)
     async def elect() -> None:
-        """Have every partition led that can be."""
+        """Elect a leader for every partition that can have one."""
         broker.elect_leaders()

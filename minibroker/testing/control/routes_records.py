@@ -1,6 +1,6 @@
 """Topics and records over HTTP, and the journal of requests.
 
-What these do is told by the methods of `Broker` of the same names.
+They do what the methods of `Broker` of the same names do.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _expectations(broker: Broker, routes: APIRouter) -> None:
 def _journal(broker: Broker, routes: APIRouter) -> None:
     @routes.get("/requests")
     async def requests(asked: Annotated[RequestsAsked, Query()]) -> list[Request]:
-        """What the journal has, oldest first."""
+        """Return what the journal has, oldest first."""
         found = broker.requests(asked.api, client_id=asked.client_id, node=asked.node, error=asked.error)
         return [request_model(exchange, asked.raw) for exchange in found]
 

@@ -1,6 +1,6 @@
 """Waiting over HTTP: the answer comes as soon as it is so, and after the timeout 408 with how far it came.
 
-What these do is told by the methods of `Broker` of the same names.
+They do what the methods of `Broker` of the same names do.
 """
 
 from __future__ import annotations

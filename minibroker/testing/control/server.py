@@ -1,4 +1,4 @@
-"""Serving the HTTP control in the broker's own event loop, on an address that is taken before anybody is told of it.
+"""Serving the HTTP control in the broker's own event loop, on an address that is taken before anybody learns of it.
 
 Which addresses are allowed without a token is decided here: those of this machine only.
 """

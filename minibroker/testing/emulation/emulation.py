@@ -94,7 +94,7 @@ class Emulation(Interceptor):
         self._changes: dict[Call, list[Change]] = {}  # of requests that are under way
 
     def install(self, broker: Embedded) -> None:
-        """Have it see requests before anybody else, and answers after."""
+        """Make the broker's requests pass here before anybody else sees them, and its answers after."""
         broker.interceptors.insert(0, self)
 
     def before(self, call: Call) -> Message | None:

@@ -44,7 +44,7 @@ LAST_CODE: Final[dict[str, ErrorCode]] = {
 # Where it matters which code came before; for all others a release answered as for any exception without a code.
 BEFORE: Final[dict[ErrorCode, ErrorCode]] = {
     ErrorCode.INVALID_RECORD: ErrorCode.CORRUPT_MESSAGE,  # KIP-467: its exception was one of this code
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_LEADER_OR_FOLLOWER,  # KIP-112: what older clients are told
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_LEADER_OR_FOLLOWER,  # KIP-112: what older clients get
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,  # KIP-460
     ErrorCode.ELECTION_NOT_NEEDED: ErrorCode.NONE,  # KIP-460
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,  # KIP-588

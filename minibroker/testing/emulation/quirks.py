@@ -34,7 +34,7 @@ PartitionAnswer = TopicAnswer.PartitionProduceResponse
 
 
 class Change:
-    """What a quirk does with one request: it keeps what it must know of the request until the answer."""
+    """The change that a quirk makes to one request: it keeps what it must know of the request until the answer."""
 
     def __init__(self, release: str, call: Call) -> None:
         self.release = release

@@ -1,6 +1,6 @@
 """Answers with errors in them: those of a request that is not let through, and those of one that was.
 
-Which places an answer has is told by `places`; whether a request is let through is decided in `engine`.
+Which places an answer has is in `places`; whether a request is let through is decided in `engine`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
 
 
 def _name_session_partitions(call: Call, rule: Rule, response: Any) -> None:
-    """Have the answer to an incremental Fetch name what it is to have errors for: it leaves out what has no news."""
+    """Name the partitions that are to have errors in an incremental Fetch's answer, which has only those with news."""
     ids = call.context.cluster.image.topics
     named = {(place.topic, place.partition) for place in places_in(response, names_by(call))}
     for topic, partition in session_partitions(call):
@@ -55,7 +55,7 @@ def _name_session_partitions(call: Call, rule: Rule, response: Any) -> None:
 
 
 def without_wait(request: Any) -> None:
-    """Have a Fetch answered at once: it has no effect that an error could come before."""
+    """Make a Fetch be answered at once: it has no effect that an error could come before."""
     request.max_wait_ms = 0
 
 

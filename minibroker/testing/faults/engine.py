@@ -62,7 +62,7 @@ class Fault:
         self._faults.broker.loop.run(self._reached(hits, timeout))
 
     async def await_hits(self, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> None:
-        """As `wait`."""
+        """Wait as `wait` does."""
         await self._faults.broker.loop.arun(self._reached(hits, timeout))
 
     @property
@@ -83,7 +83,7 @@ class Fault:
         await self._faults.watch.until(reached, timeout, lambda: f"{hits} hits were expected of {self!r}")
 
     def agrees(self, request: Message) -> bool:
-        """Whether its `where` holds. A test's mistake in it is told to the test; the request is let through."""
+        """Return whether its `where` holds. If that fails, `wait` raises the error, and the request is let through."""
         if self.rule.where is None:
             return True
         try:
@@ -141,7 +141,7 @@ class Faults(Interceptor):
         return [self._add(rule) for rule in rules_in(Path(path))]
 
     def all(self) -> list[Fault]:
-        """Those that are at work, in the order in which they are looked at."""
+        """Return the faults that are at work, in the order in which they are looked at."""
         return self.broker.on_loop(lambda: list(self._faults))
 
     def remove(self, fault: Fault) -> None:
@@ -232,7 +232,7 @@ class Faults(Interceptor):
         return parked
 
     def _done_before(self, call: Call, struck: list[Fault]) -> Message | Parked | None:
-        """What is done before the effect, or to the effect's own answer. Raises Unanswerable."""
+        """Cut the connection, stay silent or refuse, as the first fault says that does so. Raises Unanswerable."""
         for fault in struck:
             rule = fault.rule
             if rule.close is not None:

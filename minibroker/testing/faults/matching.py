@@ -66,7 +66,7 @@ class Asked:
 
 
 def session_partitions(call: Call) -> list[tuple[str, int]]:
-    """What the client's fetch session has, if the request is a Fetch within one (KIP-227)."""
+    """Return the partitions of the client's fetch session, if the request is a Fetch within one (KIP-227)."""
     session_id = getattr(call.request, "session_id", 0)
     if not session_id:
         return []

@@ -191,7 +191,7 @@ def _tell_nothing(answer: Any, version: int) -> None:
 
 
 def _copy_keys(answer: Any, asked: Any) -> None:
-    """Have the answer name what the request names."""
+    """Copy into the answer the names that the request has."""
     names = {field.name for field in _fields(answer.__class__)}
     if isinstance(asked, str):
         for name in KEY_FIELDS:

@@ -38,7 +38,7 @@ class Rule:
     know. `level` says where in the answer, the deepest place unless given. `close` cuts the connection, without an
     answer, before or after the effect. `answer` sends a half of it and closes, none at all (`silence`, before the
     effect unless `when` says after), or one with another request's id. `corrupt` damages the first batch that a Fetch
-    brings. `delay_ms` holds the request back, `throttle_ms` is told to the client; both go together with all others.
+    brings. `delay_ms` holds the request back, `throttle_ms` is in the answer; both go together with all others.
 
     `nth` is the one match, counted from 1, that it does something to, `times` is how often it does so at the most,
     `probability` how likely each time; chance is drawn from `seed`.
@@ -88,7 +88,7 @@ def _shown(value: Any) -> str:
 
 
 class Words(TypedDict, total=False):
-    """The words of a fault, for who is typing them; None is as good as not said."""
+    """The words of a fault, as they are typed; None is as good as not said."""
 
     api: str | Collection[str] | None
     version: int | str | None
