@@ -39,7 +39,7 @@ CHECKPOINT = "cleaner-offset-checkpoint"
 
 
 class Load(NamedTuple):
-    """What a log to be compacted consists of: values of hexadecimal text, each with a key."""
+    """The contents of a log to be compacted: values of hexadecimal text, each with a key."""
 
     value_bytes: int
     size_bytes: int
@@ -53,7 +53,7 @@ LARGE_LZ4 = LARGE._replace(codec=Compression.LZ4)
 
 
 def sections(seconds: float) -> list[Section]:
-    """What a cleaning costs, and rows of `seconds` each beside one."""
+    """Return what a cleaning costs, and rows of `seconds` each beside one."""
     rates = [
         _cleaning("values of 100 B", SMALL),
         _cleaning("values of 1 KB", LARGE),

@@ -56,7 +56,7 @@ def _case(name: str, connections: int, configs: dict[str, str], seconds: float) 
 
 
 def _bare(target: Target, seconds: float) -> Sample:
-    """What this disk gives one writer: no broker has a part in it."""
+    """Measure what this disk gives one writer: no broker has a part in it."""
     if target.name != "minibroker":
         raise Unavailable("it is the same for all servers")
     batch = wire.batch([RECORD])

@@ -138,7 +138,7 @@ def _volume(ran: dict[str, Any], size_bytes: int) -> Sample:
 def run(
     server: Server, request: bytes, error_at: int, seconds: float, connections: int = 1, depth: int = 1, limit: int = 0
 ) -> dict[str, Any]:
-    """What `clients/exchange.c` says of a run, and the server's CPU time in it. Raises Unavailable, Failed."""
+    """Run `clients/exchange.c`; return its figures and the server's CPU time in it. Raises Unavailable, Failed."""
     program = programs.exchange()
     before = cpu_seconds(server.pid)
     words = [server.host, server.port, connections, depth, seconds, limit, error_at]

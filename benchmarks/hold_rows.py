@@ -37,7 +37,7 @@ def nothing(server: Server) -> None:
 
 
 class Row(NamedTuple):
-    """What is asked: `set_up` prepares the server, `frames` are then sent on one connection. `probes` are what the
+    """A row of requests: `set_up` prepares the server, `frames` are then sent on one connection. `probes` are what the
     other client asks, ApiVersions and Metadata unless said; `settings` are the broker's, as `key=value`. With `stops`
     the broker is stopped, in place of a request."""
 
@@ -77,7 +77,7 @@ def _tags(size_mb: float, place: str) -> Callable[[Server], Sequence[bytes]]:
 
 
 def table_rows(quick: bool) -> list[Row]:
-    """What has held a broker for long, once."""
+    """Return a row for each thing that has held a broker for long."""
     share = QUICK_SHARE if quick else 1
     return [
         *_topics(share),

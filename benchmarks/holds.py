@@ -55,7 +55,7 @@ class Answer(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What one row came to. `grown_bytes` is the peak of the resident memory above what there was before."""
+    """The figures of one row. `grown_bytes` is the peak of the resident memory above what there was before."""
 
     row: Row
     frame_bytes: int

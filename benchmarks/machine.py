@@ -30,7 +30,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 class LoopTime(NamedTuple):
-    """What a process's first thread has had since it began: seconds on a core, and seconds in wait for one."""
+    """The time of a process's first thread since it began: seconds on a core, and seconds in wait for one."""
 
     ran_s: float
     coreless_s: float
@@ -64,7 +64,7 @@ def resident_kib(pid: int) -> int:
 
 
 def forget_peak(pid: int) -> None:
-    """Have `peak_kib` begin anew."""
+    """Reset `peak_kib`."""
     Path(f"/proc/{pid}/clear_refs").write_text(FORGET_PEAK)
 
 

@@ -57,7 +57,7 @@ def naive(rows: pa.RecordBatch, counts: Sequence[int]) -> list[bytes]:
 
 
 def interleaved(rows: pa.RecordBatch) -> list[EncodedBatch]:
-    """As a log is rewritten that three idempotent producers wrote to in turn, a hundred records at a time."""
+    """Encode the rows as a log that three idempotent producers wrote to in turn, a hundred records at a time."""
     rows = rows.append_column("offset", pa.array(range(rows.num_rows), pa.int64()))
     origins = [
         Origin(start, Producer(number % 3, 0, start), 0) for number, start in enumerate(range(0, rows.num_rows, 100))

@@ -51,7 +51,7 @@ class Held(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """What a command took, and the most that it held."""
+    """The time that a command took, and the most memory that it held."""
 
     seconds: float
     cpu_s: float
@@ -61,7 +61,7 @@ class Watched(NamedTuple):
 
 
 def generate(folder: str, size_bytes: int) -> None:
-    """Have a broker write about so many bytes into a data directory: values of 1 KB, batches of 16 KB, uncompressed."""
+    """Write about so many bytes into a data directory, by a broker: values of 1 KB, batches of 16 KB, uncompressed."""
     with servers.minibroker_on(folder, settings=[f"log.segment.bytes={SEGMENT_BYTES}"]) as server:
         with wire.Client(server) as client:
             client.create_topic(TOPIC, PARTITIONS)
@@ -101,7 +101,7 @@ def watch(words: Sequence[str]) -> Watched:
 
 
 def held_by(pid: int) -> Held:
-    """What a process and its descendants hold now."""
+    """Return what a process and its descendants hold now."""
     jvm = python = 0
     ticks = 0
     for each in family(pid):

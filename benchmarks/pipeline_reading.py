@@ -43,7 +43,7 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Topic(NamedTuple):
-    """What one topic holds."""
+    """The contents of one topic."""
 
     size_bytes: int
     codec: str

@@ -25,8 +25,9 @@ PATIENCE_S = 600
 
 
 class Seen(NamedTuple):
-    """What the prober saw, in milliseconds. `held_ms` is the longest wait without the time for which there was no core,
-    and without the `quiet_ms` that an answer takes when nothing else happens; `wall_ms` is the longest on the clock."""
+    """The waits that the prober saw, in milliseconds. `held_ms` is the longest wait without the time for which there
+    was no core, and without the `quiet_ms` that an answer takes when nothing else happens; `wall_ms` is the longest on
+    the clock."""
 
     held_ms: float
     wall_ms: float
@@ -43,7 +44,7 @@ class Prober:
         self._pipe = pipe
 
     def stop(self) -> Seen:
-        """What was seen since the quiet before. Waits for the answer that is on its way."""
+        """Return what was seen since the quiet before. Waits for the answer that is on its way."""
         self._pipe.send(None)
         if not self._pipe.poll(PATIENCE_S):
             self._process.kill()

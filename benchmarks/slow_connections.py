@@ -56,7 +56,7 @@ class Row(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What one row came to. Waits are those of the client that works, the longest of each kind, in milliseconds."""
+    """The figures of one row. Waits are those of the client that works, the longest of each kind, in milliseconds."""
 
     row: Row
     small_ms: float

@@ -71,12 +71,12 @@ def measure_start(target: Target) -> Sample:
 
 
 def measure_resident(target: Target) -> Sample:
-    """What the server holds after whatever ran on it."""
+    """Measure what the server holds after whatever ran on it."""
     return {"resident_mib": resident_kib(target.server.pid) / 1024}
 
 
 def measure_idle(target: Target) -> Sample:
-    """What connections add to a fresh server (to a used one, where a fresh one is not ours to start)."""
+    """Measure what connections add to a fresh server (to a used one, where a fresh one is not ours to start)."""
     with nullcontext(target.server) if target.start is None else target.start() as server:
         resident, cpu, client_cpu = resident_kib(server.pid), cpu_seconds(server.pid), time.process_time()
         with ExitStack() as stack:

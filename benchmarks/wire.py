@@ -146,7 +146,7 @@ class Client:
         _check(answer.responses[0].partition_responses[0].error_code)
 
     def ask_api_versions(self) -> None:
-        """What a client asks first; the answer is not looked at."""
+        """Ask what a client asks first; the answer is not looked at."""
         self._socket.sendall(api_versions_request())
         self._receive()
 
