@@ -22,7 +22,7 @@ SETTINGS = {"num.partitions": str(spec.PARTITIONS)}
 
 
 class Broker(Protocol):
-    """What the tests do with a broker process, whichever it is."""
+    """A broker process, whichever it is, as the tests use it."""
 
     bootstrap_servers: str
 

@@ -98,7 +98,7 @@ class KafkaProcess:
 
     @property
     def log(self) -> str:
-        """What the broker wrote to stderr, all its starts together."""
+        """Return what the broker wrote to stderr, all its starts together."""
         return self._log_file.read_text(errors="replace")
 
     @property

@@ -110,7 +110,7 @@ _WITHOUT_TIMESTAMPS = {"kcat"}
 
 
 def for_writer(writer: str) -> list[Record]:
-    """What this client can write of `every_record()`."""
+    """Return what this client can write of `every_record()`."""
     able = _LIMITS.get(writer)
     records = [record for record in every_record() if able is None or able(record)]
     return [record._replace(timestamp=None) for record in records] if writer in _WITHOUT_TIMESTAMPS else records

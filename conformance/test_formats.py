@@ -93,7 +93,7 @@ def test_each_version_reads_as_the_member_of_a_group(written: str, reader: str) 
 
 
 def kcat(bootstrap: str, fallback: str, *arguments: str, stdin: str = "") -> str:
-    """What kcat prints that takes the broker for one of that version, without asking it."""
+    """Return what kcat prints if it takes the broker for one of that version, without asking it."""
     settings = ("api.version.request=false", f"broker.version.fallback={fallback}", "broker.address.family=v4")
     options = [option for setting in settings for option in ("-X", setting)]
     result = subprocess.run(

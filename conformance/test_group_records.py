@@ -34,7 +34,7 @@ Key = tuple[Any, ...]
 
 
 def tool(name: str, *arguments: str) -> str:
-    """What one of Kafka's command line tools prints."""
+    """Return what one of Kafka's command line tools prints."""
     command = ["java", *JAVA_OPTIONS, "-cp", f"{apache_kafka()}/*", name, *arguments]
     run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert run.returncode == 0, run.stdout + run.stderr

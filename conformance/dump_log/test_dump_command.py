@@ -30,7 +30,7 @@ SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What Kafka left: all codecs, transactions, committed and aborted, a group's offsets, several segments."""
+    """Return a directory of Kafka's: all codecs, transactions, committed and aborted, offsets, several segments."""
     path = tmp_path_factory.mktemp("kafka")
     with running_kafka(path) as kafka:
         client = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}

@@ -1,6 +1,6 @@
 """The tables of releases against each release's own jars, read by Java: versions, features, error codes, defaults.
 
-How that program finds the table in jars of twelve years is told in ApiTables.java.
+How that program finds the table in jars of twelve years is in ApiTables.java.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Versions = tuple[int, int]
 
 @pytest.fixture(scope="module")
 def lines() -> list[list[str]]:
-    """What the program prints: release, listener, key, name, first and last version."""
+    """Return what the program prints: release, listener, key, name, first and last version."""
     jars = builds.released_jars()
     needed = [str(jar) for jar in sorted(jars.glob("s*.jar"))]
     asked = [str(jar) for jar in sorted(jars.glob("kafka*.jar"))]

@@ -70,7 +70,7 @@ def shortened(logs: Path) -> bool:
 
 
 def complaints(broker: RunningBroker) -> list[str]:
-    """What our broker has logged, but for settings of these tests that it knows and does not follow yet.
+    """Return what our broker has logged, but for settings of these tests that it knows and does not follow yet.
 
     Segments that go are no news: some of what was deleted was still there.
     """

@@ -196,7 +196,7 @@ def commit_offsets(bootstrap_servers: str) -> None:
 
 
 def committed_offsets(bootstrap_servers: str) -> dict[int, int]:
-    """What the group has committed for "plain", by partition."""
+    """Return what the group has committed for "plain", by partition."""
     admin = admin_of(bootstrap_servers)
     asked = [ConsumerGroupTopicPartitions("readers")]
     (future,) = admin.list_consumer_group_offsets(asked).values()

@@ -113,7 +113,7 @@ def test_kafka_s_tool_reads_every_record_of_it(administered: Path) -> None:
 
 
 def seen(connection: Connection) -> dict[str, Any]:
-    """What a client sees of what was changed."""
+    """Return what a client sees of what was changed."""
     partition = metadata_of(connection, NAME).partitions[0]
     quotas = connection.ask(DescribeClientQuotasRequest(), 1).entries
     users = connection.ask(DescribeUserScramCredentialsRequest(users=None), 0).results

@@ -116,7 +116,7 @@ class Cleaned(NamedTuple):
 
 
 def cleaned(written: Path, before: dict[str, Topic], target: Path, start: Start, complained: Any) -> Cleaned:
-    """What a broker's cleaner makes of a copy of a directory."""
+    """Return what a broker's cleaner makes of a copy of a directory."""
     logs = copied(written, target)
     ends = {topic: newest_segment(logs, topic) for topic in before if not topic.startswith("__")}
 
@@ -231,7 +231,7 @@ def both(request: pytest.FixtureRequest) -> dict[str, Cleaned]:
 
 
 def dumped(directory: Path, topic: str) -> tuple[list[str], list[str]]:
-    """What Kafka's tool prints of a topic's batches and records, and its complaints, without what may differ.
+    """Return a topic's batches and records, and complaints, by Kafka's tool, without what may differ.
 
     It complains of the holes between the offsets, in the order of a hash map.
     """

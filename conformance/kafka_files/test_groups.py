@@ -27,7 +27,7 @@ OFFSETS = "__consumer_offsets-0"
 
 @contextmanager
 def connected(servers: str, *members: Member) -> Iterator[None]:
-    """Have the members on connections of their own to a broker that has read the group."""
+    """Connect each member on a connection of its own to a broker that has read the group."""
     with ExitStack() as stack:
         for member in members:
             member.connection = stack.enter_context(Connection(servers))
@@ -45,7 +45,7 @@ def described(member: Member) -> dict[str, tuple[str | None, bytes, bytes]]:
 
 
 def settled(leader: Member, static: Member) -> dict[str, tuple[str | None, bytes, bytes]]:
-    """Have both in the next generation of a stable group."""
+    """Bring both into the next generation of a stable group; return the group's members."""
     if leader.generation < 0:
         leader.settle()
         rebalanced(leader, static)

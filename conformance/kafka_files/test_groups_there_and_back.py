@@ -28,7 +28,7 @@ SUBSCRIPTION = b"\0\1" + bytes(ConsumerProtocolSubscription(topics=["t"]).encode
 
 
 def seen(connection: Connection) -> dict[str, Any]:
-    """What the broker says of the members, by id."""
+    """Return what the broker says of the members, by id."""
     members = describe(connection, GROUP).members
     for member in members:
         for assignment in (member.assignment, member.target_assignment):
@@ -38,7 +38,7 @@ def seen(connection: Connection) -> dict[str, Any]:
 
 
 def step(old: ClassicMember, *members: Member) -> None:
-    """Have all beat once; the one with the classic protocol joins and syncs when it is told to."""
+    """Send one heartbeat of each; the one with the classic protocol joins and syncs when the answer says so."""
     code = old.heartbeat()
     if code == ErrorCode.REBALANCE_IN_PROGRESS:
         assert old.join().error_code == 0

@@ -48,7 +48,7 @@ def directory(request: pytest.FixtureRequest) -> Written:
 
 
 def partitions_of(written: Written) -> dict[TopicPartition, Partition]:
-    """What consumers saw."""
+    """Return what consumers saw."""
     return {
         TopicPartition(name, index): partition
         for name, topic in written.contents.items()

@@ -23,7 +23,7 @@ REWRITTEN = {
 
 
 def expected(before: Written, report: Report) -> dict[str, Topic]:
-    """What clients saw, but for the codecs that topics are said to have."""
+    """Return what clients saw, but for the codecs that topics are said to have."""
     topics = dict(before.contents)
     for topic, name, value in report.configs:
         topics[topic] = topics[topic]._replace(configs={**topics[topic].configs, name: value})

@@ -68,7 +68,7 @@ class Interpreter:
         return field.get("fields") or self._common[kind]
 
     def default(self, field: Spec) -> Any:
-        """What an absent field means, by the rules of Kafka's generator."""
+        """Return what an absent field means, by the rules of Kafka's generator."""
         kind, default = field["type"], field.get("default")
         if default == "null" or kind == "records":
             return None

@@ -40,7 +40,7 @@ def class_name(definition: Definition) -> str:
 
 
 class Exchange(NamedTuple):
-    """What Kafka gets, and what it should write."""
+    """A message for Kafka, and what it should write."""
 
     message: str
     sent: str

@@ -26,11 +26,11 @@ MESSAGE_END = b"<|message of kcat|>"
 
 
 class Differs(Exception):
-    """What came is not what was written; the message says where."""
+    """A difference between what came and what was written; the message says where."""
 
 
 def kcat(bootstrap: str, *arguments: str | bytes, send: bytes | None = None) -> bytes:
-    """What kcat prints. Raises Differs with its complaint if it fails."""
+    """Return what kcat prints. Raises Differs with its complaint if it fails."""
     command: list[str | bytes] = ["kcat", "-b", bootstrap, "-m", str(PATIENCE_S), *arguments]
     result = subprocess.run(command, input=send, capture_output=True, timeout=PATIENCE_S, check=False)
     if result.returncode != 0:

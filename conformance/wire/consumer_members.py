@@ -20,7 +20,7 @@ ErrorAnswer = tuple[int, str | None]
 
 
 class Member:
-    """One member, that works on nothing: what it is told to give up it has given up with its next heartbeat."""
+    """One member, that works on nothing: its next heartbeat gives up what the answer before took from it."""
 
     def __init__(self, connection: Connection, group: str, member_id: str, *topics: str, **said: Any) -> None:
         self.connection = connection
@@ -79,7 +79,7 @@ def told(answer: Any) -> ErrorAnswer:
 
 
 def settle(*members: Member, total: int) -> None:
-    """Have all beat until the group is stable, and `total` partitions are assigned."""
+    """Send heartbeats of all until the group is stable, and `total` partitions are assigned."""
 
     def beat() -> Any:
         for member in members:

@@ -30,7 +30,7 @@ Offset = tuple[str | bytes, int, int]  # topic (or its id), partition, offset
 
 
 class Fetched(NamedTuple):
-    """What OffsetFetch says of a partition."""
+    """The answer of OffsetFetch for a partition."""
 
     offset: int
     leader_epoch: int = -1
@@ -64,7 +64,7 @@ class Member(NamedTuple):
     instance_id: str | None = None
 
     def fields(self, **changed: Any) -> dict[str, Any]:
-        """As the fields of an OffsetCommit."""
+        """Return the member's fields of an OffsetCommit."""
         return {
             "member_id": self.member_id,
             "generation_id_or_member_epoch": self.generation,
@@ -74,7 +74,7 @@ class Member(NamedTuple):
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer tells of itself when it joins."""
+    """Return the subscription that a consumer sends when it joins."""
     return b"\0\0" + ConsumerProtocolSubscription(topics=list(topics)).encode(0)
 
 

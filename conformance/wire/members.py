@@ -34,7 +34,7 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 def look_up(connection: Connection, group: str) -> None:
-    """Have the group coordinated by the broker: Kafka has to be asked for it first."""
+    """Make the broker coordinate the group: Kafka has to be asked for it first."""
 
     def code() -> int:
         answer = connection.ask(FindCoordinatorRequest(key=group), 3)
@@ -174,7 +174,7 @@ class Member:
 
 
 def rebalanced(*members: Member, version: int = JOIN) -> list[Any]:
-    """Have all join, the next generation of them all; the answers to their JoinGroups.
+    """Let all join, the next generation of them all; return the answers to their JoinGroups.
 
     The first are to be members already, so that the group waits for them.
     """
@@ -188,6 +188,6 @@ def rebalanced(*members: Member, version: int = JOIN) -> list[Any]:
 
 
 def until_rebalancing(member: Member) -> None:
-    """Wait until a member of a group is told to join again."""
+    """Wait until a member's heartbeat is answered with REBALANCE_IN_PROGRESS."""
     code = repeated(member.heartbeat, lambda seen: seen == ErrorCode.REBALANCE_IN_PROGRESS)
     assert code == ErrorCode.REBALANCE_IN_PROGRESS

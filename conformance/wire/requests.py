@@ -24,9 +24,9 @@ MAX_FETCH_BYTES = 1 << 24
 
 
 class Outcome(NamedTuple):
-    """What a Produce answered for a partition; fields that the version lacks have their defaults.
+    """The answer of a Produce for a partition; fields that the version lacks have their defaults.
 
-    Without the error's message: Kafka mostly gives none there, and minibroker says what it found.
+    Without the error's message: Kafka gives none there in most cases, and minibroker says what it found.
     """
 
     error_code: int
@@ -102,7 +102,7 @@ def fetch_request(topics: Mapping[str | bytes, Sequence[Asked]], **fields: Any) 
 
 
 class Fetched(NamedTuple):
-    """What a Fetch answered for a partition: the batches by their first offsets."""
+    """The answer of a Fetch for a partition: the batches by their first offsets."""
 
     error_code: int
     high_watermark: int = -1
@@ -139,7 +139,7 @@ def stored(connection: Connection, topic: str, partition: int = 0) -> list[Read]
 def list_offset(
     connection: Connection, topic: str, timestamp: int, partition: int = 0, *, version: int = 7, **fields: int
 ) -> Any:
-    """What ListOffsets answers for one partition; `fields` are those of the asked partition."""
+    """Return what ListOffsets answers for one partition; `fields` are those of the asked partition."""
     listed = ListOffsetsRequest.ListOffsetsTopic
     wanted = listed.ListOffsetsPartition(partition_index=partition, timestamp=timestamp, **fields)
     request = ListOffsetsRequest(replica_id=-1, topics=[listed(name=topic, partitions=[wanted])])
@@ -184,7 +184,7 @@ def create_request(*topics: Topic, validate_only: bool = False, timeout_ms: int 
 
 
 def metadata_of(connection: Connection, name: str, version: int = 12) -> Any:
-    """What Metadata says of a topic, without creating it."""
+    """Return what Metadata says of a topic, without creating it."""
     wanted = MetadataRequest.MetadataRequestTopic(name=name)
     request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
     return connection.ask(request, version).topics[0]

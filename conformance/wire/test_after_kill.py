@@ -46,7 +46,7 @@ def sequenced(sequence: int, count: int = 1) -> bytes:
 
 
 class Before(NamedTuple):
-    """What was known before the kill: partition 0 has offsets 0 to 4, of one producer; partition 1 is for writing."""
+    """The state before the kill: partition 0 has offsets 0 to 4, of one producer; partition 1 is for writing."""
 
     topic_id: bytes
     records: list[Any]

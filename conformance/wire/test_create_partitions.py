@@ -29,7 +29,7 @@ def wanted(name: str, count: int, assignments: Sequence[Sequence[int]] | None = 
 def grow(
     connection: Connection, *topics: Wanted, version: int = 3, validate_only: bool = False
 ) -> list[tuple[Any, ...]]:
-    """What is answered, each as (code, name, message)."""
+    """Return the answers, each as (code, name, message)."""
     request = CreatePartitionsRequest(topics=list(topics), timeout_ms=TIMEOUT_MS, validate_only=validate_only)
     answer = connection.ask(request, version)
     return [(ErrorCode(each.error_code), each.name, each.error_message) for each in answer.results]

@@ -28,7 +28,7 @@ def delete_by_name(connection: Connection, *names: str, version: int) -> dict[st
 
 
 def delete(connection: Connection, *topics: tuple[str | None, bytes]) -> list[tuple[Any, ...]]:
-    """What version 6 answers, each as (code, name, topic id)."""
+    """Return the answers of version 6, each as (code, name, topic id)."""
     states = [DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=topic_id) for name, topic_id in topics]
     answer = connection.ask(DeleteTopicsRequest(topics=states, timeout_ms=TIMEOUT_MS), 6)
     return [(ErrorCode(each.error_code), each.name, each.topic_id) for each in answer.responses]

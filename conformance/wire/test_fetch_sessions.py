@@ -26,7 +26,7 @@ Topics = dict[Any, Sequence[Asked]]
 
 
 class Answer(NamedTuple):
-    """What a Fetch answered; `partitions` by (topic, partition) in the order of the answer."""
+    """The answer of a Fetch; `partitions` by (topic, partition) in the order of the answer."""
 
     error_code: int
     session_id: int

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DeleteGroups: what is told of groups in each state, and which can be deleted."""
+"""DescribeGroups, ListGroups, DeleteGroups: what the answers say of groups in each state, and which can be deleted."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ NOWHERE = 99
 def elect(
     connection: Connection, version: int, topics: dict[str, Sequence[int]] | None, kind: int = PREFERRED
 ) -> tuple[int, dict[tuple[str, int], tuple[int, str | None]]]:
-    """The error code of the whole, and (error code, message) of each partition that is told."""
+    """Return the error code of the whole, and (error code, message) of each partition in the answer."""
     shape = ElectLeadersRequest.TopicPartitions
     asked = None
     if topics is not None:

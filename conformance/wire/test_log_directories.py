@@ -21,7 +21,7 @@ Directory = AlterReplicaLogDirsRequest.AlterReplicaLogDir
 
 
 def described(connection: Connection, version: int, topics: dict[str, list[int]] | None) -> Any:
-    """What is told of the one directory."""
+    """Return the answer for the one directory."""
     shape = DescribeLogDirsRequest.DescribableLogDirTopic
     asked = None if topics is None else [shape(topic=name, partitions=found) for name, found in topics.items()]
     (directory,) = connection.ask(DescribeLogDirsRequest(topics=asked), version).results

@@ -46,7 +46,7 @@ def fetched(connection: Connection, group: str, name: str, *, stable: bool = Tru
 
 
 def settled(connection: Connection, group: str, name: str) -> Fetched:
-    """What is fetched once no transaction is open any more."""
+    """Return what is fetched once no transaction is open any more."""
     found: Fetched = repeated(lambda: fetched(connection, group, name), lambda seen: seen != UNSTABLE)
     return found
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions, ListTransactions, DescribeProducers: what administrators are told of transactions.
+"""DescribeTransactions, ListTransactions, DescribeProducers: what administrators see of transactions.
 
 Every literal is what Apache Kafka 4.3 answers. What producers are told is in `test_transactions.py`.
 """

@@ -1,4 +1,4 @@
-"""The records of transactions: which of them may be written, and what readers are told of them.
+"""The records of transactions: which of them may be written, and what readers learn of them.
 
 Every literal is what Apache Kafka 4.3 answers. How a transaction begins and ends is in `test_transactions.py`.
 """

@@ -184,6 +184,6 @@ def settle(producer: TransactionalProducer) -> None:
 
 
 def committed_read(connection: Connection, topic: str) -> Any:
-    """What Fetch answers a reader of committed records for partition 0 from the first offset on."""
+    """Return what Fetch answers a reader of committed records for partition 0 from the first offset on."""
     request = fetch_request({topic: [asked(0)]}, isolation_level=1)
     return connection.ask(request, 12).responses[0].partitions[0]
