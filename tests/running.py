@@ -84,7 +84,7 @@ class RunningBroker:
 
     @property
     def log(self) -> str:
-        """What the broker wrote to stderr, all its starts together."""
+        """Return what the broker wrote to stderr, all its starts together."""
         return self.stderr_file.read_text(errors="replace")
 
     def _announced(self) -> str:

@@ -68,7 +68,7 @@ def serving(command: str, directory: Path, lines: int = 1) -> Iterator[str]:
 
 
 def printed(kind: str, code: str, address: str, directory: Path) -> str:
-    """What a step prints, on stdout and stderr, with the broker at `address`; without the blanks that fill tables."""
+    """Return what a step prints on stdout and stderr, with the broker at `address`, without blanks that fill tables."""
     if kind == "sh":
         program = CLIENT_COMMAND.sub(rf"\1 --bootstrap-server {address}", code)
         command = ["sh", "-e", "-c", program]

@@ -3,7 +3,7 @@
     python -m tests.broker.fuzzing --frames 1000000 --seed 7
 
 Fails on a traceback in the broker's log, a broker that ends or takes too much memory, an answer that cannot be read,
-and whatever the two clients miss. Each finding is told with the frames of its connection, in hex.
+and whatever the two clients miss. Each finding is shown with the frames of its connection, in hex.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Fuzzer:
         self.progress = progress
 
     def run(self) -> list[Finding]:
-        """Until all frames have been sent and answered, or the broker has ended."""
+        """Send all frames, until they have been answered or the broker has ended."""
         ask_once(self.address, _topic_request())
         open_now: dict[socket.socket, _Talk] = {}
         look_at = self.left - LOOK_EVERY
@@ -282,7 +282,7 @@ def peak_bytes(pid: int) -> int:
 
 
 class Outcome(NamedTuple):
-    """What a run came to."""
+    """The results of a run."""
 
     findings: list[Finding]
     answers: int
@@ -292,7 +292,7 @@ class Outcome(NamedTuple):
 
 
 def fuzz(directory: Path, frames: int, seed: int, progress: Callable[[str], None] = lambda told: None) -> Outcome:
-    """Run a broker in `directory`, with its two neighbours, and send it `frames` requests. `progress` is told of it."""
+    """Run a broker in `directory` with its two neighbours, and send it `frames` requests; report to `progress`."""
     handlers.load()
     started_at = time.monotonic()
     backlog = f"socket.listen.backlog.size={CONNECTIONS}"  # fewer, and a connection waits a second for its next SYN

@@ -79,7 +79,7 @@ def answer_in(frame: bytes, api_key: int, version: int) -> tuple[int, Any]:
 
 
 def joined(items: Sequence[Any]) -> bytes:
-    """What goes to the wire for some items: the bytes, and the regions' bytes between them. Marks are reached."""
+    """Return the bytes on the wire for some items, with the regions' bytes between them. Marks are reached."""
     return b"".join(_wire_bytes(item) for item in items)
 
 
@@ -177,7 +177,7 @@ class Client:
         self.send_bytes(frame_of(request, version, correlation_id))
 
     def send_bytes(self, data: bytes) -> None:
-        """Have the socket read `data`, in as many pieces as the connection makes room for."""
+        """Let the socket read `data`, in as many pieces as the connection makes room for."""
         scratch = memoryview(bytearray(1 << 16))
         while data:
             room = self.connection.room(scratch)
@@ -293,7 +293,7 @@ class Harness:
         self._open(self._node_ids if nodes is None else nodes)
 
     def after_batch(self) -> None:
-        """What the server does after each run of requests: those that appends have woken look again."""
+        """Do what the server does after each run of requests: those that appends have woken look again."""
         self.cluster.after_batch(lambda callback: callback())
 
     # --- asking ---------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def cases(arrays: Iterable[Array], *, distinct: bool) -> list[Any]:
 
 
 def compile_all_of(array: Array) -> None:
-    """Have what reads and writes this version compiled: that is done once, however many requests follow."""
+    """Compile what reads and writes this version: that is done once, however many requests follow."""
     request, response = request_class(array.key), response_class(array.key)
     frame = memoryview(bytearray(array_frame(array, 0)))
     _, position = RequestHeader.decode_from(frame, request_header_version(array.key, array.version), 4)
@@ -71,7 +71,7 @@ def frame_of(array: Array, distinct: bool) -> bytes:
 
 
 def dense(arrays: Iterable[Array]) -> list[Array]:
-    """Those whose items are so small that there are thousands in a small frame."""
+    """Return those whose items are so small that there are thousands in a small frame."""
     return [array for array in arrays if array.item_bytes <= FEW_BYTES]
 
 
@@ -142,7 +142,7 @@ class Asked:
         )
 
     def ask(self, frame: bytes) -> None:
-        """Have the frame arrive, piece by piece, and run all that it brings about."""
+        """Let the frame arrive, piece by piece, and run all that it brings about."""
         scratch = memoryview(bytearray(1 << 16))
         position = 0
         while position < len(frame):
@@ -209,7 +209,7 @@ def test_unknown_tags_are_refused_before_they_take_long(harness: Harness, in_hea
 
 
 def peak_of(work: Callable[[], object]) -> int:
-    """The most memory that Python's allocators have given to a work, in bytes."""
+    """Return the most memory that Python's allocators have given to a work, in bytes."""
     tracemalloc.start()
     try:
         work()

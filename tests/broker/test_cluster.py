@@ -1,4 +1,4 @@
-"""The cluster: what a start makes of a directory, nodes that are away, strays, and who is told of an append."""
+"""The cluster: what a start makes of a directory, nodes that are away, strays, and who learns of an append."""
 
 from __future__ import annotations
 

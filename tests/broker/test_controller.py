@@ -174,7 +174,7 @@ INTERVAL = {"log.index.interval.bytes": "9"}
 
 
 def intervals(harness: Harness) -> set[int]:
-    """What all logs go by."""
+    """Return the interval that each log goes by."""
     topics = harness.cluster.image.topics.values()
     return {partition.log.settings.index_interval_bytes for topic in topics for partition in topic.partitions}
 

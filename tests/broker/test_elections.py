@@ -1,4 +1,4 @@
-"""Who leads when nodes come and go, what is recorded of it, and who is told."""
+"""Who leads when nodes come and go, what is recorded of it, and who learns of it."""
 
 from __future__ import annotations
 

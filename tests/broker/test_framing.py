@@ -31,7 +31,7 @@ def large_frame(budget: FrameBudget, came_bytes: int = 0) -> PartialFrame:
 
 
 def fill(frame: PartialFrame, held_bytes: int) -> None:
-    """Have the frame hold so many bytes."""
+    """Fill the frame until it holds so many bytes."""
     while frame.grow() and len(frame.bytes) < held_bytes:
         frame.filled(len(frame.room()))
 

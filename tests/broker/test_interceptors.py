@@ -29,7 +29,7 @@ ANY_PORT = Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "", 0)
 
 
 class Witness(Interceptor):
-    """Notes what it is told as (name, hook, ...), and does what the test says."""
+    """An interceptor that notes its calls as (name, hook, ...), and does what the test says."""
 
     def __init__(self, name: str, told: list[tuple[Any, ...]]) -> None:
         self.name = name

@@ -62,7 +62,7 @@ def records_in(log: Log) -> Iterator[tuple[Any, ...]]:
 
 
 def described(harness: Harness) -> dict[str, Any]:
-    """What the file beside the directory says, as this broker has it."""
+    """Return what the file beside the directory says, as this broker has it."""
     found = {}
     for name, topic in harness.cluster.image.topics.items():
         partitions = []
@@ -83,7 +83,7 @@ def described(harness: Harness) -> dict[str, Any]:
 
 
 def fetched(harness: Harness, topic_id: bytes, isolation_level: int) -> Any:
-    """What a fetch of the first partition from its start answers."""
+    """Return the answer to a fetch of the first partition from its start."""
     partition = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     topic = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[partition])
     request = FetchRequest(max_bytes=1 << 20, isolation_level=isolation_level, topics=[topic])

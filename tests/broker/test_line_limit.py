@@ -1,4 +1,4 @@
-"""The limit for log lines that clients cause: floods are counted, and what is rare is told."""
+"""The limit for log lines that clients cause: floods are counted, and what is rare is written."""
 
 from __future__ import annotations
 

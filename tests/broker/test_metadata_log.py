@@ -1,4 +1,4 @@
-"""The metadata log: Kafka's frame around records, all or nothing, and damage that is told with its place."""
+"""The metadata log: Kafka's frame around records, all or nothing, and damage that is reported with its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start refuses, in one line: directories whose content is no use, found before anybody is told an address.
+"""What a start refuses, in one line: directories whose content is no use, found before anybody learns an address.
 
 How the process starts and ends from the command line is tested with the command `serve`.
 """

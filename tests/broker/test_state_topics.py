@@ -32,7 +32,7 @@ HASHES = {
 
 
 class Read:
-    """A reader that keeps what it is told."""
+    """A reader that keeps what it gets."""
 
     def __init__(self) -> None:
         self.records: list[tuple[bytes | None, bytes | None, int]] = []

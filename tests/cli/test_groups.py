@@ -12,7 +12,7 @@ from tests.running import RunningBroker
 
 
 def commit(run_client: Run, group: str, topic: str) -> None:
-    """Have a group without members commit something."""
+    """Commit something for a group without members."""
     run_client("topics", "create", topic)
     done = run_client("groups", "reset-offsets", group, "--topic", topic, "--to-earliest", "--execute")
     assert done.exit_code == 0, done.stderr

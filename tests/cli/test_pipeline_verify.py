@@ -24,7 +24,7 @@ OF_FILE = Finding("", -1, "cleaner-offset-checkpoint", -1, -1, "checkpoint", "er
 
 
 class Rows:
-    """What Spark would give."""
+    """The rows that Spark would give."""
 
     def __init__(self, findings: list[Finding]) -> None:
         self._findings = findings
@@ -35,7 +35,7 @@ class Rows:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Runs the command on a job that finds what it is told to; `asked` has how it was called."""
+    """Return what runs the command on a job with these findings; `asked` has how it was called."""
     asked: dict[str, Any] = {}
 
     @contextmanager

@@ -19,7 +19,7 @@ from tests.running import environment_for_broker, running_broker, serve_command
 
 
 def refused(directory: Path, *settings: str, env: dict[str, str] | None = None) -> str:
-    """What serve says on stderr before it exits with status 2."""
+    """Return what serve says on stderr before it exits with status 2."""
     run = subprocess.run(
         serve_command(directory, *settings),
         capture_output=True,
@@ -188,7 +188,7 @@ def test_what_is_imported_is_not_looked_through_for_garbage() -> None:
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
 def test_requests_that_are_refused_write_little_whatever_they_say(tmp_path: Path, log_format: str) -> None:
-    """What made 322 MB of log in 0.3 s: a request of 92 kB, to 8,000 partitions that are not there; here 50 of them."""
+    """A request of 92 kB, to 8,000 partitions that are not there, made 322 MB of log in 0.3 s; here 50 of them."""
     Data = ProduceRequest.TopicProduceData
     partitions = [Data.PartitionProduceData(index=index, records=None) for index in range(8_000)]
     request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[Data(name="t", partition_data=partitions)])

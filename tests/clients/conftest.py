@@ -1,6 +1,6 @@
 """What the tests with real clients share: a broker a test process, a topic of its own for each test, quiet clients.
 
-How each library is told what to do is in the file of its name.
+How each library does it is in the file of its name.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def topic(broker: RunningBroker, topic_name: str) -> str:
 
 @pytest.fixture(autouse=True)
 def complaints(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """What a client logs as a warning or an error fails the test, unless it matches a pattern that the test adds."""
+    """Fail the test for what a client logs as a warning or an error, unless it matches a pattern that the test adds."""
     expected: list[str] = [
         "blocking the event loop",  # kafka-python's remark on a busy machine
         # Who makes a topic by its first use is told that it is not there yet, as by Kafka.

@@ -21,7 +21,7 @@ LOOKS = 10
 
 
 class Broker(Protocol):
-    """What is done to a broker process."""
+    """A broker process, as these scenarios use it."""
 
     def kill(self) -> None:
         """Ends the process as a crash would."""
@@ -56,7 +56,7 @@ def written_to(*groups: Group) -> Iterator[None]:
 
 
 def check(group: Group, written: set[str]) -> None:
-    """What must hold once everybody has left."""
+    """Check what must hold once everybody has left."""
     missing, overlaps, steps_back = written - group.read(), group.overlaps(), group.steps_back()
     assert not missing, f"never read: {missing}"
     assert overlaps == [], f"two members had a partition: {overlaps}"

@@ -62,7 +62,7 @@ class Member:
 
     @property
     def assignments(self) -> list[list[int]]:
-        """What it was assigned, each time."""
+        """Return what it was assigned, each time."""
         return [event["partitions"] for event in list(self.events) if event["event"] == "assigned"]
 
     @property
@@ -82,7 +82,7 @@ class Member:
         return {value for records in told for _, _, value in records}
 
     def owned(self) -> Iterator[Owned]:
-        """What it has had, and when; to be asked when it has ended."""
+        """Yield what it has had, and when; to be asked when it has ended."""
         since: dict[int, int] = {}
         for event in self.events:
             if event["event"] == "assigned":
@@ -103,13 +103,13 @@ class Member:
         self._end()
 
     def leave(self) -> None:
-        """Have it leave its group and end."""
+        """Let it leave its group and end."""
         self._process.send_signal(signal.SIGTERM)
         self._end()
         assert self._process.returncode == 0, (self.name, self.events[-3:])
 
     def end(self) -> None:
-        """Have nothing left of it."""
+        """Kill it unless it has ended."""
         if self._process.poll() is None:
             self.kill()
 
@@ -141,7 +141,7 @@ class Group:
         self._stop = threading.Event()
 
     def join(self, library: str, assignor: str, instance: str | None = None) -> Member:
-        """Have one more member."""
+        """Start one more member."""
         name = f"{library}-{len(self.members)}"
         program = self.programs.get(library, [sys.executable, "-m", "tests.clients.group_member", library])
         arguments = [self.servers, self._name, self.topic, assignor, *([instance] if instance else [])]
@@ -176,7 +176,7 @@ class Group:
             time.sleep(0.02)
 
     def leave(self) -> None:
-        """Have all members leave and end that have not been ended."""
+        """Let all members leave and end that have not been ended."""
         for member in self.members:
             if not member.was_ended:
                 member.leave()

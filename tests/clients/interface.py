@@ -1,6 +1,6 @@
 """What the tests ask of every client, so that one test runs with all of them.
 
-How a library is told so is in the file of its name; a test that needs a library's own features uses the library itself.
+How a library does it is in the file of its name; a test that needs a library's own features uses the library itself.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Consumer(Protocol):
         """The next `count` records, waiting for them."""
 
     def seek(self, offset: int, partition: int = 0) -> None:
-        """Have the next read begin at `offset`."""
+        """Begin the next read at `offset`."""
 
     def offsets(self, partition: int = 0) -> tuple[int, int]:
         """The partition's first offset, and the next one to be given out."""

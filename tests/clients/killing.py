@@ -32,10 +32,10 @@ def value_of(number: int) -> bytes:
 
 
 class Writer:
-    """An idempotent producer that numbers the records of each partition, from 0 on, until it is told to stop.
+    """An idempotent producer that numbers the records of each partition, from 0 on, until `stop` is set.
 
-    `sent` counts them by partition. `acknowledged` has by partition the (offset, number) of each in the order in which
-    it was told of them; `failures` what it was told instead.
+    `sent` counts them by partition. `acknowledged` has by partition the (offset, number) of each in the order of the
+    acknowledgements; `failures` has the errors instead of them.
     """
 
     def __init__(self, servers: str, partitions: list[TopicPartition], linger_ms: int) -> None:
@@ -90,10 +90,10 @@ class Writer:
 
 
 class Follower:
-    """A consumer that reads all partitions from their start, until it has seen as many records as it is told to expect.
+    """A consumer that reads all partitions from their start, until it has seen as many records as the test expects.
 
     `seen` counts by partition the records that came in order, which it commits for `GROUP`; `committed` are the offsets
-    of which it was told that they are, OFFSET_INVALID before; `failures` is what else came.
+    whose commit was acknowledged, OFFSET_INVALID before; `failures` is what else came.
     """
 
     def __init__(self, servers: str, partitions: list[TopicPartition]) -> None:
@@ -154,7 +154,7 @@ class Follower:
 
 
 class Remembered:
-    """What the broker knows of the offsets that `GROUP` has committed."""
+    """The offsets of `GROUP` that the broker remembers as committed."""
 
     def __init__(self, servers: str, partitions: list[TopicPartition]) -> None:
         settings = {**PERSISTENT, "bootstrap.servers": servers, "group.id": GROUP}

@@ -2,7 +2,7 @@
 
     TORTURE_S=600 TORTURE_SEED=7 python3 -m pytest tests/clients/test_exactly_once.py -n0
 
-Without TORTURE_SEED every run has a seed of its own, which is told at its end. It decides what is killed in which
+Without TORTURE_SEED every run has a seed of its own, which is printed at its end. It decides what is killed in which
 order, and where connections break; what a loop or the broker is doing just then depends on the machine as well.
 """
 
@@ -253,7 +253,7 @@ def check(numbers: Numbers, reader: Reader, committed: set[str], aborted: set[st
 
 
 def assert_nothing_stays_open(servers: str) -> None:
-    """Whoever takes over the loops' ids, or time, ends what they have left open."""
+    """Check that a new producer with the loops' ids, or time, ends what they have left open."""
     admin = AdminClient({"bootstrap.servers": servers}, logger=LOG)
     deadline = time.monotonic() + PATIENCE_S
     while (unstable := unstable_partitions(admin)) and time.monotonic() < deadline:

@@ -2,7 +2,7 @@
 
     KILLS=1000 KILLS_SEED=7 python3 -m pytest tests/clients/test_kills.py -n0
 
-Without KILLS_SEED every run has a seed of its own, which is told at its end. It decides when the broker is killed; what
+Without KILLS_SEED every run has a seed of its own, printed at its end. It decides when the broker is killed; what
 the broker is doing just then depends on the machine as well.
 """
 

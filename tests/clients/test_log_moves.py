@@ -19,7 +19,7 @@ NAME = "moving"
 
 
 class Writer(threading.Thread):
-    """Writes numbers until it is told to stop; `acknowledged` has the number at each offset."""
+    """A thread that writes numbers until the test stops it; `acknowledged` has the number at each offset."""
 
     def __init__(self, servers: str) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ def moves_done(broker: RunningBroker) -> int:
 
 
 def move(broker: RunningBroker, directory: Path, wait: bool) -> None:
-    """Have the log move to a directory, and wait until it has."""
+    """Move the log to a directory, and wait until it is there."""
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     done = moves_done(broker)
     (answer,) = admin.alter_replica_log_dirs({(NAME, 0, 1): str(directory)}).values()

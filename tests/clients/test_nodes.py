@@ -1,4 +1,4 @@
-"""Several nodes and several listeners: who leads what, and the addresses that clients are told."""
+"""Several nodes and several listeners: who leads what, and the addresses that clients get."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
 
 
 def addresses(servers: str) -> dict[int, str]:
-    """The cluster's nodes by id, as a client is told that bootstraps from `servers`."""
+    """Return the cluster's nodes by id, as a client sees them that bootstraps from `servers`."""
     admin = AdminClient({"bootstrap.servers": servers}, logger=LOG)
     return {node.id: f"{node.host}:{node.port}" for node in admin.list_topics(timeout=PATIENCE_S).brokers.values()}
 

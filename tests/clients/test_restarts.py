@@ -56,7 +56,7 @@ def test_an_orderly_stop_ends_fetches_that_wait(tmp_path: Path, client: Client, 
 
 
 class Sender:
-    """Sends records one request after the other until it is told to stop; `acknowledged` are those it was told of."""
+    """A sender of one request after the other until the test stops it; `acknowledged` are the acknowledged records."""
 
     def __init__(self, client: Client, servers: str, topic: str) -> None:
         self.client = client

@@ -179,7 +179,7 @@ def read_by_confluent(servers: str, topic: str, *, committed: bool) -> list[byte
 
 
 def read_by_aio(servers: str, topic: str, *, committed: bool) -> list[bytes]:
-    """As `read_by_confluent`."""
+    """Read as `read_by_confluent` does."""
 
     async def run() -> list[bytes]:
         level = "read_committed" if committed else "read_uncommitted"
@@ -201,7 +201,7 @@ def read_by_aio(servers: str, topic: str, *, committed: bool) -> list[bytes]:
 
 
 def read_by_kafka_python(servers: str, topic: str, *, committed: bool) -> list[bytes]:
-    """As `read_by_confluent`."""
+    """Read as `read_by_confluent` does."""
     level = "read_committed" if committed else "read_uncommitted"
     consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level=level, enable_auto_commit=False)
     partition = TopicPartition(topic, 0)

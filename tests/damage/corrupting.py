@@ -17,7 +17,7 @@ UNCOVERED = (*range(8), *range(12, 16))  # the bytes of base offset and leader e
 
 
 class Damage(NamedTuple):
-    """What was done, in words. `uncovered`: to a byte that no checksum covers, so that Kafka, too, believes it."""
+    """A damage, in words. `uncovered`: to a byte that no checksum covers, so that Kafka, too, believes it."""
 
     text: str
     uncovered: bool

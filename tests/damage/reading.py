@@ -23,9 +23,9 @@ METADATA = "__cluster_metadata-0"  # whose lines in the log are about everything
 
 
 class Difference(NamedTuple):
-    """What is not as it was: `subject` is what a line in the broker's log must name for it to have been said.
+    """A difference to what was before. `subject` is what a line in the broker's log must name to report it.
 
-    None if no line would do.
+    It is None if no line would do.
     """
 
     subject: str | None
@@ -33,7 +33,7 @@ class Difference(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What is read of a partition at one isolation level: records by offset, and the offsets that gave an error.
+    """The contents of a partition at one isolation level: records by offset, and the offsets that gave an error.
 
     `stuck` are those at which a client would wait for ever.
     """
@@ -72,7 +72,7 @@ def seen_by(harness: Harness) -> Seen:
 
 
 def differences(before: Seen, after: Seen) -> Iterator[Difference]:
-    """What `after` has not as `before` had it, without what clients were given an error for."""
+    """Yield where `after` differs from `before`, but for what clients were given an error for."""
     for name in before.topics.keys() | after.topics.keys():
         had_records = any(
             label.rpartition("-")[0] == name and each.uncommitted.records for label, each in before.partitions.items()

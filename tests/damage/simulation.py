@@ -47,7 +47,7 @@ class Lines(logging.Handler):
 
 @contextmanager
 def kept_lines() -> Iterator[Lines]:
-    """What the broker logs inside the block."""
+    """Keep what the broker logs inside the block."""
     handler, logger = Lines(), logging.getLogger("minibroker")
     logger.addHandler(handler)
     propagate, logger.propagate = logger.propagate, False
@@ -59,7 +59,7 @@ def kept_lines() -> Iterator[Lines]:
 
 
 def outcome(ground: Ground, folder: Path, seed: int) -> str:
-    """What came of one damage: "refused", "the same", "said", or "uncovered" for what nobody can know.
+    """Return the outcome of one damage: "refused", "the same", "said", or "uncovered" for what nobody can know.
 
     Raises `Unsaid`, and AssertionError where the broker failed.
     """

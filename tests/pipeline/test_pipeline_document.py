@@ -34,7 +34,7 @@ def test_every_column_is_told_and_no_other() -> None:
 
 
 def names_offered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Those among which the nearest one is looked for when a setting is not known."""
+    """Return the names among which the nearest one is looked for when a setting is not known."""
     offered: list[str] = []
     monkeypatch.setattr("difflib.get_close_matches", lambda _, names: offered.extend(names) or [])
     with pytest.raises(OptionError, match=r"kafka\.colour; docs/pipeline\.md lists those that there are$"):

@@ -32,7 +32,7 @@ def refusal(log: StandIn = LOG, **options: str) -> str:
 
 
 def each(*offsets: int) -> str:
-    """As JSON, an offset for each partition."""
+    """Return JSON with an offset for each partition."""
     return json.dumps({"orders": {str(number): offset for number, offset in enumerate(offsets)}})
 
 

@@ -49,7 +49,7 @@ class Piece(NamedTuple):
 
 
 class Known:
-    """What was learnt of the broker, by field: ids that it made."""
+    """The ids that the broker made, by field."""
 
     def __init__(self) -> None:
         self.topic_ids: list[bytes] = []

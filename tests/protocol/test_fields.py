@@ -93,7 +93,7 @@ def test_each_instance_gets_its_own_struct() -> None:
 
 
 def test_a_nullable_field_is_empty_unless_its_default_is_null() -> None:
-    """As in Kafka: what may be null need not be null by default."""
+    """A field that may be null need not be null by default, as in Kafka."""
     assert default_value(DEFAULTS["payload"]) == b""
     assert Order().numbers == []
 

@@ -89,7 +89,7 @@ class DirectoryNode:
         self._unsynced.clear()
 
     def fail_to_sync(self) -> None:
-        """As the journal is kept in order, what comes later is not there either."""
+        """Do nothing: the journal is kept in order, so that what comes later is not on the disk either."""
 
     def cut_power(self, random: Random, happened: Counter[str]) -> None:
         kept = random.randint(0, len(self._unsynced))
@@ -216,7 +216,7 @@ class FaultyDisk(Disk):
         self._locks.clear()
 
     def cut_power(self) -> None:
-        """What was not synced is left in part, or not at all. The disk is healthy afterwards."""
+        """Cut the power: what was not synced is left in part, or not at all. The disk is healthy afterwards."""
         self._root.cut_power(self.random, self.happened)
         self.doubtful.clear()
         self.heal()

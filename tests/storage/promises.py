@@ -61,7 +61,7 @@ class Promises:
         self._in_the_air = None
 
     def promise_of_flush(self) -> Callable[[], None]:
-        """What is to be called when the flush that is asked for now is said to be done."""
+        """Return the function to call when the flush that is asked for now is said to be done."""
         cuts, end_offset = self._cuts, self.end
 
         def done() -> None:
@@ -71,17 +71,17 @@ class Promises:
         return done
 
     def may_begin_at(self, offset: int) -> None:
-        """The log is told that it may begin there."""
+        """Note that the log may begin there from now on."""
         self._latest_start = max(self._latest_start, offset)
 
     def may_end_at(self, offset: int) -> None:
-        """The log is told to end there."""
+        """Note that the log was asked to end there."""
         self._wanted_end = offset
         self._cuts += 1
         self.durable_end = min(self.durable_end, self.batch_end_before(offset))
 
     def ends_at(self, offset: int) -> None:
-        """The truncation is done: a batch goes whole, so that it may have been a little more."""
+        """Note that the truncation is done: a batch goes whole, so that it may have been a little more."""
         self.batches = [each for each in self.batches if each.header.next_offset <= offset]
         self.end = offset
         self.durable_end = min(self.durable_end, offset)
@@ -161,9 +161,10 @@ class Promises:
             assert log.epochs.epoch_at(offset) == header.partition_leader_epoch
 
     def _check_transactions(self, log: Log, base_offset: int) -> None:
-        """Aborted are those that a replay finds; the stable offset lies between what all batches tell and the last.
+        """Check that the aborted ones are those of a replay, and that the stable offset is possible.
 
-        A log may have forgotten of an open transaction what lies before its first segment.
+        It lies between the one by all batches and the one by the batches that are left: a log may have forgotten the
+        part of an open transaction that lies before its first segment.
         """
         all_of_them, those_left = Transactions(), Transactions()
         for header, data in self.batches:

@@ -235,7 +235,7 @@ class Simulation:
             self.append()
 
     def flush(self) -> None:
-        """Ask for a flush. That it has covered what was there is promised only when the waiter is told."""
+        """Ask for a flush. Only the waiter's call promises that it has covered what was there."""
         promise = self.promises.promise_of_flush()
 
         def told(failure: KafkaError | None) -> None:
@@ -353,7 +353,7 @@ class Simulation:
         self._count_sequences()
 
     def _maybe_other_work(self) -> None:
-        """What other threads and timers do at any time, they may do now."""
+        """Do, maybe, what other threads and timers may do at any time."""
         for work in self.random.sample((self.timers, self.other_threads), self.random.randint(0, 2)):
             work()
 

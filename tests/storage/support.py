@@ -61,7 +61,7 @@ class Losing(Random):
 
 
 class Aside:
-    """What was given to another thread: nothing of it is done before the test says so."""
+    """The work given to another thread: nothing of it is done before the test says so."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Callable[[], None], Done]] = []
@@ -114,12 +114,12 @@ def log_of(directory: Path, batches: int = 30, settings: LogSettings = SMALL, **
 
 
 def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
-    """What the log finds for a timestamp, all steps at once."""
+    """Return what the log finds for a timestamp, all steps at once."""
     return at_once(log.offset_for_timestamp_in_steps(timestamp))
 
 
 def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
-    """What the log finds for its largest timestamp, all steps at once."""
+    """Return what the log finds for its largest timestamp, all steps at once."""
     return at_once(log.offset_of_max_timestamp_in_steps())
 
 

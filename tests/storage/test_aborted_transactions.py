@@ -22,7 +22,7 @@ ALL = [FIRST, SECOND, THIRD]
 
 
 def read(*paths: str) -> AbortedTransactions:
-    """What the files of these segments have."""
+    """Read what the files of these segments have."""
     return AbortedTransactions(Disk(), [each for path in paths for each in read_index(Disk(), path, 100, None)])
 
 

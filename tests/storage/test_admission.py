@@ -344,7 +344,7 @@ def test_no_damage_gets_in_and_none_breaks_the_broker(
 
 
 def steps_of(log: Log, data: bytes | bytearray) -> tuple[int, memoryview | KafkaError]:
-    """How many steps a batch takes, and what comes of it."""
+    """Return how many steps a batch takes, and its result."""
     steps, count = admit_in_steps(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS), 0
     try:
         while True:

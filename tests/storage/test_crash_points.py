@@ -90,7 +90,7 @@ def lives(limit: int = 2000) -> range:
 
 
 class Work:
-    """What a process does with a log; `acknowledged` is what it may count on, `attempted` what it was at."""
+    """The work of a process on a log; `acknowledged` is what it may count on, `attempted` what it was at."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -180,7 +180,7 @@ def test_a_process_killed_during_truncation_has_done_it_or_some_of_it_or_nothing
 
 
 def steps_of_a_directory(directory: LogDirectory) -> list[Callable[[], object]]:
-    """What a broker does with a log directory, one log after the other."""
+    """Return what a broker does with a log directory, one log after the other."""
     return [
         lambda: directory.create_log("a", 0, bytes(15) + b"\1", SETTINGS),
         lambda: append(directory.logs["a", 0], batch(3)),

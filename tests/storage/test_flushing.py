@@ -1,4 +1,4 @@
-"""Group commit: one flush of a log at a time, who asks meanwhile shares the next one, and nobody is told too early."""
+"""Group commit: one flush of a log at a time, who asks then shares the next one, and nobody is called too early."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NotingDisk(Disk):
 
 
 class Waiters:
-    """Who waits, by name, and what each was told, in that order."""
+    """The waiters, by name, with what each was called with, in that order."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, KafkaError | None]] = []

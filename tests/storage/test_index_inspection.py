@@ -1,4 +1,4 @@
-"""Reading indexes and snapshots that may be damaged: all entries are told, and the one that is wrong is named."""
+"""Reading indexes and snapshots that may be damaged: all entries are shown, and the one that is wrong is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a damaged log: every flipped bit is found at its batch, and the other batches are told as they were."""
+"""Reading a damaged log: every flipped bit is found at its batch, and the other batches are shown as they were."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_a_damaged_message_of_an_old_format_does_not_hide_the_next(tmp_path: Pat
 
 
 def test_a_batch_inside_of_a_value_is_not_taken_for_one_of_the_log(tmp_path: Path) -> None:
-    """What mirrors logs has such values: the length of the batch around, or else the index, tells where the next is."""
+    """Programs that mirror logs write such values: the batch around, or the index, shows where the next batch is."""
     inner = placed(5)
     first, second = bytearray(placed(0, 1, value=inner)), placed(1, 3)
     first[16] = 9

@@ -107,7 +107,7 @@ def test_what_a_recovery_cut_off_stays_cut_off(disk: FaultyDisk) -> None:
 def test_a_rest_between_two_segments_costs_nothing_but_itself(
     disk: FaultyDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As of a size that was extended and cut again, of which a power cut has kept the one only."""
+    """It is there if a size was extended and cut again, and a power cut has kept only the extension."""
     write_log(disk).abandon()
     size = disk.size_bytes(path(4))
     disk.open(path(4)).write(size, b"rest")

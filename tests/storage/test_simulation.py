@@ -54,7 +54,7 @@ REACHED = {
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """What the logs of 200 histories say, nobody reads."""
+    """Silence what the logs of 200 histories say."""
     caplog.set_level(logging.CRITICAL + 1, "minibroker")
 
 

@@ -1,4 +1,4 @@
-"""Reading text files that may be damaged: every good line is told, and the bad one named by its position."""
+"""Reading text files that may be damaged: every good line is shown, and the bad one named by its position."""
 
 from __future__ import annotations
 

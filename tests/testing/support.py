@@ -14,7 +14,7 @@ PATIENCE_S = 60
 
 
 def settings(broker: Broker, **more: object) -> dict[str, object]:
-    """Those of a client of librdkafka's that prints nothing."""
+    """Return settings for a client of librdkafka's that prints nothing."""
     return {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, **more}
 
 

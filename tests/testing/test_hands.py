@@ -130,7 +130,7 @@ def test_a_producer_is_fenced(broker: Broker) -> None:
 
 
 def test_a_fenced_producer_cannot_go_on_after_aborting_either(broker: Broker) -> None:
-    """As the Java client would, with the transactions of KIP-890: the epoch that aborts is not the next one."""
+    """The epoch that aborts is not the next one, as the Java client would have it with the transactions of KIP-890."""
     producer = Producer(settings(broker, **{"transactional.id": "x"}))
     producer.init_transactions(20)
     producer.begin_transaction()

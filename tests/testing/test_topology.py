@@ -253,7 +253,7 @@ def test_a_fetch_after_a_truncation_hears_where_the_logs_part(broker: Broker) ->
 
 
 def test_consumers_go_on_in_another_epoch(broker: Broker) -> None:
-    """They are told that theirs is fenced, ask where it ended, and find that they have lost nothing."""
+    """They learn that their epoch is fenced, ask where it ended, and find that they have lost nothing."""
     consumer = Consumer(settings(broker, **{"group.id": "g"}))
     consumer.assign([TopicPartition("t", 0, 0)])
     assert consumer.consume(1, 20)[0].value() == b"first"

@@ -38,7 +38,7 @@ TRANSACTION_TIMEOUT_MS = (1 << 31) - 1  # longer than any plan waits
 
 
 class Kept(NamedTuple):
-    """What the account has of a partition, and from when on it is gone."""
+    """An offset in the account, and the time from which on it is gone."""
 
     offset: int
     until_ms: int
@@ -115,7 +115,7 @@ class World:
         self.pending = {place: kept for place, kept in self.pending.items() if place[1] != topic}
 
     def wait(self, minutes: int) -> None:
-        """Long enough for the broker to have looked once after what has expired."""
+        """Wait long enough for the broker to have looked once after what has expired."""
         self.harness.clock.advance(minutes * MINUTE_MS + CHECK_MS)
         now_ms = self.harness.clock.wall_ms()
         self.account = {

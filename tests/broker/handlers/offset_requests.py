@@ -55,5 +55,5 @@ def commit(harness: Harness, group: str, *offsets: Offset, version: int = 9, **m
 
 
 def committed_in(harness: Harness, group: str) -> CommittedOffsets:
-    """What the coordinator knows of a group that there is."""
+    """Return what the coordinator knows of a group that exists."""
     return harness.cluster.groups.groups[group].offsets

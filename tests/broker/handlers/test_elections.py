@@ -1,4 +1,4 @@
-"""ElectLeaders: who leads afterwards, who is told, and what is refused."""
+"""ElectLeaders: who leads afterwards, what the answer lists, and what is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Results = dict[tuple[str, int], tuple[int, str | None]]
 def elect(
     harness: Harness, topics: dict[str, Sequence[int]] | None, kind: int = PREFERRED, version: int | None = None
 ) -> Results:
-    """What is answered for each partition."""
+    """Return what is answered for each partition."""
     asked = None
     if topics is not None:
         shape = ElectLeadersRequest.TopicPartitions

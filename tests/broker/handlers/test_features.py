@@ -51,13 +51,13 @@ def told(harness: Harness) -> dict[str, int]:
 
 
 def at_level(harness: Harness, level: int) -> None:
-    """Have the cluster be one that an older Kafka has formatted."""
+    """Make the cluster one that an older Kafka has formatted."""
     harness.cluster.commit([records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)])
     without_eligible_leaders(harness)
 
 
 def without_eligible_leaders(harness: Harness) -> None:
-    """Have the cluster be one that was formatted before they were finalised of themselves."""
+    """Make the cluster one that was formatted before these became final by default."""
     harness.cluster.commit(
         [
             records.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0),

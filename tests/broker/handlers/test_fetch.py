@@ -33,7 +33,7 @@ def filled(harness: Harness) -> Harness:
 
 
 def refused(answer: Any) -> tuple[int, int, int, int]:
-    """What an answer without records says: the code, and three offsets."""
+    """Return what an answer without records says: the code, and three offsets."""
     assert answer.records == b""
     return answer.error_code, answer.high_watermark, answer.last_stable_offset, answer.log_start_offset
 

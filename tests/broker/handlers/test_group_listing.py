@@ -33,7 +33,7 @@ def describe(harness: Harness, *groups: str, version: int = 6, node: int = 1, **
 
 
 def commit(harness: Harness, group: str) -> None:
-    """Have a group that only commits offsets."""
+    """Make a group that only commits offsets."""
     harness.coordinator(group)
     harness.cluster.groups.append(group, [records.offset_entry(group, "t", 0, OFFSET)])
     harness.cluster.groups.classic_group(group).offsets.apply("t", 0, OFFSET)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: what is told of directories and logs, and which moves are taken on.
+"""DescribeLogDirs and AlterReplicaLogDirs: what the answers say of directories and logs, and which moves are taken on.
 
 How a log moves is tested in `tests/broker/test_log_moves.py`.
 """

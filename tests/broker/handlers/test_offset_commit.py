@@ -198,7 +198,7 @@ def test_a_commit_that_cannot_be_recorded_changes_nothing(tmp_path: Path) -> Non
 
 @pytest.fixture
 def slow_disk(harness: Harness, topic_id: bytes) -> None:
-    """Every commit waits for the disk, which does nothing until it is told to."""
+    """Make every commit wait for the disk, which does nothing until the test lets it."""
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     config = resource.AlterableConfig(name="flush.messages", value="1")
     change = resource(resource_type=TOPIC_RESOURCE, resource_name=GROUPS_TOPIC, configs=[config])

@@ -1,6 +1,6 @@
 """Produce: what is stored, what each refusal answers and for whom, acks, and the versions' differences.
 
-What a batch must be is storage's business (`tests/storage/test_admission.py`); here is what a client is told of it.
+What a batch must be is storage's business (`tests/storage/test_admission.py`); here is what a client gets.
 Codes, and when an answer knows the log's start, are as measured on Apache Kafka 4.3.
 """
 

@@ -1,4 +1,4 @@
-"""The requests of transactions that coordinators and brokers send, and what a waiting reader is told of an end.
+"""The requests of transactions that coordinators and brokers send, and what a waiting reader gets at an end.
 
 What producers send is tested in `broker/transactions`, and asked of Apache Kafka too in `conformance/wire`.
 """

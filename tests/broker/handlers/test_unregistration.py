@@ -22,7 +22,7 @@ def unregister(harness: Harness, broker_id: int, node: int = 1) -> tuple[int, st
 
 
 def brokers(harness: Harness) -> dict[int, bool]:
-    """Whether each broker that is told of is fenced."""
+    """Return by broker in the answer whether it is fenced."""
     answer = harness.request(DescribeClusterRequest(include_fenced_brokers=True))
     return {one.broker_id: one.is_fenced for one in answer.brokers}
 

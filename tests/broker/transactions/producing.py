@@ -42,7 +42,7 @@ class TransactionalProducer:
 
     @property
     def node(self) -> int:
-        """Who coordinates the transactional id."""
+        """Return the node that coordinates the transactional id."""
         return coordinator_of_transactions(self.harness.cluster, self.transactional_id).node_id
 
     def init(self, timeout_ms: int = 60_000, *, again: bool = False) -> ErrorCode:

@@ -70,7 +70,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     # --- steps ----------------------------------------------------------------------------------
 
     def _lose(self, modelled: Modelled) -> None:
-        """What the producer has written since its transaction began will never be committed."""
+        """Note that what the producer has written since its transaction began will never be committed."""
         self.aborted.update(value for _, value in modelled.written)
         modelled.written, modelled.offset = [], None
 

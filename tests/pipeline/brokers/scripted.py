@@ -59,7 +59,7 @@ def partition_data(
 
 @dataclass
 class Script:
-    """What the nodes say of partition 0 of `topic`. What was asked is kept in `fetched`: (node, request)."""
+    """The answers of the nodes for partition 0 of `topic`. What was asked is kept in `fetched`: (node, request)."""
 
     fetch: Callable[[int, int], Answer] = lambda node, offset: partition_data()  # of (node, offset)
     bounds: tuple[int, int] = (0, 0)  # earliest and latest, as ListOffsets tells

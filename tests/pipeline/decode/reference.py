@@ -48,7 +48,7 @@ def batch_rows(data: bytes, mode: Mode = "FAILFAST", position: int | None = 0, *
 
 
 def rows_of(batches: list[pa.RecordBatch]) -> list[Row]:
-    """As dictionaries; timestamps as numbers, because not all that there are have a date."""
+    """Return the rows as dictionaries; timestamps as numbers, because not all that there are have a date."""
     for batch in batches:
         batch.validate(full=True)
     rows: list[Row] = []

@@ -26,7 +26,7 @@ def renumbered(batch: list[Record], base_offset: int, gap: int = 1) -> list[Reco
 
 
 def old_records(batch: list[Record]) -> list[Record]:
-    """What formats 0 and 1 can hold of them: times that are none or not before 1970."""
+    """Return what formats 0 and 1 can hold of the records: times that are none or not before 1970."""
     return [record._replace(headers=(), timestamp=max(record.timestamp, -1)) for record in batch]
 
 
@@ -54,7 +54,7 @@ def marker(offset: int, producer_id: int = 7, *, committed: bool = True) -> byte
 
 
 def emptied(offset: int) -> bytes:
-    """What compaction leaves of a batch whose records are all gone."""
+    """Return what compaction leaves of a batch whose records are all gone."""
     return with_header(bytes(build_batch([Record(0, T)], base_offset=offset))[:61], record_count=0, batch_length=49)
 
 

@@ -87,7 +87,7 @@ def test_offset_deltas_that_do_not_count_the_records() -> None:
 
 @pytest.mark.parametrize("first_delta", [0, 1, 700, 1000000])
 def test_values_that_look_like_records(first_delta: int) -> None:
-    """What is guessed is wrong then, in all or in some of the places."""
+    """Guesses are wrong then, in all or in some of the places."""
     decoys = [encode_record(Record(0, T, None, b"v"), first_delta + index, 0) for index in range(40)]
     content = b"".join(
         encode_record(Record(0, T, None, b"".join(decoys[index % 30 : index % 30 + 9])), index, 0)

@@ -67,7 +67,7 @@ def append(log: Log, data: bytearray) -> None:
 
 
 def _headers(data: bytearray) -> Iterator[BatchHeader]:
-    """As admission gives them: the header of a wrapper counts what is in it."""
+    """Yield headers as admission gives them: that of a wrapper counts what is in it."""
     for one in batches_in(bytes(data)):
         header = check_any(one)
         yield header if header.magic == 2 else header._replace(last_offset_delta=len(list(records_in(one))) - 1)
@@ -167,7 +167,7 @@ def whole(source: DirectorySource, partition: TopicPartition = ORDERS) -> Offset
 
 
 def rows(source: DirectorySource, splits: Iterable[Split], request: ReadRequest = RECORDS) -> list[dict[str, Any]]:
-    """What the splits give, one after the other."""
+    """Return the rows of the splits, one after the other."""
     return [row for split in splits for table in source.read(split, request) for row in table.to_pylist()]
 
 

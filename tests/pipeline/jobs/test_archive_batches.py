@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Crash(Exception):
-    """What ends a process in the middle."""
+    """A crash that ends a process in the middle."""
 
 
 class CrashingFiles(HadoopFiles):
@@ -63,7 +63,7 @@ def begun(files: HadoopFiles, query: str = "q") -> ArchiveBatches:
 
 
 def offsets_in(path: Path) -> list[tuple[str, int]]:
-    """What a reader finds that knows nothing of Spark, nor of the archive."""
+    """Return what a reader finds that knows nothing of Spark, nor of the archive."""
     table = pyarrow.dataset.dataset(path, format="parquet", partitioning="hive").to_table()
     columns = (table[name].to_pylist() for name in ("topic", "offset"))
     return sorted((str(topic), offset) for topic, offset in zip(*columns, strict=True))

@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """What format 2 remembers of where a record came from."""
+    """The origin of a record, as format 2 remembers it."""
 
     offset: int
     producer_id: int
@@ -88,7 +88,7 @@ def reaching(batch: bytearray, further: int, attributes: int = 0) -> bytearray:
 
 
 def emptied(producer_id: int, sequence: int, count: int) -> bytearray:
-    """What compaction keeps of a batch whose records are all gone, so that its producer's sequence is not lost."""
+    """Return what compaction keeps of an emptied batch, so that its producer's sequence is not lost."""
     header = check_batch(build_batch(plain(count), producer_id=producer_id, producer_epoch=0, base_sequence=sequence))
     return assemble(header._replace(record_count=0), b"")
 
@@ -211,7 +211,7 @@ def produced(directory: Path) -> list[Produced]:
 
 
 def damages(directory: Path) -> list[str]:
-    """What `minibroker dump --verify` finds wrong in a log's files."""
+    """Return what `minibroker dump --verify` finds wrong in a log's files."""
     found = []
     for path in sorted(directory.iterdir()):
         inspected = inspected_file(str(path))

@@ -69,7 +69,7 @@ def log_of(directory: Path) -> Log:
 
 
 def state(directory: Path) -> tuple[object, ...]:
-    """What a broker knows of a log that it has opened."""
+    """Return what a broker knows of a log that it has opened."""
     log = log_of(directory)
     return (
         log.log_start_offset,
@@ -82,7 +82,7 @@ def state(directory: Path) -> tuple[object, ...]:
 
 
 def as_old(records: list[Seen], magic: int) -> list[Seen]:
-    """What is left of them in an old format."""
+    """Return what is left of the records in an old format."""
     plain = [each._replace(record=each.record._replace(headers=())) for each in records]
     return plain if magic else [Seen(record._replace(timestamp=-1), 0) for record, _ in plain]
 

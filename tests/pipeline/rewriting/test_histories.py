@@ -83,7 +83,7 @@ def test_an_old_format_keeps_what_a_reader_of_committed_records_is_told(
 
 
 def committed_in(directory: Path, start: int) -> list[Seen]:
-    """What the broker tells such a reader, who has all the time there is: transactions that never end stay hidden."""
+    """Return what a reader of committed records sees in the end: transactions that never end stay hidden."""
     log = open_at(directory, SETTINGS, log_start_offset=start)
     aborted = log.aborted_transactions(start, log.log_end_offset)
     still_open = log.producers.open_transactions

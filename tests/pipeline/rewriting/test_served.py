@@ -69,7 +69,7 @@ def commit(servers: str, topic: str, offset: int) -> None:
 
 
 def committed(servers: str, count: int = len(COMMITTED)) -> list[bytes | None]:
-    """What a reader of committed records gets of the topic: these many from its beginning on, and what follows at once.
+    """Return what a reader of committed records gets: so many from the beginning, and what follows at once.
 
     It comes to the end, or to offsets that an old format has no records for.
     """

@@ -42,7 +42,7 @@ def new_topic(broker: Broker, partitions: int = 2, **config: str) -> str:
 
 
 def set_generation(broker: Broker, generation: int) -> None:
-    """Have the cluster speak the second generation of transactions, as a new one does, or the first."""
+    """Set the generation of transactions: the second, as in a new cluster, or the first."""
     with Client(broker.bootstrap_servers) as client:
         if generation != generation_of(client):
             update = UpdateFeaturesRequest.FeatureUpdateKey(

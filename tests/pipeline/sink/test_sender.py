@@ -67,7 +67,7 @@ class ScriptedClient:
         return SimpleNamespace(responses=topics)
 
     def batches(self, partition: TopicPartition) -> list[bytes]:
-        """What a partition was sent, in order."""
+        """Return the batches that a partition got, in order."""
         return [sent[partition] for sent in self.requests if partition in sent]
 
 

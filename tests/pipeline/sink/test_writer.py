@@ -58,7 +58,7 @@ def options_for(broker: RunningBroker, topic: str, **options: str) -> dict[str, 
 
 
 def written(writer: Any) -> Said:
-    """What a task says that was given the writer by pickle, as the driver gets it."""
+    """Return a task's message, as the driver gets it; the task got the writer by pickle."""
     copy = pickle.loads(pickle.dumps(writer))
     said = pickle.loads(pickle.dumps(copy.write(iter([ROWS]))))
     assert isinstance(said, Said)

@@ -28,7 +28,7 @@ class Stream:
         self._options = {"path": str(directory / "logs"), "subscribePattern": ".", **options}
 
     def run(self) -> list[dict[str, Any]]:
-        """What Spark says of each of the batches of this run that had rows."""
+        """Return Spark's report on each of the batches of this run that had rows."""
         reader = self._spark.readStream.format("minibroker").schema(SCHEMA).options(**self._options)
         places = {"path": str(self._directory / "out"), "checkpointLocation": str(self._directory / "checkpoint")}
         query = reader.load().writeStream.format("parquet").options(**places).trigger(availableNow=True).start()

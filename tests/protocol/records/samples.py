@@ -73,7 +73,7 @@ def _too_large(size_bytes: int) -> KafkaError:
 
 
 def similar_records(random: Random) -> list[Record]:
-    """What a producer may send: long runs of records of equal layout, with others among them, or none alike."""
+    """Return records of a producer: long runs of equal layout, with others among them, or none alike."""
     count = random.choice((1, 17, 40, 100, random.randrange(1, 400)))
     size = random.choice((0, 1, 10, 57, 63, 64, 100, 5000 if count < 50 else 9, 9000 if count < 50 else 3))
     key = random.choice((None, b"", b"k", b"k" * 70))

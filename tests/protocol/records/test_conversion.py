@@ -30,7 +30,7 @@ def records_of_data(data: bytes | bytearray) -> list[Record]:
 
 
 def bare(records: list[Record], magic: int) -> list[Record]:
-    """What is left of records in a format."""
+    """Return what is left of records in a format."""
     kept = [record._replace(headers=()) if magic < 2 else record for record in records]
     return kept if magic else without_times(kept)
 

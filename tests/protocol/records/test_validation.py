@@ -61,7 +61,7 @@ class TestGoodBatches:
         assert check_records(data, 3, read_header(data, 3), Rules(keys_required=False)) == T + 100000
 
     def test_whose_header_says_a_wrong_largest_timestamp(self) -> None:
-        """Kafka corrects it, so the true one is told."""
+        """Kafka corrects it, so the true one is returned."""
         header = HEADER._replace(max_timestamp=5)
         assert check(assemble(header, payload(SMALL))) == T + 100000
 

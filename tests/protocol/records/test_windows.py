@@ -41,7 +41,7 @@ def verdict_of(steps: Steps[int]) -> Verdict:
 
 
 def strict_verdict(data: bytes, header: BatchHeader, rules: Rules) -> Verdict:
-    """What the strict reader says of all records at once, and the rules of each one it reads."""
+    """Return the strict reader's verdict on all records at once, with the rules for each one that it reads."""
     errors, code, largest, misnumbered = [], ErrorCode.INVALID_RECORD, NO_TIMESTAMP, None
     try:
         for index, record in enumerate(parse_records(data, header)):
@@ -105,7 +105,7 @@ def test_the_verdict_is_that_of_the_strict_reader(seed: int, piece: int, large: 
 @pytest.mark.parametrize("codec", Compression)
 @pytest.mark.parametrize("seed", range(8))
 def test_mutated_batches_of_all_codecs_are_refused_as_at_once_or_taken(seed: int, codec: int) -> None:
-    """What the codec refuses is told in its words, whatever is wrong with the records before it."""
+    """The codec's refusal is in its own words, whatever is wrong with the records before it."""
     random = Random(seed)
     batch = build_batch(similar_records(random), compression=codec)
     for _ in range(random.randrange(3)):

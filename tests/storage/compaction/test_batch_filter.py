@@ -54,7 +54,7 @@ def filter_with(
 
 
 def filtered(to_clean: BatchFilter, batch: bytearray) -> bytes | None:
-    """What stays of the batch, which must be sound."""
+    """Return what stays of the batch, which must be sound."""
     kept = to_clean.filtered(check_batch(batch), bytes(batch))
     if kept is None:
         return None
@@ -69,7 +69,7 @@ def kept_records(data: bytes | None) -> list[Record]:
 
 
 def identity(header: BatchHeader) -> tuple[int, ...]:
-    """What never changes of a batch."""
+    """Return what never changes of a batch."""
     return (
         *(header.base_offset, header.last_offset_delta, header.partition_leader_epoch, header.compression),
         *(header.producer_id, header.producer_epoch, header.base_sequence, header.timestamp_type),

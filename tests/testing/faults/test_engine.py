@@ -39,7 +39,7 @@ def librdkafka(broker: Broker, **more: object) -> Producer:
 
 
 def sent(producer: Producer, value: str = "v", topic: str = "t", partition: int = 0) -> KafkaError | None:
-    """What the producer reports."""
+    """Return what the producer reports."""
     reported: list[KafkaError | None] = []
     producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: reported.append(error))
     producer.flush(20)
@@ -54,7 +54,7 @@ def python_consumer(broker: Broker, **more: Any) -> KafkaConsumer:
 
 
 def read(broker: Broker, **more: object) -> list[bytes | None | KafkaError]:
-    """What librdkafka reads of the topic until its end, errors included."""
+    """Return what librdkafka reads of the topic until its end, errors included."""
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", "log_level": 0}
     consumer = Consumer({**settings, "enable.partition.eof": True, "fetch.error.backoff.ms": 20, **more})
     consumer.assign([TopicPartition("t", 0, 0)])

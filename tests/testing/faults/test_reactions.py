@@ -29,7 +29,7 @@ REFUSED = "TOPIC_AUTHORIZATION_FAILED"
 
 
 class Client(Protocol):
-    """What is asked of a client. Each tells the name of the error that the client reports, or None."""
+    """A client's calls in a test. Each returns the name of the error that the client reports, or None."""
 
     name: str
 
@@ -380,7 +380,7 @@ def test_a_throttle_is_told_to_the_user(broker: Broker) -> None:
     ],
 )
 def test_a_damaged_batch(broker: Broker, client: Client, how: str, reported: dict[str, str]) -> None:
-    """What librdkafka takes for the beginning of a batch it fetches again, and tells nobody."""
+    """Librdkafka fetches again what it takes for the beginning of a batch, and reports nothing."""
     broker.produce("t", "a")
     broker.produce("t", "b")
     expected = reported.get(client.name)

@@ -40,7 +40,7 @@ class Consumer:
 
     @property
     def name(self) -> str:
-        """Who it is, also in another life of a static member."""
+        """Return the name that stays the same in another life of a static member."""
         return self.instance or self.member_id
 
     # --- steps ----------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class Consumer:
             self._heard(ErrorCode(answer.error_code))
 
     def _heard(self, code: ErrorCode) -> None:
-        """What a client does about an error: join again, maybe as somebody new, or give up."""
+        """Do what a client does about an error: join again, maybe as somebody new, or give up."""
         if code == ErrorCode.NONE:
             return
         if code == ErrorCode.FENCED_INSTANCE_ID:
@@ -152,7 +152,7 @@ class Consumer:
 
 
 def committed_offsets(driver: Driver) -> dict[int, int]:
-    """What the group has committed, by partition; -1 for nothing."""
+    """Return what the group has committed, by partition; -1 for nothing."""
     topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=list(range(PARTITIONS)))
     answer = driver.harness.request(OffsetFetchRequest(group_id=driver.name, topics=[topic]), FETCH_VERSION)
     return {each.partition_index: each.committed_offset for each in answer.topics[0].partitions}

@@ -27,7 +27,7 @@ LAST_WITHOUT_REQUIRED_ID = 3
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer tells the leader, as far as the coordinator looks into it."""
+    """Return a consumer's subscription, as far as the coordinator looks into it."""
     return b"\0\0" + ConsumerProtocolSubscription(topics=list(topics)).encode(0)
 
 
@@ -150,7 +150,7 @@ class Driver:
         return list(joined)
 
     def sync_all(self, joined: dict[str, JoinGroupResponse]) -> dict[str, Any]:
-        """Have all sync, the leader last, each to get its own number; the answers by member id."""
+        """Let all sync, the leader last, each to get its own number; return the answers by member id."""
         assignments = {member_id: b"%d" % number for number, member_id in enumerate(joined)}
         leader = next(iter(joined.values())).leader
         outcomes = {

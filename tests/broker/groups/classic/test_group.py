@@ -1,4 +1,4 @@
-"""What may be done to a classic group from outside, and who is told what when a request of its members is overtaken."""
+"""What may be done to a classic group from outside, and what is answered when a member's request is overtaken."""
 
 from __future__ import annotations
 

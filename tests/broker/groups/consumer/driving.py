@@ -1,4 +1,4 @@
-"""Members of consumer groups as a client plays them: they beat, give up what they are told to, and remember the rest.
+"""Members of consumer groups as a client plays them: they beat, give up what they must, and remember the rest.
 
 What must come of it is each test's business.
 """
@@ -28,7 +28,7 @@ TopicPartitions = ConsumerGroupHeartbeatRequest.TopicPartitions
 
 
 def describe(harness: Harness, group: str = GROUP, version: int = 1) -> ConsumerGroupDescribeResponse.DescribedGroup:
-    """What ConsumerGroupDescribe says of one group."""
+    """Return ConsumerGroupDescribe's answer for one group."""
     (described,) = harness.request(ConsumerGroupDescribeRequest(group_ids=[group]), version).groups
     return described
 
@@ -84,7 +84,7 @@ class Player:
         return answer
 
     def beat(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:
-        """A heartbeat that says what the member has, after which it does as it is told; it joins again if fenced."""
+        """Send a heartbeat with what the member has, and follow the answer; join again if fenced."""
         answer = self.ask(topic_partitions=self.reported(), **fields)
         if answer.error_code == ErrorCode.NONE:
             self._take(answer)
@@ -105,7 +105,7 @@ class Player:
         return answer
 
     def reported(self) -> list[TopicPartitions]:
-        """What it says that it has."""
+        """Return what the member says that it has."""
         topics = self.harness.cluster.image.topics
         by_id: dict[bytes, list[int]] = {}
         for topic, partition in sorted(self.owned):
@@ -129,7 +129,7 @@ class Player:
 
 
 def settle(*players: Player, rounds: int = 10) -> None:
-    """Have all beat in turn until the group is stable."""
+    """Send heartbeats of all in turn until the group is stable."""
     for _ in range(rounds):
         for player in players:
             player.beat()
@@ -139,7 +139,7 @@ def settle(*players: Player, rounds: int = 10) -> None:
 
 
 def owners(players: Iterable[Player]) -> dict[tuple[str, int], str]:
-    """Who works on each partition; nobody else does."""
+    """Return the member that works on each partition; check that nobody else does."""
     owners: dict[tuple[str, int], str] = {}
     for player in players:
         for partition in player.owned:

@@ -159,7 +159,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(TOPICS))
     def delete(self, topic: str) -> None:
-        """Whoever works on it notices by himself: its partitions are nobody's."""
+        """Delete a topic. Members that work on it notice by themselves: its partitions are nobody's."""
         state = DeleteTopicsRequest.DeleteTopicState(name=topic)
         self.harness.request(DeleteTopicsRequest(topics=[state]))
         for player in self.players.values():
@@ -192,7 +192,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule()
     def quiet(self) -> None:
-        """Everybody does what he is told: then all that somebody wants is worked on."""
+        """Let everybody follow its answers: then all that somebody wants is worked on."""
         for _ in range(SESSION_MS // BEAT_MS + 1):  # until whoever has gone without a word is put out
             for place in list(self.players):
                 self.players[place].give_up()

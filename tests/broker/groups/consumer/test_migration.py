@@ -40,7 +40,7 @@ def given(*partitions: int, user_data: bytes | None = None) -> bytes:
 
 
 class ClassicPlayer:
-    """A cooperative consumer with the classic protocol: it joins again when it is told, and when it has given up."""
+    """A cooperative consumer with the classic protocol: it joins again when asked to, and when it has given up."""
 
     def __init__(self, harness: Harness, *topics: str, instance: str | None = None) -> None:
         self.driver = Driver(harness)
@@ -120,7 +120,7 @@ def classic_pair(harness: Harness) -> list[ClassicPlayer]:
 
 
 def quiet(*players: Player | ClassicPlayer, rounds: int = 8) -> None:
-    """Have all beat until the group is stable."""
+    """Send heartbeats of all until the group is stable."""
     for _ in range(rounds):
         for player in players:
             player.beat()

@@ -155,7 +155,7 @@ class MixedGroup(RuleBasedStateMachine):
         self.passes(by_ms)
 
     def passes(self, by_ms: int) -> None:
-        """Time in which nobody is heard of; who is not for a session knows that others have his partitions by then."""
+        """Let time pass without heartbeats. A member that is silent for a session has lost its partitions by then."""
         for place in [*self.new, *self.old]:
             self.silent_ms[place] += by_ms
             if place in self.new and self.silent_ms[place] >= SESSION_MS:

@@ -145,7 +145,7 @@ PARTITIONS = st.frozensets(st.integers(0, 5)).map(lambda each: {A: each} if each
 def test_with_the_truth_a_member_comes_to_its_target_in_two_steps(
     has: Partitions, target: Partitions, others: Partitions
 ) -> None:
-    """One in which it is told what to give up, one in which it says that it did, and gets what nobody else has."""
+    """The first step names what to give up. In the second the member has, and gets what nobody else has."""
     taken = {A: others.get(A, frozenset()) - has.get(A, frozenset())}
 
     def is_taken(topic_id: bytes, partition: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a heartbeat must say to be looked at: whoever leaves it out is told so, in Kafka's words, and makes no group.
+"""What a heartbeat must say to be looked at: without it the answer is an error, in Kafka's words, and no group is made.
 
 Heartbeats that say it, and fit the group or not, are in `test_heartbeat.py`.
 """

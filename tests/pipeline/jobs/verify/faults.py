@@ -58,7 +58,7 @@ def plain(directory: Path) -> list[Place]:
 
 
 def not_first(found: list[Place]) -> list[Place]:
-    """Those that do not begin a file."""
+    """Return the places that do not begin a file."""
     return [place for place in found if place.position > 0]
 
 

@@ -1,6 +1,6 @@
 """Faults in the offset indexes and the time indexes of a log that was clean, three of each kind.
 
-How they are registered and where they are looked for is told in `faults`.
+How they are registered and where they are looked for is in `faults`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All faults that are planted, once the modules that register them are imported.
 
-What they are is told in these modules.
+What they are is in these modules.
 """
 
 from __future__ import annotations

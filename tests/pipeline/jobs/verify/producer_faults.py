@@ -1,6 +1,6 @@
 """Faults in producers' sequences, transactions and the transaction index of a clean log, three of each kind.
 
-How they are registered and where they are looked for is told in `faults`.
+How they are registered and where they are looked for is in `faults`.
 """
 
 from __future__ import annotations

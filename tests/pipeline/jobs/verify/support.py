@@ -53,7 +53,7 @@ def judged(plan: DirectoryPlan) -> list[Finding]:
 
 
 def duplicates(batches: Iterable[object]) -> list[Finding]:
-    """What the job lets Spark group."""
+    """Return the duplicates that the job lets Spark find by grouping."""
     rows = [row for batch in batches for row in batch.to_pylist()]  # type: ignore[attr-defined]
     by_key: dict[bytes, list[dict[str, object]]] = {}
     for row in rows:
@@ -71,7 +71,7 @@ def kinds(findings: Iterable[Finding]) -> Counter[str]:
 
 
 def faults(findings: Iterable[Finding]) -> list[Finding]:
-    """Those that are no notes."""
+    """Return the findings that are no notes."""
     return [finding for finding in findings if finding.severity != "note"]
 
 
@@ -182,7 +182,7 @@ def put_bytes(file: Path, position: int, data: bytes) -> None:
 
 
 def change(place: Place, field: int, data: bytes, *, sealed: bool = True) -> None:
-    """Write over a field of a batch, and have its checksum be right nevertheless."""
+    """Write over a field of a batch, and correct its checksum."""
     whole = bytearray(place.file.read_bytes())
     start, size = place.position, place.header.size_bytes
     whole[start + field : start + field + len(data)] = data

@@ -128,7 +128,7 @@ class History:
         self.log.delete_before(self.chance.randint(self.log.log_start_offset, self.log.last_stable_offset))
 
     def cut(self) -> None:
-        """As a follower does whose leader has lost some; producers that had written are never heard of again."""
+        """Cut the log, as a follower does whose leader has lost some; forget the producers, as they write no more."""
         offset = max(self.log.log_end_offset - self.chance.randrange(10), self.log.log_start_offset)
         self.log.truncate_to(max(offset, self.log.clean_offset))
         self.producers.clear()
@@ -155,7 +155,7 @@ class History:
         self.log.clean_offset = old.clean_offset
 
     def check(self) -> None:
-        """Have it verified, with the checkpoints that a broker writes."""
+        """Verify the directory, with the checkpoints that a broker writes."""
         log = self.log
         offsets = {
             "cleaner-offset-checkpoint": log.clean_offset,

@@ -74,7 +74,7 @@ def test_what_lies_before_the_log_s_start_says_nothing() -> None:
 
 
 def in_segments(*segments: list[Event], missing: tuple[int, ...] = ()) -> list[tuple[str, int]]:
-    """What is found if the events lie in segments, each judged for itself first: kind and offset."""
+    """Return what is found if the events lie in segments, each judged for itself first: kind and offset."""
     states: dict[int, State] = {}
     problems = set()
     total = 0

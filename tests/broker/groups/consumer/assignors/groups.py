@@ -11,7 +11,7 @@ from minibroker.broker.groups.consumer.assignors.specification import Assignment
 
 
 class MadeUp(NamedTuple):
-    """Who wants what, and how many partitions each topic has."""
+    """A made-up group: what each member wants, and how many partitions each topic has."""
 
     wishes: dict[str, frozenset[bytes]]
     counts: dict[bytes, int]
@@ -43,7 +43,7 @@ def groups(*, alike: bool) -> st.SearchStrategy[MadeUp]:
 
 
 def owners(assignment: Mapping[str, Partitions]) -> dict[tuple[bytes, int], str]:
-    """Who has each partition; nobody else has it."""
+    """Return the member that has each partition; check that nobody else has it."""
     owners: dict[tuple[bytes, int], str] = {}
     for member_id, partitions in assignment.items():
         for topic_id, indexes in partitions.items():

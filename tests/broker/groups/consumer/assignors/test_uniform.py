@@ -66,7 +66,7 @@ def test_what_is_good_stays(group: MadeUp) -> None:
 
 @given(groups(alike=True), groups(alike=True))
 def test_no_more_than_must_moves_when_members_come_and_go(before: MadeUp, after: MadeUp) -> None:
-    """What a member still wants and may still have stays with it; only what is above its share goes."""
+    """A member keeps what it still wants and may still have; only what is above its share goes."""
     after = MadeUp(after.wishes, {**after.counts, **before.counts})
     given = assign(before.specifications(), before.counts)
     assignment = assign(after.specifications(given), after.counts)
