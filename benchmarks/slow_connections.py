@@ -126,7 +126,7 @@ class Worker:
         self.rounds += 1
 
     def _ask(self, frame: bytes, pieces: int) -> float:
-        """Send a request in pieces; the seconds from the last of them to the answer's end."""
+        """Send a request in pieces; return the seconds from the last of them to the answer's end."""
         step = -(-len(frame) // pieces)
         started_at = 0.0
         for start in range(0, len(frame), step):
@@ -134,18 +134,8 @@ class Worker:
                 time.sleep(PAUSE_S)
             started_at = time.perf_counter()
             self._socket.sendall(frame[start : start + step])
-        size = int.from_bytes(self._exactly(4), "big")
-        self._exactly(size)
+        wire.receive(self._socket)
         return time.perf_counter() - started_at
-
-    def _exactly(self, count: int) -> bytes:
-        received = bytearray()
-        while len(received) < count:
-            data = self._socket.recv(count - len(received))
-            if not data:
-                raise ConnectionError("the server closed the connection of the client that works")
-            received += data
-        return bytes(received)
 
 
 def measure(row: Row, seconds: float) -> Figures:

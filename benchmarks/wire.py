@@ -127,7 +127,7 @@ class Client:
             some = frames[start : start + at_once]
             self._socket.sendall(b"".join(some))
             for _ in some:
-                body = self._receive()
+                body = receive(self._socket)
                 if error_at is not None:
                     _check(int.from_bytes(body[error_at - 4 : error_at - 2], "big", signed=True))
 
@@ -148,7 +148,7 @@ class Client:
     def ask_api_versions(self) -> None:
         """Ask what a client asks first; the answer is not looked at."""
         self._socket.sendall(api_versions_request())
-        self._receive()
+        receive(self._socket)
 
     def ask(self, request: Message, version: int, answer: type[Answer]) -> Answer:
         """Send a request, and read its answer."""
@@ -157,21 +157,24 @@ class Client:
 
     def _answer(self, version: int, answer: type[Answer]) -> Answer:
         header_version = headers.response_header_version(answer.api_key, version)
-        body = self._receive()
+        body = receive(self._socket)
         _, position = headers.ResponseHeader.decode_from(body, header_version)
         return answer.decode(body, version, position)
 
-    def _receive(self) -> bytes:
-        return self._exactly(int.from_bytes(self._exactly(4), "big"))
 
-    def _exactly(self, count: int) -> bytes:
-        received = bytearray()
-        while len(received) < count:
-            data = self._socket.recv(count - len(received))
-            if not data:
-                raise ConnectionError("the server closed the connection")
-            received += data
-        return bytes(received)
+def receive(connection: socket.socket) -> bytes:
+    """Read one answer; return what follows its size. Raises ConnectionError if the server closes the connection."""
+    return _exactly(connection, int.from_bytes(_exactly(connection, 4), "big"))
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    received = bytearray()
+    while len(received) < count:
+        data = connection.recv(count - len(received))
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        received += data
+    return bytes(received)
 
 
 @contextmanager
