@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 from minibroker.broker.topics import Partition
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
-from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
 from minibroker.protocol.records.batch import HEADER_BYTES, check_batch, read_header
 from minibroker.protocol.records.record import records_of
+from tests.broker.handlers.fetching import fetch
 from tests.broker.harness import Harness
 
-Asked = FetchRequest.FetchTopic
 FETCH_BYTES = 700  # so that a log is read in several goes
 GROUPS = ("group", "other")
 METADATA = "__cluster_metadata-0"  # whose lines in the log are about everything
@@ -178,18 +177,9 @@ def _take(contents: Contents, data: bytes, offset: int, aborted: Any) -> int:
 
 
 def _fetched(harness: Harness, partition: Partition, offset: int, committed: bool) -> Any:
-    asked = Asked.FetchPartition(
-        partition=partition.index, fetch_offset=offset, partition_max_bytes=FETCH_BYTES, log_start_offset=-1
-    )
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=int(committed),
-        session_epoch=-1,
-        topics=[Asked(topic_id=partition.topic.topic_id, partitions=[asked])],
-    )
-    return harness.request(request, node=partition.leader_id).responses[0].partitions[0]
+    where = partition.topic.name, partition.index
+    more = {"partition_max_bytes": FETCH_BYTES, "isolation_level": int(committed)}
+    return fetch(harness, {where: offset}, node=partition.leader_id, **more)[where]
 
 
 def _committed_offsets(harness: Harness, group: str) -> Any:

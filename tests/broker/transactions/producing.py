@@ -9,7 +9,6 @@ from typing import Any
 
 from minibroker.broker.coordinators import coordinator_of_transactions
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -20,6 +19,7 @@ from minibroker.protocol.messages.transactions import (
 )
 from minibroker.protocol.records.batch import batches
 from minibroker.protocol.records.record import records_of
+from tests.broker.handlers.fetching import fetch
 from tests.broker.harness import Harness, TopicData, batch
 
 Topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -157,12 +157,14 @@ class TransactionalProducer:
 
 
 def fetched(harness: Harness, topic: str = "t", partition: int = 0, *, committed: bool = True) -> list[str]:
-    """The values that a consumer of this isolation level is shown."""
+    """Return the values that a consumer of this isolation level is shown."""
+    where = topic, partition
     found = harness.partition(topic, partition)
     values: list[str] = []
     offset = found.log.log_start_offset
     while True:
-        answer = _fetch(harness, found, offset, committed)
+        answer = fetch(harness, {where: offset}, node=found.leader_id, isolation_level=int(committed))[where]
+        assert answer.error_code == ErrorCode.NONE
         data = bytes(answer.records)
         if not data:
             return values
@@ -170,32 +172,8 @@ def fetched(harness: Harness, topic: str = "t", partition: int = 0, *, committed
         offset = [header.next_offset for _, header in batches(data)][-1]
 
 
-def _fetch(harness: Harness, partition: Any, offset: int, committed: bool) -> Any:
-    Asked = FetchRequest.FetchTopic
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=1 << 20,
-        isolation_level=int(committed),
-        session_epoch=-1,
-        topics=[
-            Asked(
-                topic_id=partition.topic.topic_id,
-                partitions=[
-                    Asked.FetchPartition(
-                        partition=partition.index, fetch_offset=offset, partition_max_bytes=1 << 20, log_start_offset=-1
-                    )
-                ],
-            )
-        ],
-    )
-    answer = harness.request(request, node=partition.leader_id).responses[0].partitions[0]
-    assert answer.error_code == ErrorCode.NONE
-    return answer
-
-
 def _shown(data: bytes, aborted: Any) -> list[str]:
-    """As a consumer does it: control batches are skipped, and with `aborted` the batches of those transactions."""
+    """Return the values that a consumer sees: it skips control batches, and the batches of `aborted` transactions."""
     waiting = sorted(aborted or (), key=lambda each: each.first_offset)
     open_producers: set[int] = set()
     values = []
