@@ -22,7 +22,7 @@ AlterResource = IncrementalAlterConfigsRequest.AlterConfigsResource
 def describe(
     harness: Harness, kind: int, name: str, *keys: str, version: int = DESCRIBED[-1], node: int = 1, **flags: bool
 ) -> Any:
-    """The answer for one resource; without `keys` all of its settings."""
+    """Return the answer for one resource; without `keys` all of its settings."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
     )
@@ -36,10 +36,18 @@ def entry(harness: Harness, kind: int, name: str, key: str, **more: Any) -> Any:
     return found
 
 
-def value(harness: Harness, kind: int, name: str, key: str) -> tuple[str | None, int]:
-    """A setting's value and the source of it."""
-    found = entry(harness, kind, name, key)
+def value(harness: Harness, kind: int, name: str, key: str, **more: Any) -> tuple[str | None, int]:
+    """Return a setting's value and the source of it."""
+    found = entry(harness, kind, name, key, **more)
     return found.value, found.config_source
+
+
+def values(harness: Harness, kind: int, name: str, key: str, **more: Any) -> list[tuple[str, str | None, int]]:
+    """Return (name, value, source) for each place that has the setting, the strongest first."""
+    found = entry(harness, kind, name, key, include_synonyms=True, **more)
+    synonyms = [(one.name, one.value, one.source) for one in found.synonyms]
+    assert (found.value, found.config_source) == synonyms[0][1:]
+    return synonyms
 
 
 def resource(kind: int, name: str, *lines: Line) -> AlterResource:
@@ -48,7 +56,7 @@ def resource(kind: int, name: str, *lines: Line) -> AlterResource:
 
 
 def alter_all(harness: Harness, *resources: AlterResource, **more: Any) -> list[tuple[int, str | None]]:
-    """(error, message) for each resource."""
+    """Change settings; return (error, message) for each resource."""
     version, node = more.pop("version", ALTERED[-1]), more.pop("node", 1)
     response = harness.request(IncrementalAlterConfigsRequest(resources=list(resources), **more), version, node=node)
     assert [(answer.resource_type, answer.resource_name) for answer in response.responses] == [

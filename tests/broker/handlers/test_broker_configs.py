@@ -27,15 +27,9 @@ from tests.broker.handlers.config_requests import (
     describe,
     entry,
     value,
+    values,
 )
 from tests.broker.harness import Harness, batch
-
-
-@pytest.fixture
-def topic(harness: Harness) -> Harness:
-    """A topic "t" without configs of its own."""
-    harness.create_topic("t")
-    return harness
 
 
 def test_a_brokers_value_is_the_default_of_its_topics_at_once(topic: Harness) -> None:
@@ -48,9 +42,7 @@ def test_a_brokers_value_is_the_default_of_its_topics_at_once(topic: Harness) ->
 def test_one_brokers_value_is_stronger_than_that_of_all(topic: Harness) -> None:
     alter(topic, BROKER, "", ("message.max.bytes", SET, "100"))
     assert alter(topic, BROKER, "1", ("message.max.bytes", SET, "200")) == (ErrorCode.NONE, None)
-    found = entry(topic, TOPIC, "t", "max.message.bytes", include_synonyms=True)
-    assert (found.value, found.config_source) == ("200", DYNAMIC_BROKER)
-    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
+    assert values(topic, TOPIC, "t", "max.message.bytes") == [
         ("message.max.bytes", "200", DYNAMIC_BROKER),
         ("message.max.bytes", "100", DYNAMIC_DEFAULT),
         ("message.max.bytes", "1048588", DEFAULT),
@@ -160,11 +152,7 @@ def test_settings_of_brokers_that_nobody_knows_or_acts_on_are_kept_and_described
     found = entry(harness, BROKER, "1", unknown)
     assert (found.value, found.config_source, found.config_type) == (None, DYNAMIC_BROKER, 0)
     assert found.is_sensitive and found.read_only
-    found = entry(harness, BROKER, "1", ours, include_synonyms=True)
-    assert [(one.name, one.value, one.source) for one in found.synonyms] == [
-        (ours, "7", DYNAMIC_BROKER),
-        (base, "2147483647", DEFAULT),
-    ]
+    assert values(harness, BROKER, "1", ours) == [(ours, "7", DYNAMIC_BROKER), (base, "2147483647", DEFAULT)]
     assert alter(harness, BROKER, "1", *[(key, DELETE, None) for key, _, _ in lines]) == (ErrorCode.NONE, None)
     assert describe(harness, BROKER, "1", rate, unknown, ours).configs == []
 
@@ -189,10 +177,9 @@ def test_each_of_several_brokers_in_a_process_has_values_of_its_own(tmp_path: Pa
         harness.restart(crash=True)
         assert limits() == [1_048_588, 99, 77]
         assert value(harness, BROKER, "1", "message.max.bytes") == ("1048588", DEFAULT)
-        found = [entry(harness, BROKER, str(node), "message.max.bytes", node=node) for node in (2, 3)]
-        assert [(one.value, one.config_source) for one in found] == [("99", DYNAMIC_BROKER), ("77", DYNAMIC_BROKER)]
-        of_topic = entry(harness, TOPIC, "t", "max.message.bytes", node=2)
-        assert (of_topic.value, of_topic.config_source) == ("99", DYNAMIC_BROKER)
+        assert value(harness, BROKER, "2", "message.max.bytes", node=2) == ("99", DYNAMIC_BROKER)
+        assert value(harness, BROKER, "3", "message.max.bytes", node=3) == ("77", DYNAMIC_BROKER)
+        assert value(harness, TOPIC, "t", "max.message.bytes", node=2) == ("99", DYNAMIC_BROKER)
         harness.restart(nodes=[1, 3])
         assert limits() == [1_048_588, 77, 77]  # node 3 leads for 2
         assert alter(harness, BROKER, "3", ("message.max.bytes", DELETE, None), node=3) == (ErrorCode.NONE, None)

@@ -44,14 +44,6 @@ from tests.broker.handlers.config_requests import (
 )
 from tests.broker.harness import Harness, batch
 
-
-@pytest.fixture
-def topic(harness: Harness) -> Harness:
-    """A topic "t" without configs of its own."""
-    harness.create_topic("t")
-    return harness
-
-
 # --- DescribeConfigs ----------------------------------------------------------------------------
 
 
