@@ -59,7 +59,7 @@ class LostRecords(LogDirectoryError):
 
 
 class Checkpointed(NamedTuple):
-    """What is known of a log before it is opened: whether the last stop was clean, and its checkpointed offsets.
+    """The facts about a log before it is opened: whether the last stop was clean, and its checkpointed offsets.
 
     A `guarded` log is not opened if records of it are lost that may have been on the disk itself.
     """

@@ -84,7 +84,7 @@ def control_record(message: QuorumMessage, *, timestamp: int) -> Record:
 
 
 def control_message(record: Record) -> EndTxnMarker | QuorumMessage | None:
-    """What a control record says: an `EndTxnMarker` (the key tells ABORT from COMMIT) or a quorum's message.
+    """Decode a control record: an `EndTxnMarker` (the key tells ABORT from COMMIT) or a quorum's message.
 
     Returns None for a type of a later Kafka. A value of a later version is read as the latest that is known, as Kafka
     does. Raises `InvalidRecords` for a malformed key or value.
