@@ -377,6 +377,8 @@ def test_one_that_fails_while_it_looks_in_steps_leaves_nothing_behind(
 
 def failing(*_: Any) -> None:
     raise ZeroDivisionError
+
+
 def test_what_comes_while_it_looks_at_all_of_them_is_looked_at_afterwards(topics: Harness) -> None:
     topics.create_topic("many", 120)
     soon: list[Callable[[], None]] = []
