@@ -16,9 +16,29 @@ from tests.leaving import leaves_sockets
 from tests.running import running_broker
 
 __all__ = ["leaves_sockets"]
+HERE = Path(__file__).parent
 # The first test that needs a program also builds it, and fetches what it is built from.
 TIMEOUT_S = 600
 SETTINGS = {"num.partitions": str(spec.PARTITIONS)}
+# Files that take a minute or so, the longest first: none of them is to be begun when the other workers come to an end.
+LONG = (
+    "test_groups.py",
+    "spark/test_connector.py",
+    "kafka_files/test_compaction.py",
+    "test_formats.py",
+    "kafka_files/test_verify.py",
+    "test_interoperation.py",
+    "kafka_files/test_rewritten.py",
+    "test_kill.py",
+    "kafka_files/test_there_and_back.py",
+    "kafka_files/test_groups.py",
+    "kafka_files/test_pipeline.py",
+    "kafka_files/test_dump_log.py",
+    "dump_log/test_dump_command.py",
+    "test_tools.py",
+    "test_test_kit.py",
+    "test_group_records.py",
+)
 
 
 class Broker(Protocol):
@@ -42,12 +62,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=place)
     for item in items:
         item.add_marker(pytest.mark.timeout(TIMEOUT_S))
     if config.getoption("--against") == "kafka":
         left_out = [item for item in items if item.get_closest_marker("minibroker_only")]
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=left_out)
+
+
+def place(item: pytest.Item) -> int:
+    """Where its file stands among the long ones, the others behind them."""
+    file = item.path.relative_to(HERE).as_posix()
+    return LONG.index(file) if file in LONG else len(LONG)
 
 
 @pytest.fixture(scope="session")

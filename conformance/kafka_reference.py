@@ -37,6 +37,7 @@ CONTROL_PROPERTIES = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "controller.quorum.append.linger.ms": "0",  # each change of the metadata would wait for others, 25 ms
 }
 
 

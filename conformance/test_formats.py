@@ -95,6 +95,7 @@ def test_each_version_reads_as_the_member_of_a_group(written: str, reader: str) 
 def kcat(bootstrap: str, fallback: str, *arguments: str, stdin: str = "") -> str:
     """Return what kcat prints if it takes the broker for one of that version, without asking it."""
     settings = ("api.version.request=false", f"broker.version.fallback={fallback}", "broker.address.family=v4")
+    settings += ("fetch.wait.max.ms=10",)  # a reader is at the end only when a fetch brings nothing
     options = [option for setting in settings for option in ("-X", setting)]
     result = subprocess.run(
         ["kcat", "-b", bootstrap, "-q", *options, *arguments],

@@ -113,6 +113,7 @@ def _configs(admin: AdminClient, names: Iterable[str]) -> dict[str, dict[str, st
 
 def _records(bootstrap_servers: str, offsets: Offsets, isolation: str) -> dict[tuple[str, int], list[Record]]:
     settings = {"group.id": "unused", "enable.auto.commit": False, "enable.partition.eof": True, "check.crcs": True}
+    settings["fetch.wait.max.ms"] = 10  # the end is seen when a fetch brings nothing
     consumer = Consumer(client(bootstrap_servers, **settings, **{"isolation.level": isolation}))
     found: dict[tuple[str, int], list[Record]] = {key: [] for key in offsets}
     consumer.assign([TopicPartition(topic, index, start) for (topic, index), (start, _) in offsets.items()])

@@ -4,7 +4,8 @@
     python3 -m conformance.programs.kcat admin BOOTSTRAP PREFIX
 
 kcat itself is a program without a language: this drives it. It has no command to create a topic: the broker creates
-what it writes to, with as many partitions as `num.partitions` says. The specification's format is in `spec.py`.
+what it asks about or writes to, with as many partitions as `num.partitions` says. The specification's format is in
+`spec.py`.
 """
 
 from __future__ import annotations
@@ -38,10 +39,16 @@ def kcat(bootstrap: str, *arguments: str | bytes, send: bytes | None = None) -> 
     return result.stdout
 
 
+def create(bootstrap: str, topic: str) -> None:
+    """By a question. A producer that finds no topic would look for it again a second later."""
+    kcat(bootstrap, "-L", "-t", topic)
+
+
 def write(bootstrap: str, topic: str, codec: str, records: list[Record], *, idempotent: bool) -> None:
     """Headers and nulls are options of kcat's command line: every run of records that agree in them is one call."""
     options = ["-P", "-t", topic, "-X", f"compression.codec={codec}", "-X", "message.max.bytes=1048588"]
     options += ["-X", "enable.idempotence=true", "-X", "acks=all"] if idempotent else ["-X", "acks=1"]
+    create(bootstrap, topic)
     for (partition, headers, null_value), run in itertools.groupby(sorted_by_partition(records), options_of):
         arguments: list[str | bytes] = [*options, "-p", str(partition), "-D", MESSAGE_END, "-K", KEY_END]
         for name, value in headers:

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from conformance import builds
+from conformance.kafka_files.scenario import wait_until
 from conformance.kafka_reference import running_kafka
 from minibroker.broker.properties import MalformedProperties, parse_properties
 from minibroker.broker.settings import ConfigEntry, Settings, broker_setting, validate_topic_overrides
@@ -165,6 +166,8 @@ def test_a_topic_and_a_broker_are_described_as_by_kafka(tmp_path: Path) -> None:
     with running_kafka(tmp_path, STATIC) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         admin.create_topics([NewTopic("t", config=OVERRIDES)])["t"].result(60)
+        # Kafka's brokers learn of a topic after its controller has answered.
+        wait_until(lambda: "t" in admin.list_topics(timeout=60).topics, "the topic")
         # The client fills in the dict it gave: it must outlive the call.
         asked = admin.describe_configs([ConfigResource("topic", "t"), ConfigResource("broker", "0")])
         topic, broker = (answer.result(60) for answer in asked.values())

@@ -10,6 +10,7 @@ from click.testing import Result
 
 from tests.cli.conftest import Run
 from tests.cli.group_members import member
+from tests.clients.confluent import Confluent
 from tests.running import RunningBroker
 
 NUMBERS = itertools.count()
@@ -20,6 +21,8 @@ def topic(broker: RunningBroker) -> str:
     """Two partitions with ten records each; the timestamps of the first are 1000, 2000, ... ms."""
     from confluent_kafka import Producer
 
+    with Confluent().admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("t", 2, {})
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(10):
         producer.produce("t", b"v", partition=0, timestamp=1000 * (number + 1))

@@ -17,6 +17,7 @@ from minibroker.cli.plain_client import PlainClient, require
 from minibroker.protocol.messages.produce import ProduceRequest
 from tests.broker.harness import TopicData, batch
 from tests.cli.conftest import Run
+from tests.clients.confluent import Confluent
 from tests.running import RunningBroker, running_broker
 
 
@@ -31,6 +32,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 def open_transaction(broker: RunningBroker, request: pytest.FixtureRequest) -> Iterator[str]:
     """The transactional id of a transaction with one record in partition 0 of the topic of the same name."""
     name = request.node.name
+    with Confluent().admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(name, 1, {})
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": name})
     producer.init_transactions(20)
     producer.begin_transaction()

@@ -15,6 +15,8 @@ from tests.clients.interface import PATIENCE_S, Read, Record
 
 # Its log lines come here, so that tests can see that there is nothing to complain about.
 LOG = logging.getLogger("librdkafka")
+# Settings of a consumer that reads to the end: an empty fetch tells of it, which by default waits for half a second.
+TO_THE_END = {"enable.partition.eof": True, "fetch.wait.max.ms": 10}
 
 
 class ConfluentProducer:

@@ -9,7 +9,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from tests.clients.confluent import Confluent
+from tests.clients.confluent import TO_THE_END, Confluent
 from tests.clients.interface import PATIENCE_S, Client, Producer, Read, Record
 from tests.clients.ports import free_ports
 from tests.running import running_broker
@@ -120,7 +120,7 @@ def test_readers_of_committed_records_miss_none_when_aborted_ones_have_gone(tmp_
                     producer.commit_transaction(PATIENCE_S)
                     committed.update(written)
                 await_clean(tmp_path, "t", write_padding(other, "t"))
-        settings = {"bootstrap.servers": servers, "group.id": "nobody", "enable.partition.eof": True}
+        settings = {"bootstrap.servers": servers, "group.id": "nobody", **TO_THE_END}
         for isolation in ("read_committed", "read_uncommitted"):
             consumer = confluent_kafka.Consumer({**settings, "isolation.level": isolation})
             consumer.assign([confluent_kafka.TopicPartition("t", 0, 0)])

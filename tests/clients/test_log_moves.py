@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient
 
+from tests.clients.confluent import TO_THE_END
 from tests.running import RunningBroker, running_broker
 
 PATIENCE_S = 30
@@ -64,7 +65,7 @@ class Writer(threading.Thread):
 def everything(servers: str) -> dict[int, int]:
     """The number at each offset."""
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": servers, "group.id": "reader", "enable.partition.eof": True, "log_level": 0}
+        {"bootstrap.servers": servers, "group.id": "reader", "log_level": 0, **TO_THE_END}
     )
     consumer.assign([confluent_kafka.TopicPartition(NAME, 0, 0)])
     found: dict[int, int] = {}

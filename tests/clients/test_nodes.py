@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.clients.confluent import LOG
+from tests.clients.confluent import LOG, Confluent
 from tests.clients.interface import PATIENCE_S, Client, Record
 from tests.clients.ports import free_ports
 from tests.running import RunningBroker, running_broker
@@ -71,6 +71,8 @@ def test_each_listener_tells_its_own_advertised_address(tmp_path: Path, client: 
     )
     with running_broker(tmp_path, *settings) as running:
         assert running.bootstrap_servers == f"127.0.0.1:{inside},localhost:{outside}"
+        with Confluent().admin(running.bootstrap_servers) as admin:
+            admin.create_topic("t", 1, {})
         for index, (server, told) in enumerate(
             ((f"127.0.0.1:{inside}", f"127.0.0.1:{inside}"), (f"127.0.0.1:{outside}", f"localhost:{outside}"))
         ):

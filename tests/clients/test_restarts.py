@@ -24,11 +24,13 @@ def everything(client: Client, servers: str, topic: str, count: int) -> list[tup
 def test_an_orderly_stop_keeps_everything(tmp_path: Path) -> None:
     marker = tmp_path / "data" / ".kafka_cleanshutdown"
     with running_broker(tmp_path) as broker:
+        with Confluent().admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("configured", 3, {"max.message.bytes": "7000"})
+            for codec in CODECS:
+                admin.create_topic(f"by-{codec}", 1, {})
         for codec in CODECS:
             with Confluent().producer(broker.bootstrap_servers, codec=codec) as producer:
                 producer.send(f"by-{codec}", RECORDS)
-        with Confluent().admin(broker.bootstrap_servers) as admin:
-            admin.create_topic("configured", 3, {"max.message.bytes": "7000"})
         assert not marker.exists()
         assert broker.stop() == 0
         assert marker.exists()
@@ -48,6 +50,8 @@ def test_an_orderly_stop_keeps_everything(tmp_path: Path) -> None:
 def test_an_orderly_stop_ends_fetches_that_wait(tmp_path: Path, client: Client, complaints: list[str]) -> None:
     complaints.append("")  # that their connections end is what clients complain of
     with running_broker(tmp_path) as broker:
+        with Confluent().admin(broker.bootstrap_servers) as admin:
+            admin.create_topic("t", 1, {})
         with Confluent().producer(broker.bootstrap_servers) as producer:
             producer.send("t", RECORDS[:1])
         with client.consumer(broker.bootstrap_servers, "t", wait_ms=1000 * PATIENCE_S) as consumer:

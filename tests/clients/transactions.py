@@ -17,7 +17,7 @@ from aiokafka.structs import OffsetAndMetadata as AioOffset
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from tests.clients.confluent import LOG
+from tests.clients.confluent import LOG, TO_THE_END
 from tests.clients.interface import PATIENCE_S
 
 TIMEOUT_MS = 60_000
@@ -163,7 +163,7 @@ def read_by_confluent(servers: str, topic: str, *, committed: bool) -> list[byte
     """All values of partition 0 that a reader of this isolation level is shown."""
     level = "read_committed" if committed else "read_uncommitted"
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": servers, "group.id": "none", "isolation.level": level, "enable.partition.eof": True},
+        {"bootstrap.servers": servers, "group.id": "none", "isolation.level": level, **TO_THE_END},
         logger=LOG,
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])

@@ -15,7 +15,7 @@ from minibroker.pipeline.rewriting.report import Report
 from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.topic_configs import Change
 from minibroker.protocol.records.compression import Compression
-from tests.clients.confluent import Confluent
+from tests.clients.confluent import TO_THE_END, Confluent
 from tests.clients.interface import PATIENCE_S, Read, Record
 from tests.clients.kafka_python import KafkaPython
 from tests.clients.transactions import ConfluentTransactions
@@ -47,6 +47,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
             admin.create_topic("plain", 2, {"max.message.bytes": "700000"})
             old = {"message.format.version": "0.10.2", "compression.type": "gzip", "record.attributes.elide": "true"}
             admin.create_topic("old", 1, old)
+            admin.create_topic("committed", 1, {})
         for number in range(3):
             with Confluent().producer(servers, codec="lz4", idempotent=True) as producer:
                 producer.send("plain", RECORDS[20 * number : 20 * number + 22], partition=number % 2)
@@ -77,7 +78,7 @@ def committed(servers: str, count: int = len(COMMITTED)) -> list[bytes | None]:
         "bootstrap.servers": servers,
         "group.id": "x",
         "isolation.level": "read_committed",
-        "enable.partition.eof": True,
+        **TO_THE_END,
     }
     consumer = confluent_kafka.Consumer(settings)
     consumer.assign([confluent_kafka.TopicPartition("committed", 0, 0)])

@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.clients.confluent import TO_THE_END
+
 PATIENCE_S: Final = 30
 
 
@@ -34,7 +36,7 @@ def read(servers: str, topic: str, isolation: str = "read_committed") -> list[Re
         "bootstrap.servers": servers,
         "group.id": "reader",
         "isolation.level": isolation,
-        "enable.partition.eof": True,
+        **TO_THE_END,
         "enable.auto.commit": False,
     }
     consumer = confluent_kafka.Consumer(settings)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 
+from tests.pipeline.sink.committed import create_topic
 from tests.running import RunningBroker, running_broker
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ COUNT = 300
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     """A broker with a topic of two partitions, in which a transaction is aborted and another committed."""
-    with running_broker(tmp_path_factory.mktemp("broker"), "num.partitions=2") as broker:
+    with running_broker(tmp_path_factory.mktemp("broker")) as broker:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t", "compression.type": "zstd"}
+        create_topic(broker.bootstrap_servers, "orders", 2)
         producer = Producer(settings)
         producer.init_transactions()
         for value in (b"aborted", b"committed"):

@@ -93,6 +93,7 @@ def test_the_format_on_disk_is_the_releases(release: str, magic: int) -> None:
 def test_librdkafka_writes_and_reads(release: str) -> None:
     """librdkafka 2.16 speaks to no release before 0.10.0."""
     with Broker(emulate=release) as broker:
+        broker.create_topic("t")
         settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
         producer = Producer(settings)
         producer.produce("t", "a", "k")
@@ -109,6 +110,7 @@ def test_kafka_python_writes_and_reads(release: str) -> None:
     version = tuple(map(int, release.split(".")))
     told = {"api_version": version} if version < (0, 10) else {}  # without ApiVersions it cannot find out
     with Broker(emulate=release) as broker:
+        broker.create_topic("t")
         where = {"bootstrap_servers": broker.bootstrap_servers, **told}
         producer = KafkaProducer(enable_idempotence=version >= (0, 11), **where)
         producer.send("t", b"a").get(20)
@@ -147,6 +149,7 @@ def test_a_release_that_is_not_known_is_told() -> None:
 
 def test_a_journal_sees_what_an_emulated_broker_sees() -> None:
     with Broker(emulate="2.0") as broker:
+        broker.create_topic("t")
         broker.journal.on()
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
         producer.produce("t", "a")
