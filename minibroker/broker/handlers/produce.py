@@ -24,6 +24,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from minibroker.broker.handlers.known_produce import lost, remember
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.requests.dispatch import Context, Unanswerable, handles
@@ -87,6 +88,7 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Step
         tell_refusals(context, log, ApiKey.PRODUCE)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
+        remember(context, partition, len(asked.records), answer)
         return ProduceResponse(responses=[answer])
     return _answered(context, request, [answer], failed)
 
@@ -252,15 +254,9 @@ def _append(
 
 def _wait_for(context: Context, request: ProduceRequest, wait: Wait, answer: PartitionAnswer) -> None:
     if request.acks:
-        context.wait_for(wait, partial(_lost, answer))
+        context.wait_for(wait, partial(lost, answer))
     else:
         context.cluster.turn.when(wait, partial(_unanswered, context))
-
-
-def _lost(answer: PartitionAnswer, failure: KafkaError) -> None:
-    answer.error_code = failure.code
-    answer.error_message = failure.message
-    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
 def _unanswered(context: Context, failure: KafkaError | None) -> None:

@@ -73,10 +73,12 @@ class Connection:
         "_partial",
         "_running",
         "closed",
+        "known",
         "limit_bytes",
         "listener",
         "node",
         "peer",
+        "produced_to",
         "_tell_at_end",
         "software",
     )
@@ -98,6 +100,8 @@ class Connection:
         self.software = ""
         self.limit_bytes = limit_bytes
         self.closed = False
+        self.known: Any = None  # what the next request may be like, if it is like the last one
+        self.produced_to: Any = None  # the partition of the last request, if that was a plain Produce
         self._outlet = outlet
         self._execute = execute
         self._tell_at_end = tell_at_end

@@ -98,6 +98,7 @@ class Context:
         "client_id",
         "cluster",
         "connection",
+        "frame",
         "frame_is_kept",
         "kept",
         "long_arrays",
@@ -123,6 +124,7 @@ class Context:
         self.version = version
         self.client_id = client_id
         self.slicer = slicer
+        self.frame: memoryview | None = None  # the request's bytes, as long as its handler runs for the first time
         self.frame_is_kept = False
         self.kept: PartialFrame | None = None
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
@@ -272,6 +274,11 @@ class Dispatcher:
     def execute(self, connection: Connection, frame: memoryview) -> Any:
         """Run the request in `frame`: a list of items to send, a Parked, or None. Raises Unanswerable."""
         key, version, correlation_id = START.unpack_from(frame, 0)
+        known = connection.known
+        if known is not None and key == known.key and version == known.version and not self.interceptors:
+            outcome = known.run(self.cluster, correlation_id, frame)
+            if outcome is not None:
+                return outcome
         route = self._routes.get((key, version))
         if route is None:
             served = SERVED.get(key)
@@ -294,6 +301,7 @@ class Dispatcher:
         if self.interceptors:
             return self._intercepted(route, context, request, frame, correlation_id)
         commits = self.cluster.commits
+        context.frame = frame
         response = route.handler(context, request)
         if response.__class__ is GeneratorType:
             response = self._begun(context, route, route.run_on(context, response, commits))
