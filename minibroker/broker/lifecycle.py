@@ -71,7 +71,7 @@ class Seams:
     first_levels: Mapping[str, int] = field(default_factory=INITIAL.copy)
 
 
-class Running:
+class BrokerLifecycle:
     """One life of a broker: open once made, serving clients from `serve` on, and ended by `close` or `crash`."""
 
     def __init__(self, settings: Settings, bound: Bound, seams: Seams) -> None:

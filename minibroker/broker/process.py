@@ -13,7 +13,7 @@ from typing import Any
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.lifecycle import Bound, Running, Seams, UncleanStop, bound_listeners
+from minibroker.broker.lifecycle import Bound, BrokerLifecycle, Seams, UncleanStop, bound_listeners
 from minibroker.broker.machine import (
     collect_when_idle,
     keep_freed_memory,
@@ -82,7 +82,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
             seams = Seams(clock, disk=Disk())
         else:
             seams = Seams(clock, disk=MeasuredDisk(measured.syncs), interceptors=[measured.requests])
-        running = Running(settings, bound, seams)
+        running = BrokerLifecycle(settings, bound, seams)
         try:
             async with metrics_served(measured, lambda: running):
                 await running.serve(measured)

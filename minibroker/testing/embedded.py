@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 from minibroker.broker.clock import LifeClock, SystemClock
 from minibroker.broker.configs.configuration import load_settings
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.lifecycle import Running, Seams
+from minibroker.broker.lifecycle import BrokerLifecycle, Seams
 from minibroker.broker.metadata.features import INITIAL
 from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.testing.data import Data, Snapshot
@@ -84,7 +84,7 @@ class Embedded:
         self.when_reset: Final[list[Callable[[], None]]] = []  # called on the loop, after the state has changed
         self._loop: Loop | None = None
         self._ports: Ports | None = None
-        self._running: Running | None = None
+        self._running: BrokerLifecycle | None = None
         self._clock: MovingClock | None = None
         self._life: LifeClock | None = None
 
@@ -210,7 +210,7 @@ class Embedded:
         return function() if self._loop is None else self._loop.call(function)
 
     @property
-    def running(self) -> Running:
+    def running(self) -> BrokerLifecycle:
         """The parts of its present life, which belong to its loop. Raises NotRunning."""
         if self._running is None:
             raise NotRunning("the broker is not running")
@@ -244,7 +244,7 @@ class Embedded:
             self._clock = MovingClock(SystemClock(asyncio.get_running_loop()))
         bound = self._ports.listen()
         try:
-            self._running = Running(settings, bound, self._seams())
+            self._running = BrokerLifecycle(settings, bound, self._seams())
             await self._running.serve(self.measured)
         except BaseException:
             close_all(bound)

@@ -17,7 +17,7 @@ from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import (
     CLEANER_DELAY_MS,
     CLEANER_RETRY_MS,
-    Running,
+    BrokerLifecycle,
     Seams,
     _compacting,
     bound_listeners,
@@ -43,7 +43,7 @@ async def test_the_loop_goes_on_while_a_broker_in_it_closes_its_logs(tmp_path: P
     loop, disk = asyncio.get_running_loop(), GatedDisk()
     settings = Settings({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
     with bound_listeners(settings, 1) as bound:
-        running = Running(settings, bound, Seams(LifeClock(SystemClock(loop)), disk=disk))
+        running = BrokerLifecycle(settings, bound, Seams(LifeClock(SystemClock(loop)), disk=disk))
         await running.serve()
         ending = asyncio.ensure_future(running.close())
         while not (tmp_path / f"{CLEAN_SHUTDOWN}.tmp").exists():

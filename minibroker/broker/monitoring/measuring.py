@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NamedTuple
 
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.lifecycle import Running, StartError
+from minibroker.broker.lifecycle import BrokerLifecycle, StartError
 from minibroker.broker.monitoring.measured_disk import SyncStatistics
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.listeners import Listener, broker_listeners
@@ -56,7 +56,9 @@ def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], in
 
 
 @contextlib.asynccontextmanager
-async def metrics_served(measured: Measurements | None, present: Callable[[], Running | None]) -> AsyncIterator[None]:
+async def metrics_served(
+    measured: Measurements | None, present: Callable[[], BrokerLifecycle | None]
+) -> AsyncIterator[None]:
     """Serve the metrics inside the block, if they are asked for; `present` is the broker's life, None if it is down."""
     if measured is None:
         yield
