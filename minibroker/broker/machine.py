@@ -1,12 +1,12 @@
-"""What a broker's process asks of its machine, once, at the start; a broker inside of another program asks nothing.
+"""What the process of a broker sets on its machine, once, at the start; a broker inside another program sets nothing.
 
 glibc hands the top of the heap back to the kernel whenever a large block there is freed. A broker that takes and frees
 a megabyte a request then spends half of its time on page faults: 1.7 ms were measured for a MB received, 0.7 without.
 A log keeps a file open and so does a client; 1,024 of them, the usual soft limit, is soon not enough.
-A thread that computes, as the cleaner's does, lets that of the event loop in only every 5 ms: the slowest of a hundred
-requests took 5 to 7 ms while a log was compacted, 1 to 2 ms with what is set here, and 0.06 ms while none was.
+A thread that computes, as the cleaner does, lets the thread of the event loop in only every 5 ms: the slowest of a
+hundred requests took 5 to 7 ms while a log was compacted, 1 to 2 ms with the setting below, and 0.06 ms without.
 Python's collector of cycles goes through all objects whenever there are a quarter more of them: 30 ms with a thousand
-topics, which nobody should wait for. Young objects are looked at as ever, all of them only when nothing else is to do.
+topics, which nobody should wait for. Young objects are collected as usual, all of them only when the process is idle.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OVERDUE = 20_000
 
 
 def keep_freed_memory() -> bool:
-    """Keep up to 16 MiB of freed memory for the next request; False where the C library has no such switch."""
+    """Keep up to 16 MiB of freed memory for the next request; return False if the C library has no such switch."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
@@ -42,7 +42,7 @@ def keep_freed_memory() -> bool:
 
 
 def raise_descriptor_limit() -> int:
-    """Allow as many open files as the hard limit does, up to about a million; the limit now in force."""
+    """Allow as many open files as the hard limit, up to about a million; return the limit now in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -51,12 +51,12 @@ def raise_descriptor_limit() -> int:
 
 
 def share_the_interpreter() -> None:
-    """Have a thread that computes let in one that waits for the interpreter after a tenth of a millisecond."""
+    """Switch threads after a tenth of a millisecond, so that one that computes does not hold up the event loop."""
     sys.setswitchinterval(SWITCH_SECONDS)
 
 
 def spare_the_old() -> None:
-    """Have the collector look at young objects only; `collect_when_idle` sees to the others."""
+    """Let the collector look at young objects only; `collect_when_idle` collects the others."""
     gc.freeze()
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, NEVER)

@@ -75,7 +75,7 @@ def test_compaction_begins_later_where_its_code_cannot_be_read_at_once(
             patched.setattr(builtins, "__import__", fail)
             harness.clock.advance(CLEANER_DELAY_MS)
             harness.clock.advance(CLEANER_RETRY_MS)
-        assert caplog.text.count(f"no log is compacted yet, it is tried again in 10 s: {error}") == 2
+        assert caplog.text.count(f"compaction does not run yet, the next try is in 10 s: {error}") == 2
         assert statistics.looked_ms == 0
         harness.clock.advance(CLEANER_RETRY_MS)
         assert statistics.looked_ms == harness.clock.wall_ms()
