@@ -18,7 +18,6 @@ from minibroker.broker.machine import (
     keep_freed_memory,
     raise_descriptor_limit,
     share_the_interpreter,
-    spare_the_old,
 )
 from minibroker.broker.measured_disk import MeasuredDisk
 from minibroker.broker.measuring import bound_metrics, metrics_served
@@ -58,7 +57,6 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
 
 
 async def _as_a_process(serving: Coroutine[Any, Any, None]) -> None:
-    spare_the_old()
     collecting = asyncio.create_task(collect_when_idle())
     try:
         with limited_lines(SystemClock(asyncio.get_running_loop())):
