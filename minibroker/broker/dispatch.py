@@ -303,6 +303,12 @@ class Dispatcher:
     ) -> Any:
         if parked.done:
             return encoded(parked.response, route.version, route.answer_start, correlation_id)
+        return self._wait(context, route, correlation_id, request, parked)
+
+    def _wait(
+        self, context: Context, route: Route, correlation_id: int, request: Message | None, parked: Parked
+    ) -> Parked | None:
+        """Have the request answered once it is done; None if it was answered now."""
         connection = context.connection
 
         def finish(response: Message | None) -> None:
@@ -317,7 +323,6 @@ class Dispatcher:
             failed(context, route, error, None)
 
         def again() -> Parked | None:
-            nonlocal parked
             parked.cancel()
             context.cluster = self.cluster
             outcome = route.handler(context, request)
@@ -326,16 +331,13 @@ class Dispatcher:
             if outcome.__class__ is not Parked:
                 finish(outcome)
                 return None
-            parked = outcome
-            parked.again = again
-            parked.attach(finish, fail)
-            return None if parked.done else parked
+            return self._wait(context, route, correlation_id, request, outcome)
 
         # Not what was written, and its records may be other bytes by now, nor what has not been read yet.
         if route.key != ApiKey.PRODUCE and request is not None:
             parked.again = again
         parked.attach(finish, fail)
-        return parked
+        return None if parked.done else parked
 
     def _intercepted(
         self, route: Route, context: Context, request: Message, frame: memoryview, correlation_id: int

@@ -101,6 +101,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared.sockets.discard(self)
         self._drop_queue()
         self._connection.lost()
+        del self._connection  # which knows this socket, too
 
     def eof_received(self) -> bool:
         return False  # a client that sends no more gets no more: close
@@ -193,9 +194,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_full = False
-        self._shared.unread.forget(
-            self
-        )  # it took all; what is left will be booked again
+        self._shared.unread.forget(self)  # it took all; what is left will be booked again
         self._may_write()
 
     def _may_write(self) -> None:
@@ -216,7 +215,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._pump()
         if self.congested:
             self._count_unread()
-        else:
+        elif not self._transport.is_closing():
             self._shared.unread.forget(self)
             self._connection.resume()
 

@@ -147,6 +147,7 @@ class Waiting:
 
     def response(self) -> Any:
         assert self.done, "the request is still parked"
+        self._outlet.run_soon()
         return answer_in(joined(self._outlet.items), self._key, self._version)[1]
 
     def go_away(self) -> None:

@@ -280,12 +280,12 @@ class Reading:
             try:
                 return self._partition(fetched, self._left())
             except Conversion as needed:
-                conversion = needed
+                conversion = needed.with_traceback(None)  # which would hold this frame
             found: Region | Converted | KafkaError | None
             try:
                 found = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
             except KafkaError as error:
-                found = error
+                found = error.with_traceback(None)
             if not conversion.is_void():
                 return self._converted(fetched, conversion, found)
 

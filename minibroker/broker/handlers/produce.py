@@ -124,6 +124,7 @@ def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[Produc
                     raise refusal
                 appended = yield from _admit_and_append(context, request, data, asked)
             except KafkaError as error:
+                error.__traceback__ = None  # which would hold this frame, if it is the refusal
                 appended = _refused(context, _topic(context, data), data.name, asked.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
