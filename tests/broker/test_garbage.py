@@ -154,13 +154,14 @@ def test_a_connection_leaves_no_cycles(harness: Harness) -> None:
         server = Server(asyncio.get_running_loop(), harness.cluster)
         bound = bind(Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "", 0), harness.cluster.settings)
         await server.serve(harness.cluster.nodes[1], bound)
-        address = bound.endpoint
-        for data in (HELLO, HELLO + NONSENSE):
-            await asyncio.to_thread(talk, address, data)
-            with little_garbage():
-                for _ in range(TIMES):
-                    await asyncio.to_thread(talk, address, data)
-        await server.close()
+        try:
+            for data in (HELLO, HELLO + NONSENSE):
+                await asyncio.to_thread(talk, bound.endpoint, data)
+                with little_garbage():
+                    for _ in range(TIMES):
+                        await asyncio.to_thread(talk, bound.endpoint, data)
+        finally:
+            await server.close()
 
     uvloop.run(run())
 
