@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from minibroker.broker.dispatch import Unanswerable
-from minibroker.broker.listeners import Listener
-from minibroker.broker.server import Server, bind
+from minibroker.broker.network.listeners import Listener
+from minibroker.broker.network.server import Server, bind
+from minibroker.broker.requests.dispatch import Unanswerable
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest

@@ -72,7 +72,7 @@ class Parked:
         self._failed(error)
 
     def _forget(self) -> None:
-        """Drop the callbacks: most of them hold this request, and would make it garbage that only a collection frees."""
+        """Drop the callbacks: most of them hold this request, and only a collection would free it and them."""
         self._finish = self.on_cancel = self.again = None
 
     def attach(self, finish: Callable[[Any], None], failed: Callable[[Exception], None] | None = None) -> None:
