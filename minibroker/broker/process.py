@@ -13,6 +13,7 @@ from typing import Any
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
+from minibroker.broker.late_imports import import_late
 from minibroker.broker.lifecycle import Bound, Running, Seams, UncleanStop, bound_listeners
 from minibroker.broker.machine import (
     collect_when_idle,
@@ -73,6 +74,13 @@ def stop_signal() -> asyncio.Event:
     return stop
 
 
+async def serve_until(stop: asyncio.Event) -> None:
+    """Wait for the signal; clients can connect already."""
+    importing = asyncio.create_task(import_late())
+    await stop.wait()
+    importing.cancel()
+
+
 async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], metrics_port: int | None) -> None:
     stop, clock = stop_signal(), SystemClock(asyncio.get_running_loop())
     with bound_listeners(settings, nodes) as bound, bound_metrics(settings, metrics_port, clock.wall_ms) as measured:
@@ -85,7 +93,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
             async with metrics_served(measured, lambda: running):
                 await running.serve(measured)
                 announce("minibroker listens on " + ",".join(_addresses(bound)))
-                await stop.wait()
+                await serve_until(stop)
         finally:
             await running.close()
 
