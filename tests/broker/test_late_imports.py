@@ -21,7 +21,8 @@ print(max(after - before for before, after in zip(sizes, sizes[1:])), len(set(LA
 late = set(sys.modules)
 import minibroker.broker.groups.coordinator, minibroker.broker.groups.consumer.heartbeat
 import minibroker.broker.groups.expiry, minibroker.broker.groups.consumer.describing
-import minibroker.broker.transactions.coordinator, minibroker.broker.transactions.verification, minibroker.broker.upkeep.cleaner
+import minibroker.broker.transactions.coordinator, minibroker.broker.transactions.verification
+import minibroker.broker.upkeep.cleaner
 print(len(set(sys.modules) - late))
 """
 
