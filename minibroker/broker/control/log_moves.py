@@ -138,6 +138,7 @@ class LogMoves:
 
     def _finished(self, move: Move, error: Exception | None) -> None:
         flusher = move.copy.log.flusher
+        move.copy.log.write_pending()  # the copy is to have it, too
         if error is None and not move.is_void and move.copy.is_current():
             try:
                 self._take_place(move)

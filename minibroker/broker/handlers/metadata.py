@@ -28,7 +28,6 @@ from minibroker.broker.metadata.partitions import (
     check_name,
 )
 from minibroker.broker.requests.dispatch import Context, handles
-from minibroker.broker.requests.durable import durably
 from minibroker.broker.requests.refusals import refused, tell_refusals
 from minibroker.broker.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from minibroker.protocol.apis import ApiKey
@@ -49,8 +48,7 @@ FIRST_BY_TOPIC_ID = 12
 NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TOPIC}
 
 
-@handles(ApiKey.METADATA, "0-13")
-@durably
+@handles(ApiKey.METADATA, "0-13", durable=True)
 def metadata(context: Context, request: MetadataRequest) -> Steps[MetadataResponse]:
     topics = yield from _topics(context, request)
     tell_refusals(context, log, ApiKey.METADATA, logging.WARNING)
