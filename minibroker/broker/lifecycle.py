@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from minibroker.broker import handlers
 from minibroker.broker.clock import BusyClock, Clock, LifeClock, SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
 from minibroker.broker.configs.settings import Settings, SettingsError
@@ -84,7 +83,6 @@ class Running:
         self._cleaner_threads = SystemClock(asyncio.get_running_loop(), aside_threads=MAX_CLEANER_THREADS)
         self._cleaner_statistics = CleanerStatistics()
         self._open(settings, seams, cluster_id=None)
-        handlers.load()
         self.server = Server(asyncio.get_running_loop(), self.cluster, seams.interceptors, seams.sockets_clock)
 
     def _open(self, settings: Settings, seams: Seams, cluster_id: str | None) -> None:

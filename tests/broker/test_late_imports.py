@@ -8,9 +8,7 @@ import sys
 SCRIPT = """
 import asyncio, sys
 import minibroker.broker.process, minibroker.broker.configs.configuration, uvloop
-from minibroker.broker import handlers
 from minibroker.broker.late_imports import LATE, import_late
-handlers.load()
 sizes = [len(sys.modules)]
 before = set(sys.modules)
 async def sleep(seconds):

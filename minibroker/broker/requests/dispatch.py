@@ -1,7 +1,7 @@
-"""From a frame to its handler and back: headers, versions, and the table of all handlers.
+"""From a frame to its handler and back: headers, versions, and what becomes of the answer.
 
 A handler is a plain function `(context, request) -> response | Parked | None`; None answers nothing (acks=0). It says
-with `@handles` which API and versions it serves; what it does stands in its own file. One whose work grows with its
+with `@handles` which API it serves; what it does stands in its own file (`served`). One whose work grows with its
 request is a generator of steps instead, which returns as much; it is run in slices, and so are the reading of a large
 request and the writing of its answer.
 """
@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from struct import Struct
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.requests.answers import answer_start, encoded, encoded_in_steps, intercepted
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.refusals import Refusals
+from minibroker.broker.requests.served import SERVED, Served
 from minibroker.broker.requests.slices import Sliced, Slicer
 from minibroker.broker.requests.turn import Refuse, Wait, failure_of
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.fields import versions
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.protocol.primitives import MalformedMessage
@@ -53,42 +53,7 @@ READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LI
     ApiKey.OFFSET_FETCH,
 }
 
-Handler = Callable[["Context", Any], Any]
 KNOWN_KEYS = frozenset(ApiKey)
-AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
-
-
-class Served:
-    """One API as we serve it."""
-
-    def __init__(self, key: ApiKey, served: range, handler: Handler, authenticated: bool, durable: bool) -> None:
-        self.durable = durable
-        self.key = key
-        self.versions = served
-        self.handler = handler
-        self.authenticated = authenticated
-
-
-SERVED: dict[int, Served] = {}
-
-
-def handles(
-    key: ApiKey, served: str, *, authenticated: bool = True, durable: bool = False
-) -> Callable[[AnyHandler], AnyHandler]:
-    """Register a handler for `key` in the versions `served` ("0-12").
-
-    `authenticated` says whether a client has to be authenticated first, where its listener asks for that. `durable`
-    says that the request may change the cluster's metadata: then it is answered once the change is synced, as Kafka's
-    controller does, and if that fails, when nobody knows whether a start will find it, its connection is closed.
-    """
-
-    def register(handler: AnyHandler) -> AnyHandler:
-        if key in SERVED:
-            raise ValueError(f"{key.name} has a handler already")
-        SERVED[key] = Served(key, versions(served), handler, authenticated, durable)
-        return handler
-
-    return register
 
 
 class Context:
