@@ -13,7 +13,6 @@ then is frozen: a busy process goes through what came after it, often enough tha
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import gc
 import resource
 import sys
@@ -35,6 +34,8 @@ WORTH_IT_OBJECTS = 700_000  # new ones since all were looked at
 
 def keep_freed_memory() -> bool:
     """Keep up to 16 MiB of freed memory for the next request; False where the C library has no such switch."""
+    import ctypes  # no start is to wait for it
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

@@ -45,7 +45,6 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
     """
     import uvloop
 
-    keep_freed_memory()
     raise_descriptor_limit()
     share_the_interpreter()
     try:
@@ -76,6 +75,7 @@ def stop_signal() -> asyncio.Event:
 
 async def serve_until(stop: asyncio.Event) -> None:
     """Wait for the signal; clients can connect already."""
+    keep_freed_memory()
     importing = asyncio.create_task(import_late())
     await stop.wait()
     importing.cancel()
