@@ -356,6 +356,11 @@ class Cluster:
             self.image.apply(record)
         self._committed()
 
+    @property
+    def generation(self) -> tuple[int, int]:
+        """What moves when anything changes on which answers about the cluster depend."""
+        return self.commits, Log.failures
+
     def _metadata_level(self) -> int:
         return self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
 

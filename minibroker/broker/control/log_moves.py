@@ -159,8 +159,7 @@ class LogMoves:
         try:
             new = cluster.logs.move(move.copy, move.directory, partition.topic.settings, self._unique())
         except LogDirectoryError as error:
-            old.offline = f"{partition} is offline until the next start: {error}"
-            log.critical("%s", old.offline)
+            old.take_offline(str(error))
             self._end(move)
             return
         partition.log = new

@@ -97,7 +97,7 @@ class KnownProduce:
         return encoded(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
 
     def answer(self, correlation_id: int, values: tuple[int, ...]) -> bytes:
-        """Return the frame of an answer. `values`: base offset, append time, log start offset; old versions have less."""
+        """Return the frame of an answer with as many `values` as its version has: offset, append time, log start."""
         before, after = self._around
         return self._layout.pack(self._size, correlation_id, before, *values, after)
 
