@@ -21,7 +21,7 @@ from minibroker.storage.compaction.dirtiness import Dirtiness, dirtiness, is_due
 from minibroker.storage.compaction.reading import Uncleanable
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
 from minibroker.storage.compaction.throttle import Throttle
-from minibroker.storage.flushing import RunAside
+from minibroker.storage.environment import RunAside
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import COMPACT
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.protocol.errors import KafkaError
+from minibroker.storage.environment import RunAside
 from minibroker.storage.files import File
 from minibroker.storage.log_settings import MAX_LONG
 from minibroker.storage.telling import tell_each
@@ -21,26 +22,8 @@ from minibroker.storage.telling import tell_each
 if TYPE_CHECKING:
     from minibroker.storage.log import Log
 
-# `run_aside(work, done)`: `work()` in another thread, then `done(what it raised, or None)` in the caller's own.
-Done = Callable[[Exception | None], None]
-RunAside = Callable[[Callable[[], None], Done], None]
-
 # Is told once all that had been appended when it asked is on the disk itself, or why it is not.
 Waiter = Callable[[KafkaError | None], None]
-
-
-def run_at_once(work: Callable[[], None], done: Done) -> None:
-    """Do the work here and now, where there is no other thread, and no loop that must not wait."""
-    done(attempt(work))
-
-
-def attempt(work: Callable[[], None]) -> Exception | None:
-    """Do the work; what it raised, or None."""
-    try:
-        work()
-    except Exception as error:
-        return error
-    return None
 
 
 class Flush(NamedTuple):

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC, BatchHeader
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.message import read_message
 from minibroker.protocol.records.message_set import headers_of_set, inner_messages, records_of_message
-from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES, Record, parse_records, payload_of
+from minibroker.protocol.records.payload import payload_of
+from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.varints import Bytes, read_varint
 from minibroker.storage.files import File
 from minibroker.storage.inspection import Damage, FoundBatch, Note

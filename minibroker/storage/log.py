@@ -13,8 +13,9 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
 from minibroker.storage import failed_sync
 from minibroker.storage.environment import Environment as Environment
+from minibroker.storage.environment import attempt
 from minibroker.storage.files import TOO_MANY_FILES
-from minibroker.storage.flushing import Flush, Flusher, Waiter, attempt
+from minibroker.storage.flushing import Flush, Flusher, Waiter
 from minibroker.storage.log_contents import LogContents
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_name

@@ -11,7 +11,7 @@ from functools import partial
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.checkpoints import TopicPartition
-from minibroker.storage.flushing import attempt
+from minibroker.storage.environment import attempt
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_directory import LogDirectory
 from minibroker.storage.log_settings import LogSettings

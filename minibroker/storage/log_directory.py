@@ -25,8 +25,8 @@ from minibroker.storage.checkpoints import (
     properties_text,
     topic_id_from_text,
 )
+from minibroker.storage.environment import attempt
 from minibroker.storage.files import File
-from minibroker.storage.flushing import attempt
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.moving import LogCopy

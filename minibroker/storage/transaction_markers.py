@@ -35,7 +35,7 @@ def read_marker(batch: Bytes) -> Marker | None:
     """Return a control batch's marker; None if it is no transaction's, malformed, or emptied by compaction."""
     from minibroker.protocol.messages.control_records import EndTxnMarker  # most brokers never see one
     from minibroker.protocol.records.control import ControlType, control_message, control_type
-    from minibroker.protocol.records.record import records_of
+    from minibroker.protocol.records.payload import records_of
 
     try:
         record = next(records_of(batch))

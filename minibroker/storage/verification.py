@@ -11,7 +11,7 @@ from typing import Generic, Protocol
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.control import ControlType, control_type
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 from minibroker.storage.files import File
 from minibroker.storage.index_inspection import AnyEntry, OffsetEntry, TimeEntry, TransactionEntry, sound_entries
 from minibroker.storage.inspection import Damage, FoundBatch

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from minibroker.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader, assign, check_batch
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 from minibroker.storage.log import Log
 from minibroker.storage.producer_state import ProducerStates
 from minibroker.storage.scanning import headers

@@ -30,9 +30,8 @@ from minibroker.storage.compaction.dirtiness import dirtiness
 from minibroker.storage.compaction.reading import Uncleanable
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
 from minibroker.storage.compaction.throttle import Throttle
-from minibroker.storage.environment import Environment
+from minibroker.storage.environment import Done, Environment, run_at_once
 from minibroker.storage.failed_sync import FAILED_SYNC
-from minibroker.storage.flushing import Done, run_at_once
 from minibroker.storage.log import Log
 from minibroker.storage.log_directory import OFFSET_CHECKPOINTS, LogDirectory
 from minibroker.storage.recovery import LogDirectoryError

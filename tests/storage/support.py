@@ -19,8 +19,8 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import check_any, records_in
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import at_once
+from minibroker.storage.environment import Done, run_at_once
 from minibroker.storage.files import Bytes, Disk, File
-from minibroker.storage.flushing import Done, run_at_once
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery import Checkpointed, open_log

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.storage.environment import attempt
 from minibroker.storage.files import Disk, File
-from minibroker.storage.flushing import attempt
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery import Checkpointed, open_log

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from minibroker.protocol.records.batch import HEADER_BYTES, read_header
 from minibroker.protocol.records.building import assemble, build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.storage import inspected_records
 from minibroker.storage.files import Disk, File
 from minibroker.storage.inspected_records import FoundRecord, records_in

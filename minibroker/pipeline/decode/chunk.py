@@ -23,8 +23,8 @@ from minibroker.pipeline.decode.scanning import Headers, Place
 from minibroker.pipeline.log_source import OffsetRange
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, MAGIC, TIMESTAMP_TYPE_BIT, BatchHeader
-from minibroker.protocol.records.elision import restored
 from minibroker.protocol.records.record import parse_records
+from minibroker.protocol.records.restarting import restored
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]

@@ -47,10 +47,9 @@ from minibroker.protocol.records.batch import (
     read_header,
 )
 from minibroker.protocol.records.building import assemble
-from minibroker.protocol.records.compression import compress, decompress
-from minibroker.protocol.records.elision import elided, restored
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, compress, decompress
 from minibroker.protocol.records.message import message_header
-from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES
+from minibroker.protocol.records.restarting import elided, restored
 
 COLUMNS = ("key", "value", "offset", "timestamp", "headers")
 OFFSET, TIME, HEADERS = (COLUMNS.index(name) for name in ("offset", "timestamp", "headers"))

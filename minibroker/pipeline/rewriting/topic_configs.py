@@ -30,7 +30,8 @@ from minibroker.protocol.records.batch import MAGIC, batches, check_batch, read_
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import ControlType, control_message, control_type
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.storage.environment import Environment
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Log

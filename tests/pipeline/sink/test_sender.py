@@ -21,7 +21,7 @@ from minibroker.pipeline.sink.sender import Sender
 from minibroker.pipeline.sink.settings import SinkSettings
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.batch import check_batch
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 
 ONE = TopicPartition("t", 0)
 TWO = TopicPartition("t", 1)

@@ -11,7 +11,8 @@ from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction import batch_filter
 from minibroker.storage.compaction.batch_filter import BatchFilter, LastRecord, Retention
 from minibroker.storage.compaction.offset_map import OffsetMap

@@ -15,7 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.dirtiness import dirtiness
 from minibroker.storage.compaction.rewriting import Limits
 from minibroker.storage.log import Log

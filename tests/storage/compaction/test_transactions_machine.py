@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import ControlType, control_type, end_transaction_marker
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 from minibroker.storage.log import Log
 from tests.storage.compaction.support import SETTINGS, clean, pairs
 from tests.storage.support import NOW_MS, append, open_at, read_batches

@@ -13,7 +13,8 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import read_header, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.elision import without_attributes
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 
 blobs = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=5), blobs), max_size=3).map(tuple)
