@@ -101,8 +101,9 @@ def _dump(inspected: InspectedFile, found: Iterable[Item], decode: Decoder | Non
 
 def _with_meaning(path: str, found: Iterable[Item], decode: Decoder | None) -> Iterator[tuple[Item, Pair | None]]:
     """Each item, with what it says if it is a control record or one of Kafka's own topics."""
+    from minibroker.protocol.records.walking import FoundBatch
     from minibroker.storage.inspected_records import FoundRecord
-    from minibroker.storage.inspection import FoundBatch, Note
+    from minibroker.storage.inspection import Note
 
     decode_this = decode
     for item in found:

@@ -11,9 +11,10 @@ from minibroker.cli.dump_records import Pair, Said
 from minibroker.cli.dump_text import codec_name
 from minibroker.cli.shared import bytes_field
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
+from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.inspected_files import InspectedFile, Item
 from minibroker.storage.inspected_records import FoundRecord
-from minibroker.storage.inspection import Damage, FoundBatch, Note
+from minibroker.storage.inspection import Damage, Note
 from minibroker.storage.text_inspection import Line
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")

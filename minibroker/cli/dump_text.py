@@ -14,10 +14,11 @@ from minibroker.cli.dump_records import Pair, Said
 from minibroker.cli.shared import readable
 from minibroker.protocol.records.batch import MAGIC, MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.index_inspection import OffsetEntry, ProducerStateEntry, TimeEntry, TransactionEntry
 from minibroker.storage.inspected_files import InspectedFile, Item
 from minibroker.storage.inspected_records import FoundRecord
-from minibroker.storage.inspection import Damage, FoundBatch, Note
+from minibroker.storage.inspection import Damage, Note
 from minibroker.storage.text_inspection import Line
 from minibroker.storage.time_index import NO_TIMESTAMP
 

@@ -5,9 +5,8 @@ What the bytes mean is not known here.
 
 from __future__ import annotations
 
+from minibroker.protocol.records.walking import BLOCK_BYTES
 from minibroker.storage.files import File
-
-BLOCK_BYTES = 1 << 20
 
 
 class BlockReader:

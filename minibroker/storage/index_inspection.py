@@ -19,7 +19,8 @@ from struct import Struct
 from typing import Any, NamedTuple, TypeVar
 
 from minibroker.protocol.records.crc import crc32c
-from minibroker.storage.block_reader import BLOCK_BYTES, BlockReader
+from minibroker.protocol.records.walking import BLOCK_BYTES
+from minibroker.storage.block_reader import BlockReader
 from minibroker.storage.files import File
 from minibroker.storage.inspection import Damage, Note
 from minibroker.storage.offset_index import OffsetIndex

@@ -13,6 +13,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
+from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -34,7 +35,7 @@ from minibroker.storage.index_inspection import (
     transaction_entries,
 )
 from minibroker.storage.inspected_records import FoundRecord, records_in
-from minibroker.storage.inspection import Damage, FoundBatch, LogInspection, Note
+from minibroker.storage.inspection import Damage, LogInspection, Note
 from minibroker.storage.leader_epochs import LeaderEpochs
 from minibroker.storage.names import (
     CLEANED_SUFFIX,

@@ -16,8 +16,9 @@ from minibroker.protocol.records.message_set import headers_of_set, inner_messag
 from minibroker.protocol.records.payload import payload_of
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.varints import Bytes, read_varint
+from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import File
-from minibroker.storage.inspection import Damage, FoundBatch, Note
+from minibroker.storage.inspection import Damage, Note
 
 
 class FoundRecord(NamedTuple):

@@ -12,6 +12,7 @@ from zlib import crc32
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import (
+    CRC_START,
     HEADER,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -28,8 +29,6 @@ from minibroker.storage.files import File
 SCAN_BLOCK_BYTES = 8 << 10
 RECOVERY_BLOCK_BYTES = 1 << 20
 HEADERS_AT_ONCE = 512  # how many batches are passed in one step
-
-CRC_START = 21
 
 # base_offset, batch_length, magic, last_offset_delta
 _SPAN = Struct(">qi4xb6xi")

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minibroker.storage.block_reader import BLOCK_BYTES, BlockReader
+from minibroker.protocol.records.walking import BLOCK_BYTES
+from minibroker.storage.block_reader import BlockReader
 from minibroker.storage.checkpoints import CHECKPOINT_VERSION
 from minibroker.storage.files import File
 from minibroker.storage.inspection import Damage

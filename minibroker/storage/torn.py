@@ -6,10 +6,10 @@ Anything else was whole once: a batch with a wrong byte in it, or one that has a
 
 from __future__ import annotations
 
-from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, MAGIC_POSITION, read_header
+from minibroker.protocol.records.batch import CRC_START, HEADER_BYTES, read_header
 from minibroker.protocol.records.crc import crc32c
+from minibroker.protocol.records.walking import next_sound_batch
 from minibroker.storage.files import File
-from minibroker.storage.scanning import CRC_START
 
 SECTOR_BYTES = 512
 
@@ -30,19 +30,6 @@ def damage_behind(file: File, position: int, end: int) -> str | None:
         return "it is whole but for its length"
     whole = HEADER_BYTES <= header.size_bytes <= len(data)
     return "it is as long as it says" if whole and not _has_blank_sector(position, data[: header.size_bytes]) else None
-
-
-def next_sound_batch(data: bytes, position: int) -> int | None:
-    """Where the first batch with a right checksum begins at or behind `position`; None if there is none."""
-    at = data.find(MAGIC, position + MAGIC_POSITION)
-    while 0 <= at <= len(data) - (HEADER_BYTES - MAGIC_POSITION):
-        start = at - MAGIC_POSITION
-        header = read_header(data, start)
-        size = header.size_bytes
-        if HEADER_BYTES <= size <= len(data) - start and crc32c(data[start + CRC_START : start + size]) == header.crc:
-            return start
-        at = data.find(MAGIC, at + 1)
-    return None
 
 
 def _has_blank_sector(position: int, batch: bytes) -> bool:

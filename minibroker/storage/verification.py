@@ -12,9 +12,10 @@ from typing import Generic, Protocol
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.control import ControlType, control_type
 from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import File
 from minibroker.storage.index_inspection import AnyEntry, OffsetEntry, TimeEntry, TransactionEntry, sound_entries
-from minibroker.storage.inspection import Damage, FoundBatch
+from minibroker.storage.inspection import Damage
 
 # A control batch holds one record of some bytes; one that is larger is not looked into.
 MAX_CONTROL_BATCH_BYTES = 1 << 16

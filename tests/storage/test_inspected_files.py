@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import Disk
 from minibroker.storage.inspected_files import InspectedFile, Item, Kind, Options, contents, inspected_file
 from minibroker.storage.inspected_records import FoundRecord
-from minibroker.storage.inspection import Damage, FoundBatch, Note
+from minibroker.storage.inspection import Damage, Note
 from minibroker.storage.log_settings import LogSettings
 from tests.storage.support import NOW_MS, FailingDisk, append, batch, open_at
 

@@ -13,10 +13,11 @@ from minibroker.protocol.records.building import assemble, build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage import inspected_records
 from minibroker.storage.files import Disk, File
 from minibroker.storage.inspected_records import FoundRecord, records_in
-from minibroker.storage.inspection import Damage, FoundBatch, Note
+from minibroker.storage.inspection import Damage, Note
 from tests.storage.support import NOW_MS, batch, records
 
 BEFORE = b"something before"

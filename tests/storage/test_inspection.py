@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minibroker.protocol.records import walking
 from minibroker.protocol.records.batch import assign, read_header, seal
-from minibroker.storage import inspection
+from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import Disk
-from minibroker.storage.inspection import Damage, Finding, FoundBatch, LogInspection, Note
+from minibroker.storage.inspection import Damage, Finding, LogInspection, Note
 from minibroker.storage.leader_epochs import LeaderEpochs
 from minibroker.storage.names import segment_name
 from tests.storage.support import NOW_MS, batch
@@ -136,7 +137,7 @@ def test_zeros_are_called_so_and_passed_over(tmp_path: Path) -> None:
 
 def test_damage_across_many_blocks_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minibroker.storage.block_reader.BLOCK_BYTES", 256)
-    monkeypatch.setattr(inspection, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(walking, "BLOCK_BYTES", 256)
     first, second, third = segment(1, 20, 1)
     for junk in range(190, 330):
         findings = inspect(tmp_path, first + b"\x02" * junk + second + third)
@@ -248,7 +249,7 @@ def test_an_index_that_is_wrong_does_no_harm(tmp_path: Path) -> None:
 def test_bytes_that_look_like_large_batches_do_not_cost_the_square_of_their_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inspection, "SEARCH_CRC_LEAST_BYTES", 0)
+    monkeypatch.setattr(walking, "SEARCH_CRC_LEAST_BYTES", 0)
     header = bytearray(placed(0)[:61])
     count = 200
     computed = 0
@@ -263,11 +264,11 @@ def test_bytes_that_look_like_large_batches_do_not_cost_the_square_of_their_numb
         header[8:12] = ((count - index) * 61 - 12).to_bytes(4)
         heads.append(bytes(header))
     data = b"?" + b"".join(heads)
-    monkeypatch.setattr(inspection, "crc32c", counted)
+    monkeypatch.setattr(walking, "crc32c", counted)
     (damage,) = damages_in(inspect(tmp_path, data))
     assert damage.size_bytes == len(data)
     assert damage.found.endswith("the search for the next one was given up")
-    assert computed <= inspection.SEARCH_CRC_FACTOR * len(data)
+    assert computed <= walking.SEARCH_CRC_FACTOR * len(data)
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.storage.files import Disk
-from minibroker.storage.torn import damage_behind, next_sound_batch
+from minibroker.storage.torn import damage_behind
 from tests.storage.support import batch
 
 BATCH = bytes(batch(2, value=b"v" * 600))
@@ -53,10 +53,3 @@ def test_a_wrong_length_of_a_whole_batch_is_damage(tmp_path: Path) -> None:
 
 def test_a_sound_batch_behind_shows_that_there_is_damage_before(tmp_path: Path) -> None:
     assert judged(tmp_path, BATCH[:700] + OTHER, 100) == "behind it there is a sound batch at 800"
-
-
-def test_the_next_sound_batch_is_found_wherever_it_begins() -> None:
-    data = b"\2" * 50 + OTHER + BATCH
-    assert next_sound_batch(data, 0) == 50
-    assert next_sound_batch(data, 51) == 50 + len(OTHER)
-    assert next_sound_batch(data, 51 + len(OTHER)) is None

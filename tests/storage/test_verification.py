@@ -7,9 +7,10 @@ from pathlib import Path
 from minibroker.protocol.records.batch import assign, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import Disk, File
 from minibroker.storage.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
-from minibroker.storage.inspection import Damage, FoundBatch, LogInspection
+from minibroker.storage.inspection import Damage, LogInspection
 from minibroker.storage.verification import (
     Check,
     OffsetIndexCheck,

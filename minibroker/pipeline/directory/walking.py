@@ -6,25 +6,17 @@ Checksums are looked at only to find a way on behind damage. What the records sa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from re import DOTALL
-from re import compile as pattern
-from struct import Struct
 
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, BatchHeader
-from minibroker.protocol.records.message import MIN_MESSAGE_BYTES, check_message
-from minibroker.storage.block_reader import BLOCK_BYTES, BlockReader
+from minibroker.protocol.records.batch import BatchHeader
+from minibroker.protocol.records.walking import BatchWalker, FoundBatch, checksums
+from minibroker.storage.block_reader import BlockReader
 from minibroker.storage.files import File
-from minibroker.storage.inspection import SEARCH_CRC_LEAST_BYTES, Damage, FoundBatch, LogInspection
+from minibroker.storage.inspection import Damage
 from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET
 from minibroker.storage.scanning import headers, is_blank
 
 Step = tuple[int, BatchHeader]
-
-SEARCHED_BYTES = 64 << 20
-_OFFSET_AND_LENGTH = Struct(">qi")
-# Offset and size that begin with zeros, as those of all but very large ones, a checksum, magic 0 or 1, its attributes.
-_MESSAGE_PATTERN = pattern(rb"\x00(?=.{7}\x00(?!\x00{3}).{7}[\x00\x01][\x00-\x0f])", DOTALL)
 
 
 def walk(file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False) -> Iterator[Step | Damage]:
@@ -60,46 +52,9 @@ def damage_at(file: File, position: int, end: int, next_offset: int, least_offse
 
     `next_offset` is the offset that is expected, `least_offset` that below which none can follow. Raises `OSError`.
     """
-    expected, found, resume = "a whole batch", "the end of the file", end
-    for finding in LogInspection(file, base_offset=least_offset).findings(position):
-        if isinstance(finding, Damage):
-            expected, found, resume = finding.expected, finding.found, finding.position + finding.size_bytes
-        elif isinstance(finding, FoundBatch):
-            resume = finding.position
-        if resume > position:
-            break
-    resume = min(resume, end) if resume > position else end
-    resume = _sound_message(file, position + 1, resume, least_offset)
-    return Damage(file.path, position, resume - position, next_offset, expected, found)
-
-
-def _sound_message(file: File, start: int, end: int, least_offset: int) -> int:
-    """Where the first message of format 0 or 1 begins that is sound, lies before `end`, and may come; else `end`.
-
-    It is given up after `SEARCHED_BYTES`: a damage that large has left little to be read.
-    """
-    reader, budget_bytes = BlockReader(file, end), SEARCH_CRC_LEAST_BYTES
-    at = start
-    while at + MIN_MESSAGE_BYTES[0] <= min(end, start + SEARCHED_BYTES):
-        block = reader.at(at, BLOCK_BYTES)
-        for match in _MESSAGE_PATTERN.finditer(block):
-            position = at + match.start()
-            offset, length = _OFFSET_AND_LENGTH.unpack_from(block, match.start())
-            size = length + LOG_OVERHEAD_BYTES
-            if not least_offset <= offset <= least_offset + MAX_RELATIVE_OFFSET or size > end - position:
-                continue
-            budget_bytes -= size
-            if budget_bytes < 0:  # bytes made to look like large messages would cost the square of their number
-                return end
-            if _is_sound(file.read(position, size)):
-                return position
-        at += max(len(block) - MIN_MESSAGE_BYTES[0], 1)
-    return end
-
-
-def _is_sound(data: bytes) -> bool:
-    try:
-        check_message(data)
-    except CorruptBatch:
-        return False
-    return True
+    limit = least_offset + MAX_RELATIVE_OFFSET + 1
+    walker = BatchWalker(lambda: BlockReader(file, end).at, end, next_offset=least_offset, limit=limit)
+    step = walker.step(position)
+    if isinstance(step, FoundBatch):  # which whoever asks knows to be damaged
+        return Damage(file.path, position, step.header.size_bytes, next_offset, *checksums(step))
+    return Damage(file.path, position, step.size_bytes, next_offset, step.expected, step.found)
