@@ -55,8 +55,8 @@ def verify(
 ) -> int:
     """Look for damage and contradictions in a log directory: minibroker's, or Apache Kafka's own.
 
-    It is a second opinion: it shares no code with what the broker checks at its start. Ends with status 1 if something
-    is wrong, 0 if nothing is, 2 if it could not look.
+    It is a second opinion: nothing of what the broker checks at its start is asked. Ends with status 1 if something is
+    wrong, 0 if nothing is, 2 if it could not look.
 
     \b
     Example:

@@ -228,9 +228,11 @@ class ChunkDecoder:
     def _damage(self, batches: Batches, index: int) -> Damage:
         one = batches.between(index, index + 1)
         payload = self._arena.data[int(one.start[0]) : int(one.end[0])].tobytes()
-        row = {name: int(column[0]) for name, column in zip(Headers._fields, one.headers, strict=True)}
-        reason = _reason(row, payload) if row["magic"] == MAGIC else "a message in it contradicts its own sizes"
-        return Damage(row["base_offset"], reason, self.places[int(one.place[0])], row["position"])
+        header = one.headers.header(0)
+        reason = "a message in it contradicts its own sizes"
+        if header.magic == MAGIC:
+            reason = _reason(header, payload)
+        return Damage(header.base_offset, reason, self.places[int(one.place[0])], int(one.headers.position[0]))
 
 
 def _timestamp_types(headers: Headers) -> I64:
@@ -244,28 +246,13 @@ def _one_or_each(of_batches: I64, batch: I64) -> I64 | int:
     return first if (of_batches == first).all() else of_batches[batch]
 
 
-def _reason(row: dict[str, int], payload: bytes) -> str:
+def _reason(header: BatchHeader, payload: bytes) -> str:
     """Return what the strict reader finds wrong with the records."""
-    count = row["record_count"]
+    count = header.record_count
     if count < 0:
         return f"Found invalid record count {count}"
-    header = BatchHeader(
-        base_offset=row["base_offset"],
-        batch_length=row["size"],
-        partition_leader_epoch=row["leader_epoch"],
-        magic=MAGIC,
-        crc=row["crc"],
-        attributes=row["attributes"],
-        last_offset_delta=0,
-        base_timestamp=row["base_timestamp"],
-        max_timestamp=row["max_timestamp"],
-        producer_id=row["producer_id"],
-        producer_epoch=row["producer_epoch"],
-        base_sequence=row["base_sequence"],
-        record_count=count,
-    )
     try:
-        whole = restored(payload, count) if row["attributes"] & ELIDED_BIT else payload
+        whole = restored(payload, count) if header.attributes & ELIDED_BIT else payload
         for _ in parse_records(whole, header):
             pass
     except KafkaError as error:

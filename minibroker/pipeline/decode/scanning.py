@@ -23,6 +23,7 @@ from minibroker.protocol.records.batch import (
     LOG_OVERHEAD_BYTES,
     MAGIC,
     TRANSACTIONAL_BIT,
+    BatchHeader,
 )
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.formats import MIN_LENGTHS, check_any
@@ -106,6 +107,17 @@ class Headers(NamedTuple):
     def select(self, index: slice | I64 | Bool) -> Headers:
         """Some of them."""
         return Headers(*(column[index] for column in self))
+
+    def header(self, index: int) -> BatchHeader:
+        """One of them as the protocol has it."""
+        (_, size, magic, crc, attributes, base_offset, last_offset, *times, leader_epoch) = (
+            int(column[index]) for column in self[:10]
+        )
+        producer = (int(column[index]) for column in self[10:])
+        length, last_delta = size - LOG_OVERHEAD_BYTES, last_offset - base_offset
+        return BatchHeader(
+            base_offset, length, leader_epoch, magic, crc, attributes, last_delta, times[0], times[1], *producer
+        )
 
     @property
     def codec(self) -> I64:

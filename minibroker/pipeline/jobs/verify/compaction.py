@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from minibroker.pipeline.jobs.verify.kinds import Problem
 from minibroker.pipeline.jobs.verify.records import Records
-from minibroker.pipeline.jobs.verify.scanning import CONTROL, DELETE_HORIZON, Block, Flags, Ints
+from minibroker.pipeline.jobs.verify.scanning import Block, Flags, Ints
+from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, MAGIC
 
 KEYS = pa.schema(
     [
@@ -33,10 +34,12 @@ def wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_of
     for row in np.flatnonzero(cleaned & (records.key_size < 0)).tolist():
         batch = int(records.batch[row])
         yield Problem("keyless-record", int(block.positions[batch]), int(records.offset[row]), "the record has no key")
-    is_old = (block.attributes & DELETE_HORIZON == 0) & (block.magic == 2) & (block.last_offset < clean_offset)
+    headers = block.headers
+    is_cleaned_batch = (headers.magic == MAGIC) & (headers.last_offset < clean_offset)
+    is_old = is_cleaned_batch & (headers.attributes & DELETE_HORIZON_BIT == 0)
     tombstones = cleaned & (records.key_size >= 0) & ~records.has_value & is_old[records.batch]
     for batch in np.unique(records.batch[tombstones]).tolist():
-        position, offset = int(block.positions[batch]), int(block.base_offset[batch])
+        position, offset = int(block.positions[batch]), int(block.headers.base_offset[batch])
         yield Problem("tombstone-horizon", position, offset, f"cleaned up to {clean_offset}, no delete horizon")
 
 
@@ -52,5 +55,5 @@ def keys_in_cleaned(
 
 def _cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Flags:
     in_range = (records.offset >= start_offset) & (records.offset < clean_offset)
-    cleaned: Flags = in_range & (block.attributes[records.batch] & CONTROL == 0)
+    cleaned: Flags = in_range & ~block.headers.is_control[records.batch]
     return cleaned

@@ -37,9 +37,9 @@ class OffsetIndexCheck:
     def take(self, block: Block) -> None:
         """Look up the entries in a block."""
         rows, found = _looked_up(block.positions, self._positions)
-        self._last_at[found] = block.last_offset[rows]
+        self._last_at[found] = block.headers.last_offset[rows]
         self._damaged_at[found] = ~block.sound[rows]
-        rows, found = _looked_up(block.last_offset, self._offsets)
+        rows, found = _looked_up(block.headers.last_offset, self._offsets)
         self._batch_at[found] = block.positions[rows]
 
     def problems(self, end_position: int, *, damaged: bool) -> Iterator[Problem]:
@@ -87,15 +87,15 @@ class TimeIndexCheck:
         rows = np.flatnonzero(block.sound)
         if not len(rows):
             return
-        largest = np.maximum(np.maximum.accumulate(block.max_timestamp[rows]), self._max_timestamp)
+        largest = np.maximum(np.maximum.accumulate(block.headers.max_timestamp[rows]), self._max_timestamp)
         self._max_timestamp = int(largest[-1])
-        firsts = np.where(block.first_offset >= 0, block.first_offset, block.base_offset)[rows]
-        lasts = block.last_offset[rows]
+        firsts = np.where(block.first_offset >= 0, block.first_offset, block.headers.base_offset)[rows]
+        lasts = block.headers.last_offset[rows]
         order = np.argsort(lasts, kind="stable")
         at = np.minimum(np.searchsorted(lasts[order], self._offsets), len(order) - 1)
         batch = order[at]
         here = ~self._found & (firsts[batch] <= self._offsets) & (self._offsets <= lasts[batch])
-        self._of_batch[here] = block.max_timestamp[rows][batch[here]]
+        self._of_batch[here] = block.headers.max_timestamp[rows][batch[here]]
         self._so_far[here] = largest[batch[here]]
         self._found |= here
 

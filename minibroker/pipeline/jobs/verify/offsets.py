@@ -57,12 +57,12 @@ class OffsetCheck:
         rows = np.flatnonzero(block.sound)
         if not len(rows):
             return
-        first, last = _firsts(block)[rows], block.last_offset[rows]
+        first, last = _firsts(block)[rows], block.headers.last_offset[rows]
         known, damages = block.first_offset[rows] >= 0, block.damages[rows]
         before_first, before_last, before_damages = self._before(first, last, damages)
         has_before = before_last >= 0
         same = damages == before_damages
-        below = block.base_offset[rows] < self.base_offset
+        below = block.headers.base_offset[rows] < self.base_offset
         backwards = has_before & (first < before_first)
         overlaps = has_before & ~backwards & (first <= before_last)
         gaps = has_before & known & (first > before_last + 1)
@@ -89,7 +89,7 @@ class OffsetCheck:
         found = np.zeros(len(block), np.int64)
         if not len(rows):
             return found
-        first, last = _firsts(block)[rows], block.last_offset[rows]
+        first, last = _firsts(block)[rows], block.headers.last_offset[rows]
         _, before_last, _ = self._before(first, last, block.damages[rows])
         gaps = np.where((before_last >= 0) & (first > before_last + 1), first - before_last - 1, 0)
         counted = np.cumsum(gaps) if self.compacted else np.zeros(len(rows), np.int64)
@@ -110,7 +110,7 @@ class OffsetCheck:
     ) -> Iterator[Problem]:
         for place in np.flatnonzero(wrong).tolist():
             row = int(rows[place])
-            yield Problem(kind, int(block.positions[row]), int(block.base_offset[row]), detail(place))
+            yield Problem(kind, int(block.positions[row]), int(block.headers.base_offset[row]), detail(place))
 
     def _remember(self, block: Block, rows: Ints, first: Ints, last: Ints, missing: Ints) -> None:
         known = self.offsets
@@ -121,10 +121,10 @@ class OffsetCheck:
         known.last_first, known.last = int(first[-1]), int(last[-1])
         known.missing += int(missing.sum())
         known.damages = int(block.damages[rows[-1]])
-        known.max_timestamp = max(known.max_timestamp, int(block.max_timestamp[rows].max()))
+        known.max_timestamp = max(known.max_timestamp, int(block.headers.max_timestamp[rows].max()))
 
     def _take_epochs(self, block: Block, rows: Ints, first: Ints, last: Ints) -> Iterator[Problem]:
-        epochs = block.leader_epoch[rows]
+        epochs = block.headers.leader_epoch[rows]
         yield from self._told(
             "leader-epoch-regression", block, rows, epochs < -1, lambda i: f"leader epoch {epochs[i]}"
         )
@@ -148,4 +148,4 @@ class OffsetCheck:
 
 def _firsts(block: Block) -> Ints:
     """The first offset of each batch; of a wrapper that was not read, its last."""
-    return np.where(block.first_offset >= 0, block.first_offset, block.base_offset)
+    return np.where(block.first_offset >= 0, block.first_offset, block.headers.base_offset)

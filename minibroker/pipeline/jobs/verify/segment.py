@@ -27,7 +27,7 @@ from minibroker.pipeline.jobs.verify.offsets import EpochRun, OffsetCheck, Offse
 from minibroker.pipeline.jobs.verify.producers import MAX_SEQUENCE, Event, ProducerCheck
 from minibroker.pipeline.jobs.verify.record_reader import Unreadable
 from minibroker.pipeline.jobs.verify.records import Records, check_records
-from minibroker.pipeline.jobs.verify.scanning import CONTROL, TRANSACTIONAL, Block, Ints, LogFile
+from minibroker.pipeline.jobs.verify.scanning import Block, Ints, LogFile
 from minibroker.pipeline.jobs.verify.transactions import Transactions, read_control, read_index
 
 
@@ -144,11 +144,11 @@ class _Judgement:
                 self.findings.extend(self._log_name, found)
 
     def _follow_producers(self, block: Block, missing: Ints) -> None:
-        is_control = block.attributes & CONTROL != 0
-        rows = np.flatnonzero(block.sound & (is_control | (block.producer_id >= 0)))
-        transactional = (block.attributes[rows] & TRANSACTIONAL != 0).tolist()
+        is_control = block.headers.is_control
+        rows = np.flatnonzero(block.sound & (is_control | (block.headers.producer_id >= 0)))
+        transactional = block.headers.is_transactional[rows].tolist()
         # What compaction has emptied only stays for the sequence in its header.
-        holds_data = ~is_control[rows] & ((block.record_count[rows] != 0) | (not self._partition.compacted))
+        holds_data = ~is_control[rows] & ((block.headers.record_count[rows] != 0) | (not self._partition.compacted))
         each = zip(rows.tolist(), holds_data.tolist(), transactional, _events(block, rows, missing), strict=True)
         for index, is_data, in_transaction, (producer_id, event) in each:
             problem = None
@@ -166,7 +166,7 @@ class _Judgement:
         try:
             marker = read_control(block, index, compacted=self._partition.compacted)
         except Unreadable as error:
-            position, offset = int(block.positions[index]), int(block.base_offset[index])
+            position, offset = int(block.positions[index]), int(block.headers.base_offset[index])
             self.findings.add(self._log_name, "control-batch", str(error), offset=offset, position=position)
             return
         if marker is not None:
@@ -213,17 +213,18 @@ class _Judgement:
 
 def _events(block: Block, rows: Ints, missing: Ints) -> Iterator[tuple[int, Event]]:
     """(producer id, event) of some batches; markers have no sequence."""
-    base, last = block.base_offset[rows], block.last_offset[rows]
-    first_sequence = np.where(block.attributes[rows] & CONTROL != 0, -1, block.base_sequence[rows])
+    headers = block.headers
+    base, last = headers.base_offset[rows], headers.last_offset[rows]
+    first_sequence = np.where(headers.is_control[rows], -1, headers.base_sequence[rows])
     last_sequence = np.where(first_sequence < 0, -1, (first_sequence + last - base) & MAX_SEQUENCE)
     columns = (
-        block.producer_epoch[rows],
+        headers.producer_epoch[rows],
         first_sequence,
         last_sequence,
         base,
         last,
-        block.max_timestamp[rows],
+        headers.max_timestamp[rows],
         block.positions[rows],
         missing[rows],
     )
-    return zip(block.producer_id[rows].tolist(), map(Event, *(column.tolist() for column in columns)), strict=True)
+    return zip(headers.producer_id[rows].tolist(), map(Event, *(column.tolist() for column in columns)), strict=True)

@@ -1,7 +1,5 @@
 """Transactions in one segment: where each begins, the markers that end them, and the `.txnindex` file.
 
-    key of a control record    int16 version   int16 type: 0 abort, 1 commit, 2 to 6 the quorum's
-    value of a marker          int16 version   int32 coordinator epoch
     entry of a .txnindex       int16 version   int64 producer id, first offset, last offset, last stable offset
 
 Whether one was open before the segment is known in `partition.py` only; here it is left open.
@@ -17,13 +15,14 @@ from typing import NamedTuple
 from minibroker.pipeline.jobs.verify.kinds import Problem
 from minibroker.pipeline.jobs.verify.record_reader import Unreadable, read_records
 from minibroker.pipeline.jobs.verify.records import payload_of
-from minibroker.pipeline.jobs.verify.scanning import ELIDED, TRANSACTIONAL, Block
+from minibroker.pipeline.jobs.verify.scanning import Block
+from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.messages.control_records import EndTxnMarker
+from minibroker.protocol.records.control import ControlType, control_message, control_type
 
-ABORT, COMMIT, LAST_KNOWN_TYPE = 0, 1, 6
+ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 NO_RECORD = -1  # the "type" of a control batch that compaction has emptied
 
-_KEY = Struct(">hh")
-_MARKER = Struct(">hi")
 ENTRY = Struct(">hqqqq")
 
 
@@ -131,44 +130,27 @@ def outside(producer_id: int, first_offset: int) -> str:
 
 def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
     """Return the marker in a control batch; None for one of the quorum. Raises `Unreadable` for a malformed one."""
-    producer_id, offset = int(block.producer_id[index]), int(block.base_offset[index])
-    position, count = int(block.positions[index]), int(block.record_count[index])
-    if count == 0:
+    header, position = block.headers.header(index), int(block.positions[index])
+    producer_id, offset = header.producer_id, header.base_offset
+    if header.record_count == 0:
         if not compacted:
             raise Unreadable("control-batch", "it is empty, in a log that is not compacted")
         return Marker(producer_id, NO_RECORD, -1, offset, position, -1, -1) if producer_id >= 0 else None
-    elided = bool(block.attributes[index] & ELIDED)
-    records = list(read_records(payload_of(block, index), count, elided=elided))
-    transactional = bool(block.attributes[index] & TRANSACTIONAL)
-    kind = _type_of(records[0].key)
-    if kind > COMMIT:
-        if kind <= LAST_KNOWN_TYPE and transactional:
-            raise Unreadable("control-batch", f"a control record of type {kind} in a transaction")
+    records = list(read_records(payload_of(block, index), header))
+    try:
+        kind, message = control_type(records[0].key), control_message(records[0])
+    except InvalidRecords as error:
+        raise Unreadable("control-batch", str(error)) from error
+    if not isinstance(message, EndTxnMarker):
+        if header.is_transactional:
+            raise Unreadable("control-batch", "a control record in a transaction that does not end it")
         return None
-    if not transactional or producer_id < 0:
+    if not header.is_transactional or producer_id < 0:
         raise Unreadable("control-batch", f"a marker without a transaction's flag, producer id {producer_id}")
     if len(records) != 1:
         raise Unreadable("control-batch", f"a marker among {len(records)} records")
-    return Marker(producer_id, kind, _coordinator_epoch(records[0].value), offset, position, -1, -1)
-
-
-def _type_of(key: bytes | None) -> int:
-    if key is None or len(key) < _KEY.size:
-        size = "no" if key is None else f"{len(key)} bytes of"
-        raise Unreadable("control-batch", f"a control record with {size} key, which has at least 4")
-    version, kind = _KEY.unpack_from(key)
-    if version < 0 or kind < 0:
-        raise Unreadable("control-batch", f"a control record of version {version} and type {kind}")
-    return int(kind)
-
-
-def _coordinator_epoch(value: bytes | None) -> int:
-    if value is None or len(value) < _MARKER.size:
-        raise Unreadable("control-batch", f"a marker with a value of {len(value or b'')} bytes, which has at least 6")
-    version, epoch = _MARKER.unpack_from(value)
-    if version < 0:
-        raise Unreadable("control-batch", f"a marker of version {version}")
-    return int(epoch)
+    assert kind is not None
+    return Marker(producer_id, kind, message.coordinator_epoch, offset, position, -1, -1)
 
 
 def read_index(path: Path, base_offset: int, end_offset: int) -> tuple[list[IndexEntry], list[Problem]]:

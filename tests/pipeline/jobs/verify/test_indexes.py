@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from struct import Struct
 
-import numpy as np
 import pytest
 
 from minibroker.pipeline.jobs.verify.indexes import OffsetIndexCheck, TimeIndexCheck
-from minibroker.pipeline.jobs.verify.scanning import Block, block_of
+from minibroker.pipeline.jobs.verify.scanning import Block
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
+from tests.pipeline.jobs.verify.support import block_of
 
 ENTRY, TIME_ENTRY = Struct(">ii"), Struct(">qi")
 BASE = 100
@@ -24,9 +24,7 @@ def block() -> Block:
         bytes(build_batch([Record(timestamp=time)] * 2, base_offset=BASE + 2 * number))
         for number, time in enumerate(TIMES)
     ]
-    sizes = np.array([len(batch) for batch in batches], np.int64)
-    sound, damages = np.ones(COUNT, np.bool_), np.zeros(COUNT, np.int64)
-    return block_of(b"".join(batches), np.cumsum(sizes) - sizes, sizes, 0, sound, damages)
+    return block_of(b"".join(batches))
 
 
 BLOCK = block()

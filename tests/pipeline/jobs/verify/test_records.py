@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.pipeline.jobs.verify.records import Checked, check_records
-from minibroker.pipeline.jobs.verify.scanning import block_of
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import read_header, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
+from tests.pipeline.jobs.verify.support import block_of
 
 blobs = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=5), blobs), max_size=3).map(tuple)
@@ -26,11 +25,7 @@ CODECS = range(5)
 
 def checked(batches: list[bytes], *, compacted: bool = False) -> Checked:
     """The batches side by side in a block, as sound ones."""
-    sizes = np.array([len(batch) for batch in batches], np.int64)
-    flags, zeros = np.ones(len(sizes), np.bool_), np.zeros(len(sizes), np.int64)
-    return check_records(
-        block_of(b"".join(batches), np.cumsum(sizes) - sizes, sizes, 0, flags, zeros), compacted=compacted
-    )
+    return check_records(block_of(b"".join(batches)), compacted=compacted)
 
 
 def built(number: int, given: list[Record], codec: int, *, elided: bool = False) -> bytes:

@@ -32,7 +32,7 @@ def walked(
         offsets = [
             offset
             for block in file.blocks()
-            for offset, sound in zip(block.base_offset.tolist(), block.sound.tolist(), strict=True)
+            for offset, sound in zip(block.headers.base_offset.tolist(), block.sound.tolist(), strict=True)
             if sound
         ]
         return offsets, [problem.kind for problem in file.problems]
