@@ -10,16 +10,16 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minibroker.broker import elections, features, registration
 from minibroker.broker.clock import Clock
-from minibroker.broker.controller import Controller
-from minibroker.broker.image import BROKER_RESOURCE, Image
-from minibroker.broker.listeners import settings_of_node
-from minibroker.broker.log_moves import LogMoves
-from minibroker.broker.metadata_log import MetadataError, MetadataLog
-from minibroker.broker.recorded_configs import drop_unusable
-from minibroker.broker.settings import Settings
-from minibroker.broker.topics import (
+from minibroker.broker.configs.recorded_configs import drop_unusable
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.control import elections, registration
+from minibroker.broker.control.controller import Controller
+from minibroker.broker.control.log_moves import LogMoves
+from minibroker.broker.metadata import features
+from minibroker.broker.metadata.image import BROKER_RESOURCE, Image
+from minibroker.broker.metadata.metadata_log import MetadataError, MetadataLog
+from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
     METADATA_TOPIC,
     NO_LEADER,
@@ -28,6 +28,7 @@ from minibroker.broker.topics import (
     Topic,
     Waiter,
 )
+from minibroker.broker.network.listeners import settings_of_node
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
@@ -40,7 +41,7 @@ from minibroker.storage.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
-    from minibroker.broker.sessions import FetchSessions
+    from minibroker.broker.requests.fetch_sessions import FetchSessions
     from minibroker.broker.transactions.coordinator import TransactionCoordinator
     from minibroker.storage.log_directories import LogDirectories
 

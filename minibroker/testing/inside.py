@@ -9,11 +9,11 @@ import asyncio
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.connection import Connection
-from minibroker.broker.dispatch import SERVED, Context
-from minibroker.broker.framing import FrameBudget
-from minibroker.broker.parked import Parked
-from minibroker.broker.slices import Slicer
+from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.framing import FrameBudget
+from minibroker.broker.requests.dispatch import SERVED, Context
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.declare import Message
 from minibroker.protocol.steps import at_once
 

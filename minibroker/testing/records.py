@@ -23,7 +23,7 @@ from minibroker.testing.inside import ask
 from minibroker.testing.waiting import Expired
 
 if TYPE_CHECKING:
-    from minibroker.broker.topics import Partition
+    from minibroker.broker.metadata.partitions import Partition
     from minibroker.testing.embedded import Embedded
     from minibroker.testing.waiting import Watch
 

@@ -14,15 +14,15 @@ from typing import Any
 from minibroker.broker import handlers
 from minibroker.broker.clock import ManualClock
 from minibroker.broker.cluster import Cluster, Endpoint, Node, new_uuid
-from minibroker.broker.connection import Connection
-from minibroker.broker.dispatch import SERVED, Dispatcher, Unanswerable
-from minibroker.broker.framing import PREFIX, FrameBudget
-from minibroker.broker.interceptors import Mark
-from minibroker.broker.parked import Parked
-from minibroker.broker.sessions import FetchSessions
-from minibroker.broker.settings import Settings
-from minibroker.broker.sockets import CLOSE
-from minibroker.broker.topics import Partition
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.framing import PREFIX, FrameBudget
+from minibroker.broker.network.sockets import CLOSE
+from minibroker.broker.requests.dispatch import SERVED, Dispatcher, Unanswerable
+from minibroker.broker.requests.fetch_sessions import FetchSessions
+from minibroker.broker.requests.interceptors import Mark
+from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode

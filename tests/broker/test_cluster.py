@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.cluster import Endpoint, new_uuid
-from minibroker.broker.image import BROKER_RESOURCE
-from minibroker.broker.metadata_log import MetadataError
-from minibroker.broker.topics import NO_LEADER
+from minibroker.broker.metadata.image import BROKER_RESOURCE
+from minibroker.broker.metadata.metadata_log import MetadataError
+from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.groups.records import offset_entry
-from minibroker.broker.parked import Parked
+from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES
 from minibroker.protocol.steps import Steps, chunks
 
 if TYPE_CHECKING:
+    from minibroker.broker.coordination.coordinator_logs import Entry
     from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.groups.group import Group
-    from minibroker.broker.state_topics import Entry
-    from minibroker.broker.topics import Topic
+    from minibroker.broker.metadata.partitions import Topic
 
 Committed = tuple[str, int, CommittedOffset]  # topic, partition, what is committed for it
 RECORD_OVERHEAD_BYTES = 24  # lengths, offset and timestamp of a record, at most

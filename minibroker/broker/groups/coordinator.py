@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, Entry, StateTopic, StateTopicSettings
 from minibroker.broker.groups import records
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.classic.recording import membership_entry
@@ -21,8 +22,7 @@ from minibroker.broker.groups.consumer.recording import Change, entries
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.offsets import CommittedOffsets
 from minibroker.broker.groups.transactional import TransactionalOffsets
-from minibroker.broker.state_topics import NO_PRODUCER, Entry, StateTopic, StateTopicSettings
-from minibroker.broker.topics import GROUPS_TOPIC, Partition, Topic
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Partition, Topic
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records

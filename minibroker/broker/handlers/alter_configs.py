@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.broker.config_changes import ChangeKind
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
+from minibroker.broker.configs.config_changes import ChangeKind
 from minibroker.broker.handlers.incremental_configs import altered
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.durable import durably
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.configs import (
     AlterConfigsRequest,

@@ -14,10 +14,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.image import QuotaEntity
-from minibroker.broker.quotas import Filter, check_value, checked_entity
+from minibroker.broker.metadata.image import QuotaEntity
+from minibroker.broker.quotas.client_quotas import Filter, check_value, checked_entity
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.durable import durably
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import ClientQuotaRecord

@@ -24,12 +24,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minibroker.broker.coordinators import coordinator_of_group
-from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.coordination.coordinators import coordinator_of_group
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
-from minibroker.broker.namings import Namings
-from minibroker.broker.parked import Parked
-from minibroker.broker.topics import Topic
+from minibroker.broker.metadata.partitions import Topic
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import (

@@ -14,11 +14,11 @@ Not implemented: racks, which Kafka's own assignors do not look at either.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.features import GROUP_VERSION
 from minibroker.broker.groups.callers import caller_of
-from minibroker.broker.operations import GROUP_OPERATIONS
-from minibroker.broker.parked import Parked
+from minibroker.broker.metadata.features import GROUP_VERSION
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.security.operations import GROUP_OPERATIONS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.consumer_groups import (

@@ -11,9 +11,9 @@ and validate_only, 2 one answer for all features.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.features import Update
+from minibroker.broker.metadata.features import Update
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.durable import durably
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest, UpdateFeaturesResponse

@@ -17,9 +17,9 @@ import contextlib
 from enum import IntEnum
 
 from minibroker.broker.cluster import Node
-from minibroker.broker.coordinators import coordinator_of_group, coordinator_of_transactions
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
+from minibroker.broker.coordination.coordinators import coordinator_of_group, coordinator_of_transactions
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.durable import durably
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.operations import GROUP_OPERATIONS
-from minibroker.broker.parked import Parked
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.security.operations import GROUP_OPERATIONS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (

@@ -16,12 +16,8 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.leaders import available_leader, offline_replicas
-from minibroker.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from minibroker.broker.refusals import refused, tell_refusals
-from minibroker.broker.topics import (
+from minibroker.broker.metadata.leaders import available_leader, offline_replicas
+from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
     INTERNAL_TOPICS,
     METADATA_TOPIC,
@@ -31,6 +27,10 @@ from minibroker.broker.topics import (
     Topic,
     check_name,
 )
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.durable import durably
+from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -26,11 +26,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.dispatch import Context, Unanswerable, handles
-from minibroker.broker.leaders import current_leader, leader_endpoints
-from minibroker.broker.parked import Parked
-from minibroker.broker.refusals import refused, tell_refusals
-from minibroker.broker.topics import Partition, Topic
+from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
+from minibroker.broker.metadata.partitions import Partition, Topic
+from minibroker.broker.requests.dispatch import Context, Unanswerable, handles
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.refusals import refused, tell_refusals
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse

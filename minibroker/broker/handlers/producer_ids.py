@@ -13,9 +13,9 @@ Not implemented: two-phase commit (KIP-939), which version 6 brings.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.parked import Parked
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.durable import durably
+from minibroker.broker.requests.parked import Parked
 from minibroker.broker.transactions.answers import answer_when_kept, code_for
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from enum import IntEnum
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.durable import durably
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
-from minibroker.broker.topics import Topic
+from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
+from minibroker.broker.metadata.partitions import Topic
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.durable import durably
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.topics import (

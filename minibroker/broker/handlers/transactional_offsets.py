@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import check_topics, java_length
-from minibroker.broker.parked import Parked
-from minibroker.broker.topics import GROUPS_TOPIC, Topic
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.parked import Parked
 from minibroker.broker.transactions.verification import join_or_verify
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError

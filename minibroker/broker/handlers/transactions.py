@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.parked import Parked
-from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.durable import durably
+from minibroker.broker.requests.parked import Parked
 from minibroker.broker.transactions.answers import answer_when_kept, code_for
 from minibroker.broker.transactions.marking import write_markers
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition

@@ -9,9 +9,9 @@ Versions: there is only 0.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.registration import unregister
+from minibroker.broker.control.registration import unregister
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.durable import durably
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.clock import Timer
-from minibroker.broker.down_conversion import Conversion
-from minibroker.broker.parked import Parked
-from minibroker.broker.slices import Sliced
-from minibroker.broker.topics import Partition
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.down_conversion import Conversion
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.slices import Sliced
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:

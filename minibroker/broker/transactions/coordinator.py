@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from minibroker.broker.features import TRANSACTION_VERSION
-from minibroker.broker.state_topics import StateTopic, StateTopicSettings
-from minibroker.broker.topics import TRANSACTIONS_TOPIC, Partition, Topic
+from minibroker.broker.coordination.coordinator_logs import StateTopic, StateTopicSettings
+from minibroker.broker.metadata.features import TRANSACTION_VERSION
+from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC, Partition, Topic
 from minibroker.broker.transactions import transitions
 from minibroker.broker.transactions.expiry import TransactionExpiry
 from minibroker.broker.transactions.markers import MarkerSender

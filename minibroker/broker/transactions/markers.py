@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.slices import in_slices
-from minibroker.broker.topics import NO_LEADER, Partition
+from minibroker.broker.metadata.partitions import NO_LEADER, Partition
+from minibroker.broker.requests.slices import in_slices
 from minibroker.broker.transactions.marking import write_markers
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
 from minibroker.protocol.errors import ErrorCode, KafkaError

@@ -12,7 +12,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
-    from minibroker.broker.topics import Partition
+    from minibroker.broker.metadata.partitions import Partition
     from minibroker.protocol.records.batch import BatchHeader
     from minibroker.storage.log import Log
 

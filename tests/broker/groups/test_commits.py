@@ -10,8 +10,8 @@ import pytest
 from minibroker.broker.groups.commits import Committed, answer_when_kept, commit_offsets, delete_offsets, forget_offsets
 from minibroker.broker.groups.coordinator import GroupCoordinator
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.image import TOPIC_RESOURCE
-from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.broker.metadata.image import TOPIC_RESOURCE
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
