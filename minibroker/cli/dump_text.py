@@ -19,8 +19,8 @@ from minibroker.storage.index_inspection import OffsetEntry, ProducerStateEntry,
 from minibroker.storage.inspected_files import InspectedFile, Item
 from minibroker.storage.inspected_records import FoundRecord
 from minibroker.storage.inspection import Damage, Note
+from minibroker.storage.segment_indexes import NO_TIMESTAMP
 from minibroker.storage.text_inspection import Line
-from minibroker.storage.time_index import NO_TIMESTAMP
 
 EPOCH = datetime(1970, 1, 1)
 SHOWN_BYTES = 200  # of a key or value: the rest is in --json

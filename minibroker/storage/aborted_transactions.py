@@ -1,8 +1,15 @@
 """The aborted transactions of one log, which readers of committed records skip, from its `.txnindex` files.
 
-They are read when the log is opened. Which files there are, and the form of an entry, is in `names.py` and
-`transaction_index.py`. Nothing in the log says that such a file is missing or has lost entries, but for its markers,
-which would all have to be read: so `aborted-transactions-checkpoint` notes of each segment how many there are.
+They are read when the log is opened; there is one file a segment, of the transactions whose abort markers lie in it.
+Nothing in the log says that such a file is missing or has lost entries, but for its markers, which would all have to be
+read: so `aborted-transactions-checkpoint` notes of each segment how many there are.
+
+    byte  size  field of an entry, 34 bytes
+       0     2  version                  0
+       2     8  producer id
+      10     8  first offset of the transaction
+      18     8  last offset, that of the marker which aborted it
+      26     8  last stable offset when it was aborted
 """
 
 from __future__ import annotations
@@ -11,6 +18,8 @@ import logging
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from struct import Struct
+from typing import NamedTuple
 
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.checkpoints import (
@@ -21,17 +30,40 @@ from minibroker.storage.checkpoints import (
 )
 from minibroker.storage.files import Disk
 from minibroker.storage.names import OFFSET_DIGITS, TRANSACTION_INDEX_SUFFIX
-from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.transaction_index import (
-    TRANSACTION_ENTRY,
-    AbortedTransaction,
-    transactions_bytes,
-    transactions_from_bytes,
-)
+from minibroker.storage.segment_indexes import CorruptIndex
 
 logger = logging.getLogger(__name__)
 
+TRANSACTION_INDEX_VERSION = 0
+TRANSACTION_ENTRY = Struct(">hqqqq")
+
 Counts = dict[int, tuple[int, int]]  # by base offset: how many aborted transactions, and the CRC-32C of their entries
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction whose records no committed reader sees."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def transactions_bytes(transactions: Iterable[AbortedTransaction]) -> bytes:
+    """The content of a `.txnindex` file."""
+    return b"".join(TRANSACTION_ENTRY.pack(TRANSACTION_INDEX_VERSION, *transaction) for transaction in transactions)
+
+
+def transactions_from_bytes(data: bytes) -> list[AbortedTransaction]:
+    """The transactions in a `.txnindex` file. Raises `CorruptIndex`."""
+    if len(data) % TRANSACTION_ENTRY.size:
+        raise CorruptIndex(f"its size is {len(data)}, not a multiple of {TRANSACTION_ENTRY.size}")
+    found = []
+    for version, *fields in TRANSACTION_ENTRY.iter_unpack(data):
+        if version != TRANSACTION_INDEX_VERSION or min(fields) < 0 or fields[1] > fields[2]:
+            raise CorruptIndex(f"an entry of version {version} that cannot be: {fields}")
+        found.append(AbortedTransaction(*fields))
+    return found
 
 
 class AbortedTransactions:

@@ -1,11 +1,13 @@
-"""A file read through one block that moves along, where much is read and little may be held in memory.
+"""A file that is walked over, or read on and on, where much is read and little may be held in memory.
 
-What the bytes mean is not known here.
+What the bytes mean is not known here: how to walk over batches is the protocol's `walking.py`.
 """
 
 from __future__ import annotations
 
-from minibroker.protocol.records.walking import BLOCK_BYTES
+from collections.abc import Iterable
+
+from minibroker.protocol.records.walking import BLOCK_BYTES, NO_LIMIT, BatchWalker
 from minibroker.storage.files import File
 
 
@@ -28,3 +30,17 @@ class BlockReader:
             data = self._file.read(position, min(BLOCK_BYTES, self._size - position))
             self._block, self._start, at = memoryview(data), position, 0
         return self._block[at : at + size]
+
+
+def walker_of(
+    file: File,
+    size_bytes: int,
+    *,
+    next_offset: int = 0,
+    limit: int = NO_LIMIT,
+    known: Iterable[tuple[int, int]] = (),
+) -> BatchWalker:
+    """A walker over the first `size_bytes` of a file; its methods raise `OSError`."""
+    return BatchWalker(
+        lambda: BlockReader(file, size_bytes).at, size_bytes, next_offset=next_offset, limit=limit, known=known
+    )

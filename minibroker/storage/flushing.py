@@ -9,18 +9,20 @@ from it, is decided by the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.environment import RunAside
 from minibroker.storage.files import File
 from minibroker.storage.log_settings import MAX_LONG
-from minibroker.storage.telling import tell_each
 
 if TYPE_CHECKING:
     from minibroker.storage.log import Log
+
+logger = logging.getLogger("minibroker.storage")
 
 # Is told once all that had been appended when it asked is on the disk itself, or why it is not.
 Waiter = Callable[[KafkaError | None], None]
@@ -124,3 +126,12 @@ class Flusher:
         if self._again and not self._held:
             self._begin()  # before anybody is told, as the disk need not wait for that
         tell_each(waiters, failure)
+
+
+def tell_each(waiters: Iterable[Callable[..., None]], *told: Any) -> None:
+    """Call each waiter with `told`. One that raises is a mistake in it alone, and goes to the log."""
+    for waiter in waiters:
+        try:
+            waiter(*told)
+        except Exception:
+            logger.exception("somebody who waited could not be told; the others are")

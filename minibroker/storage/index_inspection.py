@@ -23,9 +23,8 @@ from minibroker.protocol.records.walking import BLOCK_BYTES
 from minibroker.storage.block_reader import BlockReader
 from minibroker.storage.files import File
 from minibroker.storage.inspection import Damage, Note
-from minibroker.storage.offset_index import OffsetIndex
 from minibroker.storage.producer_state import SNAPSHOT_ENTRY, SNAPSHOT_VERSION
-from minibroker.storage.time_index import TimeIndex
+from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
 
 TRANSACTION_ENTRY = Struct(">hqqqq")
 TRANSACTION_INDEX_VERSION = 0

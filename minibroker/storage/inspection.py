@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
-from minibroker.protocol.records.walking import NO_LIMIT, BatchWalker, FoundBatch, PassedOver, checksums
-from minibroker.storage.block_reader import BlockReader
+from minibroker.protocol.records.walking import NO_LIMIT, FoundBatch, PassedOver, checksums
+from minibroker.storage.block_reader import walker_of
 from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT
 from minibroker.storage.files import File
 from minibroker.storage.leader_epochs import LeaderEpochs
-from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET
+from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 
 class Damage(NamedTuple):
@@ -65,10 +65,9 @@ class LogInspection:
     ) -> None:
         self._path = file.path
         limit = NO_LIMIT if base_offset is None else base_offset + MAX_RELATIVE_OFFSET + 1
-        size_bytes = file.size_bytes()
-        self._walker = BatchWalker(
-            lambda: BlockReader(file, size_bytes).at,
-            size_bytes,
+        self._walker = walker_of(
+            file,
+            file.size_bytes(),
             next_offset=0 if base_offset is None else base_offset,
             limit=limit if end_offset is None else min(limit, end_offset),
             known=known,

@@ -1,6 +1,8 @@
-"""What a crash may leave in a log's directory between two steps, and which way each is settled.
+"""What a crash may leave in a log's directory between two steps and of its last write, and how each is settled.
 
-The rules are Kafka's (LogLoader), so that a directory left by either broker is settled the same way.
+The rules for files are Kafka's (LogLoader), so that a directory left by either broker is settled the same way. A crash
+tears the end of a log: a batch is shorter than it says, or sectors of it were never written and are read as zeros.
+Anything else was whole once: a batch with a wrong byte in it, or one that has a sound batch behind it.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from minibroker.storage.files import Disk
+from minibroker.protocol.records.batch import CRC_START, HEADER_BYTES, read_header
+from minibroker.protocol.records.crc import crc32c
+from minibroker.storage.files import Disk, File
 from minibroker.storage.names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -24,6 +28,8 @@ from minibroker.storage.names import (
 from minibroker.storage.scanning import spans
 
 logger = logging.getLogger(__name__)
+
+SECTOR_BYTES = 512
 
 
 def settle(disk: Disk, directory: str) -> list[str]:
@@ -79,3 +85,29 @@ def _orphans(names: Sequence[str]) -> set[str]:
         for offset in offsets_with(names, suffix)
         if offset not in logs
     }
+
+
+def damage_behind(file: File, position: int, end: int) -> str | None:
+    """Why the bytes from `position` to `end`, which begin with no sound batch, are no torn write; None if they are one.
+
+    Raises `OSError`.
+    """
+    from minibroker.protocol.records.walking import next_sound_batch  # most starts need none of it
+
+    data = file.read(position, end - position)
+    behind = next_sound_batch(data, 1)
+    if behind is not None:
+        return f"behind it there is a sound batch at {position + behind}"
+    if len(data) < HEADER_BYTES or not any(data[:HEADER_BYTES]):
+        return None
+    header = read_header(data)
+    if crc32c(data[CRC_START:]) == header.crc:
+        return "it is whole but for its length"
+    whole = HEADER_BYTES <= header.size_bytes <= len(data)
+    return "it is as long as it says" if whole and not _has_blank_sector(position, data[: header.size_bytes]) else None
+
+
+def _has_blank_sector(position: int, batch: bytes) -> bool:
+    """Whether a sector of the file has only zeros where the batch lies in it."""
+    starts = range(-(position % SECTOR_BYTES), len(batch), SECTOR_BYTES)
+    return any(not any(batch[max(start, 0) : start + SECTOR_BYTES]) for start in starts)

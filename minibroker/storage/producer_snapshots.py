@@ -9,12 +9,12 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from minibroker.protocol.records.batch import BatchHeader
+from minibroker.storage.aborted_transactions import AbortedTransaction
 from minibroker.storage.files import Disk
 from minibroker.storage.names import SNAPSHOT_SUFFIX, segment_name
 from minibroker.storage.producer_state import CorruptSnapshot, ProducerStates
 from minibroker.storage.scanning import headers, stored_batch
 from minibroker.storage.segment import Segment
-from minibroker.storage.transaction_index import AbortedTransaction
 from minibroker.storage.transaction_markers import read_marker
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from struct import Struct
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.protocol.records.crc import crc32c
-from minibroker.storage.transaction_index import AbortedTransaction
+from minibroker.storage.aborted_transactions import AbortedTransaction
 from minibroker.storage.transaction_markers import Marker
 
 SNAPSHOT_VERSION = 1

@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.aborted_transactions import AbortedTransactions, read_counts, read_index
+from minibroker.storage.aborted_transactions import (
+    AbortedTransaction,
+    AbortedTransactions,
+    read_counts,
+    read_index,
+    transactions_bytes,
+)
 from minibroker.storage.checkpoints import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -26,9 +32,8 @@ from minibroker.storage.checkpoints import (
 from minibroker.storage.failed_sync import FAILED_SYNC, remember, write_again
 from minibroker.storage.files import Disk
 from minibroker.storage.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
-from minibroker.storage.leftovers import settle
+from minibroker.storage.leftovers import damage_behind, settle
 from minibroker.storage.log import Environment, Log
-from minibroker.storage.log_contents import LogContents
 from minibroker.storage.log_settings import MAX_LONG, LogSettings
 from minibroker.storage.names import (
     LOG_SUFFIX,
@@ -41,9 +46,8 @@ from minibroker.storage.producer_snapshots import ProducerSnapshots, note_stored
 from minibroker.storage.producer_state import ProducerStates
 from minibroker.storage.scanning import headers, is_blank, misplaced, sound_batches
 from minibroker.storage.segment import Segment
-from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.torn import damage_behind
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes
+from minibroker.storage.segment_indexes import CorruptIndex
+from minibroker.storage.side_files import LogContents
 
 logger = logging.getLogger(__name__)
 

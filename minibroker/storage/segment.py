@@ -23,11 +23,8 @@ from minibroker.storage.names import (
     TIME_INDEX_SUFFIX,
     segment_name,
 )
-from minibroker.storage.offset_index import OffsetIndex
 from minibroker.storage.scanning import HEADERS_AT_ONCE, headers, misplaced, spans, stored_batch_in_steps
-from minibroker.storage.segment_indexes import SegmentIndexes
-from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.time_index import NO_TIMESTAMP, TimeIndex
+from minibroker.storage.segment_indexes import NO_TIMESTAMP, CorruptIndex, OffsetIndex, SegmentIndexes, TimeIndex
 
 logger = logging.getLogger(__name__)
 

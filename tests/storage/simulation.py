@@ -25,11 +25,10 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
-from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
+from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
 from minibroker.storage.compaction.dirtiness import dirtiness
 from minibroker.storage.compaction.reading import Uncleanable
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
-from minibroker.storage.compaction.throttle import Throttle
 from minibroker.storage.environment import Done, Environment, run_at_once
 from minibroker.storage.failed_sync import FAILED_SYNC
 from minibroker.storage.log import Log

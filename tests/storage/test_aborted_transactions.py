@@ -8,10 +8,15 @@ from random import Random
 import pytest
 
 from minibroker.protocol.records.crc import crc32c
-from minibroker.storage.aborted_transactions import AbortedTransactions, read_counts, read_index
+from minibroker.storage.aborted_transactions import (
+    AbortedTransaction,
+    AbortedTransactions,
+    read_counts,
+    read_index,
+    transactions_bytes,
+)
 from minibroker.storage.files import Disk
-from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes
+from minibroker.storage.segment_indexes import CorruptIndex
 from tests.storage.faulty_disk import FaultyDisk
 
 # Three producers' transactions that overlap: (producer id, first offset, last offset, last stable offset)

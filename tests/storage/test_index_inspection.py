@@ -24,9 +24,8 @@ from minibroker.storage.index_inspection import (
     transaction_entries,
 )
 from minibroker.storage.inspection import Damage, Note
-from minibroker.storage.offset_index import OffsetIndex
 from minibroker.storage.producer_state import ProducerStates
-from minibroker.storage.time_index import TimeIndex
+from minibroker.storage.segment_indexes import OffsetIndex, TimeIndex
 from tests.storage.support import NOW_MS, batch
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.storage.leader_epoch_file import LeaderEpochFile
-from minibroker.storage.leader_epochs import LeaderEpochs
+from minibroker.storage.leader_epochs import LeaderEpochFile, LeaderEpochs
 from tests.storage.support import FailingDisk
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import MAX_SEQUENCE, BatchHeader, read_header
 from minibroker.protocol.records.crc import crc32c
+from minibroker.storage.aborted_transactions import AbortedTransaction
 from minibroker.storage.producer_state import CorruptSnapshot, ProducerStates
-from minibroker.storage.transaction_index import AbortedTransaction
 from minibroker.storage.transaction_markers import Marker, marker_batch
 from tests.storage.support import NOW_MS, batch
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.storage.files import Disk
-from minibroker.storage.torn import damage_behind
+from minibroker.storage.leftovers import damage_behind
 from tests.storage.support import batch
 
 BATCH = bytes(batch(2, value=b"v" * 600))

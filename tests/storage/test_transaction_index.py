@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes, transactions_from_bytes
+from minibroker.storage.aborted_transactions import (
+    AbortedTransaction,
+    transactions_bytes,
+    transactions_from_bytes,
+)
+from minibroker.storage.segment_indexes import CorruptIndex
 
 FIRST = AbortedTransaction(producer_id=7, first_offset=10, last_offset=14, last_stable_offset=12)
 SECOND = AbortedTransaction(producer_id=8, first_offset=12, last_offset=20, last_stable_offset=21)

@@ -19,17 +19,15 @@ from minibroker.pipeline.directory.walking import Step, walk
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
-from minibroker.storage.aborted_transactions import AbortedTransactions
+from minibroker.storage.aborted_transactions import AbortedTransaction, AbortedTransactions, transactions_from_bytes
 from minibroker.storage.checkpoints import RECOVERY_POINT_CHECKPOINT, MalformedCheckpoint, offsets_from_text
 from minibroker.storage.files import File
 from minibroker.storage.inspection import Damage
 from minibroker.storage.log_directory import CLEAN_SHUTDOWN
 from minibroker.storage.names import INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from minibroker.storage.offset_index import OffsetIndex
 from minibroker.storage.producer_state import CorruptSnapshot, ProducerStates
 from minibroker.storage.scanning import stored_batch
-from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
+from minibroker.storage.segment_indexes import CorruptIndex, OffsetIndex
 from minibroker.storage.transaction_markers import read_marker
 
 MAX_OFFSET = (1 << 63) - 1

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.walking import BatchWalker, FoundBatch, checksums
-from minibroker.storage.block_reader import BlockReader
+from minibroker.protocol.records.walking import FoundBatch, checksums
+from minibroker.storage.block_reader import walker_of
 from minibroker.storage.files import File
 from minibroker.storage.inspection import Damage
-from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET
 from minibroker.storage.scanning import headers, is_blank
+from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 Step = tuple[int, BatchHeader]
 
@@ -53,8 +53,7 @@ def damage_at(file: File, position: int, end: int, next_offset: int, least_offse
     `next_offset` is the offset that is expected, `least_offset` that below which none can follow. Raises `OSError`.
     """
     limit = least_offset + MAX_RELATIVE_OFFSET + 1
-    walker = BatchWalker(lambda: BlockReader(file, end).at, end, next_offset=least_offset, limit=limit)
-    step = walker.step(position)
+    step = walker_of(file, end, next_offset=least_offset, limit=limit).step(position)
     if isinstance(step, FoundBatch):  # which whoever asks knows to be damaged
         return Damage(file.path, position, step.header.size_bytes, next_offset, *checksums(step))
     return Damage(file.path, position, step.size_bytes, next_offset, step.expected, step.found)

@@ -17,6 +17,7 @@ from minibroker.pipeline.rewriting.transactions import Uncommitted, content, ind
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
 from minibroker.protocol.records.compression import Compression
+from minibroker.storage.aborted_transactions import AbortedTransaction
 from minibroker.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, epochs_from_text
 from minibroker.storage.compaction.reading import StoredBatch, Uncleanable, stored_batches
 from minibroker.storage.compaction.segment_writer import SegmentWriter
@@ -31,8 +32,7 @@ from minibroker.storage.names import (
     log_name,
     segment_name,
 )
-from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET
-from minibroker.storage.transaction_index import AbortedTransaction
+from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 # What is converted at once: how much as it lies in the file, and how much of that decoded. How far batches expand is
 # known from those before, which is why the first ones are few.

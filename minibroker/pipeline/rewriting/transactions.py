@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
+from minibroker.storage.aborted_transactions import AbortedTransaction, transactions_from_bytes
 from minibroker.storage.files import Disk
 from minibroker.storage.names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
 from minibroker.storage.scanning import headers
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
 
 
 class Survey(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.control import ControlType, control_type
 from minibroker.protocol.records.payload import records_of
-from minibroker.storage.transaction_index import AbortedTransaction
+from minibroker.storage.aborted_transactions import AbortedTransaction
 
 
 class CleanedTransactions:

@@ -6,8 +6,8 @@ from minibroker.protocol.messages.control_records import LeaderChangeMessage
 from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import control_record, end_transaction_marker
+from minibroker.storage.aborted_transactions import AbortedTransaction
 from minibroker.storage.compaction.transactions import CleanedTransactions
-from minibroker.storage.transaction_index import AbortedTransaction
 from tests.storage.compaction.support import pairs
 from tests.storage.support import NOW_MS
 

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from minibroker.pipeline.decode.scanning import Headers, checksums_match, headers_at, scan
 from minibroker.pipeline.jobs.verify.kinds import Problem
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
-from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedOver, Wrong
-from minibroker.storage.block_reader import BlockReader
+from minibroker.protocol.records.walking import FoundBatch, PassedOver, Wrong
+from minibroker.storage.block_reader import walker_of
 from minibroker.storage.files import Disk
 
 Ints = npt.NDArray[np.int64]
@@ -78,8 +78,8 @@ class LogFile:
         self._block_bytes = max(block_bytes, HEADER_BYTES)
         self._damages = 0
         self._file = Disk().open_to_read(path)
-        self._size = size = self._file.size_bytes()
-        self._walker = BatchWalker(lambda: BlockReader(self._file, size).at, size, limit=MAX_OFFSET)
+        self._size = self._file.size_bytes()
+        self._walker = walker_of(self._file, self._size, limit=MAX_OFFSET)
 
     def close(self) -> None:
         """Give the file back."""

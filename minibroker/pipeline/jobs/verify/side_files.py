@@ -13,6 +13,7 @@ from minibroker.pipeline.jobs.verify.kinds import Problem
 from minibroker.pipeline.jobs.verify.policies import METADATA, metadata_ids
 from minibroker.protocol.primitives import uuid_text
 from minibroker.protocol.records.crc import crc32c
+from minibroker.storage.aborted_transactions import TRANSACTION_ENTRY
 from minibroker.storage.checkpoints import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     PARTITION_METADATA,
@@ -21,7 +22,6 @@ from minibroker.storage.checkpoints import (
     aborted_counts_text,
     topic_id_from_text,
 )
-from minibroker.storage.transaction_index import TRANSACTION_ENTRY
 
 METADATA_TOPIC_ID = bytes(15) + b"\x01"  # the same in every cluster
 
