@@ -29,8 +29,7 @@ from minibroker.cli.shared import (
     json_option,
     print_table,
 )
-from minibroker.cli.topics_alter import alter
-from minibroker.cli.topics_config import config
+from minibroker.cli.topics_config import alter, config
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, TopicMetadata

@@ -1,6 +1,6 @@
-"""`minibroker topics config`: what a topic's configs are and where they come from, and their change.
+"""`minibroker topics config` and `alter`: a topic's configs, where they come from and their change; its partitions.
 
-Through confluent-kafka; a topic's partitions are changed in `topics_alter`.
+Through confluent-kafka.
 """
 
 from __future__ import annotations
@@ -118,3 +118,27 @@ def _change(admin: AdminClient, name: str, changed: dict[str, str], deleted: tup
     answers = admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
     (future,) = answers.values()
     result(future, f"cannot change the configs of {name}")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), required=True, help="How many it is to have: more than now.")
+@client_options
+@json_option("Print a JSON object.")
+def alter(name: str, partitions: int, servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+    """Give a topic more partitions. Records that are there stay where they are.
+
+    \b
+    Example:
+        minibroker topics alter orders --partitions 6
+    """
+    admin = admin_client(servers, client)
+    before = len(existing_topic(admin, name).partitions)
+    from confluent_kafka.admin import NewPartitions
+
+    answers = admin.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_S)
+    result(answers[name], f"cannot alter {name}")
+    if as_json:
+        click.echo(json.dumps({"altered": name, "partitions": partitions, "before": before}))
+    else:
+        click.echo(f"{name} has {partitions} partitions, and had {before}")

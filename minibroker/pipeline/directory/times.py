@@ -9,9 +9,8 @@ from contextlib import closing
 
 import numpy as np
 
-from minibroker.pipeline.directory.index_entries import index_entries
 from minibroker.pipeline.directory.log_view import LogView
-from minibroker.pipeline.directory.segment_files import OpenSegment, SegmentFile
+from minibroker.pipeline.directory.segment_files import OpenSegment, SegmentFile, index_entries
 from minibroker.pipeline.directory.walking import steps
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import BatchHeader

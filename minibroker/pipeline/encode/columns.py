@@ -10,11 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from minibroker.pipeline.encode.settings import EncodeError
 from minibroker.pipeline.encode.varints import Int64s
 
 NO_TIMESTAMP = -1
+
+_EMPTY = pa.scalar(b"", pa.binary())
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +134,16 @@ def _headers(rows: pa.RecordBatch) -> pa.ListArray | None:
 def _column(rows: pa.RecordBatch, name: str) -> pa.Array | None:
     index = rows.schema.get_field_index(name)
     return None if index < 0 else rows.column(index)
+
+
+def join(*parts: pa.BinaryArray | pa.BinaryScalar) -> pa.BinaryArray:
+    """Join the columns' values in each row into one value; nulls are nothing. Its data buffer is all rows.
+
+    All of it must be less than 2 GiB.
+    """
+    return pc.binary_join_element_wise(*parts, _EMPTY, null_handling="replace", null_replacement=b"")
+
+
+def offsets_of(column: pa.BinaryArray) -> NDArray[np.int32]:
+    """Where the values of a column begin in its data, and where the last ends."""
+    return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]

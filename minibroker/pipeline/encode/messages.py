@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from minibroker.pipeline.encode.columns import Columns, lengths_of
+from minibroker.pipeline.encode.columns import Columns, join, lengths_of, offsets_of
 from minibroker.pipeline.encode.cutting import chunks
-from minibroker.pipeline.encode.joining import join, offsets_of
 from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError, Origin
 from minibroker.pipeline.encode.varints import Int64s
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_BIT

@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from minibroker.pipeline.jobs.verify.kinds import Problem
-from minibroker.pipeline.jobs.verify.record_reader import Unreadable
-from minibroker.pipeline.jobs.verify.records import Records
+from minibroker.pipeline.jobs.verify.records import Records, Unreadable
 from minibroker.pipeline.jobs.verify.scanning import Block
 from minibroker.protocol.errors import CorruptBatch, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, MAGIC

@@ -15,14 +15,15 @@ from minibroker.pipeline.jobs.verify.producers import State, carried_on
 from minibroker.pipeline.jobs.verify.segment import SegmentSummary, judge_image
 from minibroker.pipeline.jobs.verify.side_files import wrong_counts, wrong_id
 from minibroker.pipeline.jobs.verify.snapshots import SnapshotEntry, read_snapshot, wrong_states
-from minibroker.pipeline.jobs.verify.transaction_index import Known, wrong_entries
 from minibroker.pipeline.jobs.verify.transactions import (
     NO_RECORD,
+    Known,
     Marker,
     Opened,
     older_coordinator,
     outside,
     without_transaction,
+    wrong_entries,
 )
 from minibroker.storage.checkpoints import ABORTED_TRANSACTIONS_CHECKPOINT, PARTITION_METADATA
 

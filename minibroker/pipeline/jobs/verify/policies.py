@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minibroker.pipeline.jobs.verify.record_reader import Unreadable, read_records
-from minibroker.pipeline.jobs.verify.records import payload_of
+from minibroker.pipeline.jobs.verify.records import Unreadable, payload_of, read_records
 from minibroker.pipeline.jobs.verify.scanning import LogFile
 from minibroker.protocol.messages.metadata_records import ConfigRecord, TopicRecord
 from minibroker.protocol.primitives import MalformedMessage

@@ -25,8 +25,7 @@ from minibroker.pipeline.jobs.verify.log_files import (
 from minibroker.pipeline.jobs.verify.messages import check_messages
 from minibroker.pipeline.jobs.verify.offsets import EpochRun, OffsetCheck, Offsets
 from minibroker.pipeline.jobs.verify.producers import MAX_SEQUENCE, Event, ProducerCheck
-from minibroker.pipeline.jobs.verify.record_reader import Unreadable
-from minibroker.pipeline.jobs.verify.records import Records, check_records
+from minibroker.pipeline.jobs.verify.records import Records, Unreadable, check_records
 from minibroker.pipeline.jobs.verify.scanning import Block, Ints, LogFile
 from minibroker.pipeline.jobs.verify.transactions import Transactions, read_control, read_index
 
