@@ -11,11 +11,11 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from minibroker.storage.aborted_transactions import AbortedTransactions
+from minibroker.storage.checkpoints.leader_epochs import LeaderEpochFile, LeaderEpochs
 from minibroker.storage.files import Disk, File
-from minibroker.storage.leader_epochs import LeaderEpochFile, LeaderEpochs
-from minibroker.storage.producer_snapshots import ProducerSnapshots, replay
-from minibroker.storage.producer_state import ProducerStates
+from minibroker.storage.producers.aborted_transactions import AbortedTransactions
+from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, replay
+from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.segment import Segment
 
 

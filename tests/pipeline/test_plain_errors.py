@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from minibroker.pipeline.log_source import DataLoss, OptionError
-from minibroker.pipeline.spark_errors import rows_told_plainly, told_plainly
+from minibroker.pipeline.plain_errors import rows_told_plainly, told_plainly
 
 
 def deep(error: Exception) -> int:

@@ -6,11 +6,14 @@ from random import Random
 
 import pytest
 
-from minibroker.storage.aborted_transactions import AbortedTransaction, AbortedTransactions
-from minibroker.storage.leader_epochs import LeaderEpochs
+from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.producer_snapshots import ProducerSnapshots
-from minibroker.storage.producer_state import ProducerStates
+from minibroker.storage.producers.aborted_transactions import (
+    AbortedTransaction,
+    AbortedTransactions,
+)
+from minibroker.storage.producers.producer_snapshots import ProducerSnapshots
+from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.segment import Segment
 from minibroker.storage.side_files import LogContents, SideFiles
 from tests.storage.faulty_disk import FaultyDisk

@@ -14,7 +14,7 @@ from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, Wr
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.steps import Steps, each
 from minibroker.storage.log_settings import MAX_LONG
-from minibroker.storage.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, marker_batch
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minibroker.pipeline.decode import messages
+from minibroker.pipeline.decode import message_columns
 from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import Rows
-from minibroker.pipeline.decode.fields import Fields, Wanted
+from minibroker.pipeline.decode.batch_headers import Headers, Place
+from minibroker.pipeline.decode.decoded_fields import Fields, Wanted
 from minibroker.pipeline.decode.record_fields import read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
-from minibroker.pipeline.decode.scanning import Headers, Place
 from minibroker.pipeline.log_source import OffsetRange
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, MAGIC, TIMESTAMP_TYPE_BIT, BatchHeader
@@ -170,7 +170,7 @@ class ChunkDecoder:
         In a wrapper of format 1 they are relative: its own is that of the last. That of some old clients is 0 however.
         """
         headers = batches.headers
-        offsets = messages.read_offsets(self._arena.data, batches.inner)
+        offsets = message_columns.read_offsets(self._arena.data, batches.inner)
         last = offsets[np.cumsum(batches.records) - 1]
         is_relative = (headers.magic == 1) & (headers.codec != 0) & (headers.base_offset != 0)
         base = np.where(is_relative, headers.base_offset - last, 0)
@@ -181,12 +181,12 @@ class ChunkDecoder:
         magic = headers.magic[batch]
         fields = Fields(len(starts), timestamp_types=_one_or_each(_timestamp_types(headers), batch))
         if wanted.timestamp:
-            fields.timestamps_ms = messages.read_timestamps(data, starts, magic)
+            fields.timestamps_ms = message_columns.read_timestamps(data, starts, magic)
             stamped = headers.attributes & TIMESTAMP_TYPE_BIT != 0
             np.copyto(fields.timestamps_ms, headers.max_timestamp[batch], where=stamped[batch])
         malformed = np.zeros(len(starts), np.bool_)
         if wanted.key or wanted.value:
-            keys, values, malformed = messages.read_key_and_value(data, starts, magic)
+            keys, values, malformed = message_columns.read_key_and_value(data, starts, magic)
             fields.keys = keys if wanted.key else None
             fields.values = values if wanted.value else None
         return fields, malformed

@@ -17,10 +17,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from minibroker.pipeline.directory.batch_walking import steps
 from minibroker.pipeline.directory.finding import DISK
-from minibroker.pipeline.directory.walking import steps
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
+from minibroker.storage.batch_scanning import headers, is_blank, stored_batch
 from minibroker.storage.files import File
 from minibroker.storage.names import (
     CLEANED_SUFFIX,
@@ -31,7 +32,6 @@ from minibroker.storage.names import (
     offsets_with,
     segment_name,
 )
-from minibroker.storage.scanning import headers, is_blank, stored_batch
 
 MAX_INDEX_BYTES = 1 << 28
 

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.columns import Rows
 from minibroker.pipeline.sink.partitioner import Partitioner
 from minibroker.pipeline.sink.sender import Sender
-from minibroker.pipeline.sink.settings import SinkSettings
-from minibroker.pipeline.sink.topics import Topics
+from minibroker.pipeline.sink.sink_columns import Rows
+from minibroker.pipeline.sink.sink_settings import SinkSettings
+from minibroker.pipeline.sink.sink_topics import Topics
 
 
 class Buffer:

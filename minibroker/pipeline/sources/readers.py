@@ -25,8 +25,8 @@ from pyspark.sql.streaming.datasource import (
 from minibroker.pipeline import planning, stream_planning
 from minibroker.pipeline.log_source import LogSource, ReadRequest, Split
 from minibroker.pipeline.options import ReadOptions
+from minibroker.pipeline.plain_errors import rows_told_plainly, told_plainly
 from minibroker.pipeline.planning import Offsets
-from minibroker.pipeline.spark_errors import rows_told_plainly, told_plainly
 from minibroker.pipeline.stream_planning import JsonOffsets, from_json, to_json
 
 

@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import LogSource, OptionError, ReadRequest, Table
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
-from minibroker.pipeline.sources.columns import columns_of, offered
+from minibroker.pipeline.plain_errors import told_plainly
+from minibroker.pipeline.sources.query_columns import columns_of, offered
 from minibroker.pipeline.sources.readers import BatchReader, StreamReader
-from minibroker.pipeline.spark_errors import told_plainly
 
 PROVIDER: Final = "provider"  # among a table's properties, which Spark hands over where SQL creates one
 NO_TABLE: Final = "Spark reads tables of a Python source without their options; CREATE TEMPORARY VIEW keeps them"
@@ -23,7 +23,7 @@ NO_TABLE: Final = "Spark reads tables of a Python source without their options; 
 def open_source(options: ReadOptions) -> LogSource:
     """The log that is to be read. Raises `OptionError` for settings of Kafka's client that are not understood."""
     if options.path is not None:
-        from minibroker.pipeline.directory.source import DirectorySource
+        from minibroker.pipeline.directory.directory_source import DirectorySource
 
         return DirectorySource(
             options.path,
@@ -32,7 +32,7 @@ def open_source(options: ReadOptions) -> LogSource:
             fail_on_data_loss=options.fail_on_data_loss,
             fail_on_damage=options.mode == "FAILFAST",
         )
-    from minibroker.pipeline.brokers.source import BrokerSource
+    from minibroker.pipeline.brokers.broker_source import BrokerSource
 
     assert options.bootstrap_servers is not None
     committed = options.isolation_level == "read_committed"

@@ -40,8 +40,8 @@ from minibroker.protocol.records.slicing import slices, with_timestamps_moved
 from minibroker.protocol.records.streaming import WHOLE_BYTES, slices_of
 from minibroker.protocol.records.varints import Bytes, from_zigzag, wrapped
 from minibroker.protocol.steps import at_once
+from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.transactions import CleanedTransactions
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1

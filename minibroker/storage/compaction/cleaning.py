@@ -16,8 +16,8 @@ from threading import Lock
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.compaction.batch_filter import NO_OFFSET, LastRecord
+from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.dirtiness import Dirtiness, closed_segments
-from minibroker.storage.compaction.reading import Uncleanable
 from minibroker.storage.compaction.rewriting import Limits, Plan, Rewriter, Rewritten, Source
 from minibroker.storage.compaction.segment_writer import discard_cleaned, discard_half_swapped
 from minibroker.storage.log import Log

@@ -13,16 +13,24 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.streaming import slices_of
-from minibroker.storage.aborted_transactions import AbortedTransaction, transactions_from_bytes
 from minibroker.storage.compaction.batch_filter import BatchFilter, Counts, LastRecord, Retention
+from minibroker.storage.compaction.batch_reading import (
+    StoredBatch,
+    Uncleanable,
+    stored_batches,
+    uncleanable,
+)
+from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.dirtiness import Dirtiness
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.reading import StoredBatch, Uncleanable, stored_batches, uncleanable
 from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, discard_cleaned
-from minibroker.storage.compaction.transactions import CleanedTransactions
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from minibroker.storage.producers.aborted_transactions import (
+    AbortedTransaction,
+    transactions_from_bytes,
+)
 from minibroker.storage.segment import Segment
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET, CorruptIndex
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.aborted_transactions import AbortedTransaction, transactions_bytes
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import (
@@ -18,6 +17,7 @@ from minibroker.storage.names import (
     SWAP_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction, transactions_bytes
 from minibroker.storage.segment_indexes import SegmentIndexes
 
 MAX_POSITION = 0x7FFFFFFF  # indexes hold positions as int32

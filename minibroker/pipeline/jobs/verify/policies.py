@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from minibroker.pipeline.jobs.verify.records import Unreadable, payload_of, read_records
-from minibroker.pipeline.jobs.verify.scanning import LogFile
+from minibroker.pipeline.jobs.verify.log_blocks import LogFile
+from minibroker.pipeline.jobs.verify.record_checks import Unreadable, payload_of, read_records
 from minibroker.protocol.messages.metadata_records import ConfigRecord, TopicRecord
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import MAGIC

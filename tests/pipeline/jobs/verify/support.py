@@ -13,13 +13,13 @@ from struct import Struct
 
 import numpy as np
 
-from minibroker.pipeline.decode.scanning import headers_at, scan
-from minibroker.pipeline.jobs.verify.job import duplicate_key
-from minibroker.pipeline.jobs.verify.kinds import CHECKS, Finding
+from minibroker.pipeline.decode.batch_headers import headers_at, scan
+from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding
+from minibroker.pipeline.jobs.verify.log_blocks import Block
 from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan, plan_directory
-from minibroker.pipeline.jobs.verify.partition import judge_partition
-from minibroker.pipeline.jobs.verify.scanning import Block
-from minibroker.pipeline.jobs.verify.segment import judge_segment, keys_of_segment
+from minibroker.pipeline.jobs.verify.partition_judgement import judge_partition
+from minibroker.pipeline.jobs.verify.segment_judgement import judge_segment, keys_of_segment
+from minibroker.pipeline.jobs.verify.verify_job import duplicate_key
 from minibroker.protocol.records.batch import BatchHeader, check_batch, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
