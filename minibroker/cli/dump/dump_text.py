@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from typing import Any
 
 from minibroker.cli.dump.dump_records import Pair, Said
@@ -15,6 +14,7 @@ from minibroker.cli.shared import readable
 from minibroker.protocol.records.batch import MAGIC, MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.walking import FoundBatch
+from minibroker.quantities import time_of
 from minibroker.storage.inspection.index_inspection import (
     OffsetEntry,
     ProducerStateEntry,
@@ -27,7 +27,6 @@ from minibroker.storage.inspection.log_inspection import Damage, Note
 from minibroker.storage.inspection.text_inspection import Line
 from minibroker.storage.segment_indexes import NO_TIMESTAMP
 
-EPOCH = datetime(1970, 1, 1)
 SHOWN_BYTES = 200  # of a key or value: the rest is in --json
 
 
@@ -132,11 +131,8 @@ def time_text(timestamp_ms: int) -> str:
     """A timestamp in UTC, and as it is if it is none."""
     if timestamp_ms < 0:
         return "no time" if timestamp_ms == NO_TIMESTAMP else str(timestamp_ms)
-    try:
-        moment = EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return str(timestamp_ms)
-    return f"{moment.isoformat(timespec='milliseconds')}Z"
+    moment = time_of(timestamp_ms)
+    return str(timestamp_ms) if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03}Z"
 
 
 def _span(first: int, last: int) -> str:

@@ -68,7 +68,7 @@ class Move(NamedTuple):
     help="To a time like 2026-01-31T12:00:00; UTC unless it says otherwise.",
 )
 @click.option(
-    "--by-duration", metavar="PERIOD", type=duration_of, help="As long ago as a period like P1DT12H or PT30M."
+    "--by-duration", metavar="PERIOD", type=duration_of, help="As long ago as a period like P1DT12H, PT30M or '30 min'."
 )
 @click.option("--execute", is_flag=True, help="Do it. Without this, it is only shown what would be done.")
 @client_options

@@ -13,13 +13,10 @@ from typing import Any, NamedTuple
 import click
 
 from minibroker.cli.shared import failure
+from minibroker.quantities import milliseconds
 
 SECOND_MS = 1000
 TOPICS = re.compile(r"(?P<topic>[^:\s]+)(?::(?P<indexes>\d+(?:,\d+)*))?")
-DURATION = re.compile(
-    r"P(?=.)(?:(?P<days>\d+)D)?(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
-)
-UNITS_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": SECOND_MS}
 
 Topics = tuple[str, tuple[int, ...]]  # a topic and its partitions, none for all
 
@@ -45,11 +42,11 @@ def moment_of(text: str) -> int:
 
 
 def duration_of(text: str) -> int:
-    """A period by ISO 8601, of days, hours, minutes and seconds, in ms. Raises click.BadParameter."""
-    match = DURATION.fullmatch(text)
-    if match is None:
-        raise click.BadParameter(f"{text!r} is no period like P1DT12H or PT30M")
-    return round(sum(float(match[name] or 0) * factor for name, factor in UNITS_MS.items()))
+    """A period by ISO 8601, or as `2 hours`, in ms. Raises click.BadParameter."""
+    try:
+        return round(milliseconds(text))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no period like P1DT12H, PT30M or '30 min'") from None
 
 
 class Target(NamedTuple):
