@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.configs.recorded_configs import drop_unusable
@@ -26,9 +26,9 @@ from minibroker.broker.metadata.partitions import (
     TRANSACTIONS_TOPIC,
     Partition,
     Topic,
-    Waiter,
 )
 from minibroker.broker.network.listeners import settings_of_node
+from minibroker.broker.requests.turn import Turn
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
@@ -109,8 +109,7 @@ class Cluster:
         self.metadata_log = MetadataLog(self._open_metadata(), logs.disk)
         self.moves = LogMoves(self)
         self.commits = 0
-        self.unflushed: list[tuple[Log, Any]] = []  # what the request being handled must not be answered before
-        self._woken: set[Waiter] = set()
+        self.turn = Turn()
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
 
@@ -357,6 +356,11 @@ class Cluster:
             self.image.apply(record)
         self._committed()
 
+    @property
+    def generation(self) -> tuple[int, int]:
+        """What moves when anything changes on which answers about the cluster depend."""
+        return self.commits, Log.failures
+
     def _metadata_level(self) -> int:
         return self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
 
@@ -439,11 +443,6 @@ class Cluster:
         """An id for something new."""
         return new_uuid(self.random)
 
-    def take_unflushed(self) -> list[tuple[Log, Any]]:
-        """(log, its part of the answer) of what the request being handled must see flushed before it is answered."""
-        unflushed, self.unflushed = self.unflushed, []
-        return unflushed
-
     # --- look-up --------------------------------------------------------------------------------
 
     def led_partition(self, node: Node, topic: Topic | None, index: int) -> Partition:
@@ -463,29 +462,3 @@ class Cluster:
         if partition.log.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)
         return partition
-
-    # --- waiting --------------------------------------------------------------------------------
-
-    def appended(self, partition: Partition, size_bytes: int) -> None:
-        """Tell those who wait for records of `partition` that there are more."""
-        for waiter in partition.waiters:
-            waiter.appended(partition, size_bytes)
-
-    def wake_soon(self, waiter: Waiter) -> None:
-        """Have `waiter` look again at the end of this read batch."""
-        self._woken.add(waiter)
-
-    def let_woken_look(self) -> None:
-        """Have the woken ones look soon: what a timer has appended is followed by no read batch that ends."""
-        self.after_batch(lambda look: self.clock.call_later(0, look))
-
-    def after_batch(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
-        """At the end of a read batch: let the woken ones look, in a turn of their own."""
-        if self._woken:
-            woken, self._woken = self._woken, set()
-            call_soon(lambda: _look_again(woken))
-
-
-def _look_again(woken: Iterable[Waiter]) -> None:
-    for waiter in woken:
-        waiter.look()

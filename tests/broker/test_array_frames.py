@@ -128,7 +128,7 @@ class Asked:
         self.loop = loop or Loop()
         self.outlet = KeptOutlet()
         self.outlet.soon = self.loop.soon
-        self.slicer = Slicer(self.loop.soon.append, harness.after_batch, self.loop.now)
+        self.slicer = Slicer(self.loop.soon.append, self.loop.now)
         self._harness = harness
         self._dispatcher = Dispatcher(harness.cluster, None, self.slicer)
         self._connection = Connection(
@@ -136,7 +136,7 @@ class Asked:
             "PLAINTEXT",
             self.outlet,
             self._execute,
-            harness.after_batch,
+            harness.cluster.turn.tell,
             FrameBudget(),
             1 << 27,
         )

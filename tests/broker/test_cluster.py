@@ -426,7 +426,7 @@ def test_a_deleted_topic_lets_go_of_those_who_wait_for_it(harness: Harness) -> N
     waiting = harness.request(request, 12)
     assert not waiting.done
     harness.cluster.controller.delete_topic(harness.cluster.image.topics["t"])
-    harness.after_batch()
+    harness.end_turn()
     ((partition,),) = (topic.partitions for topic in waiting.response().responses)
     assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -138,6 +138,7 @@ class LogMoves:
 
     def _finished(self, move: Move, error: Exception | None) -> None:
         flusher = move.copy.log.flusher
+        move.copy.log.write_pending()  # the copy is to have it, too
         if error is None and not move.is_void and move.copy.is_current():
             try:
                 self._take_place(move)
@@ -158,8 +159,7 @@ class LogMoves:
         try:
             new = cluster.logs.move(move.copy, move.directory, partition.topic.settings, self._unique())
         except LogDirectoryError as error:
-            old.offline = f"{partition} is offline until the next start: {error}"
-            log.critical("%s", old.offline)
+            old.take_offline(str(error))
             self._end(move)
             return
         partition.log = new

@@ -12,6 +12,7 @@ from struct import Struct, iter_unpack
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
+from minibroker.broker.requests.turn import Wait, wait_for
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.primitives import Output
@@ -189,26 +190,18 @@ class StateTopic:
         if len(batch) > limit:
             message = f"{header.record_count} record(s) make {len(batch)} bytes, {partition} takes batches of {limit}."
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
-        partition.log.append(batch, [header], partition.leader_epoch)
-        if partition.waiters:
-            self._cluster.appended(partition, len(batch))
-            self._cluster.let_woken_look()
+        partition.append(self._cluster.turn, batch, [header])
 
     def when_kept(self, index: int, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once what was appended is as safe as the topic asks for, with what prevented it, or None.
 
-        That is at once, unless the topic's flush.messages has been reached: then it is on the disk itself.
+        That is when it is written; once the topic's flush.messages has been reached, when it is on the disk itself.
         """
-        kept = self.unflushed(index)
-        if kept is None:
-            then(None)
-        else:
-            kept.flush_soon(lambda failure: then(_for_clients(failure)))
+        self._cluster.turn.when(self.wait(index), then)
 
-    def unflushed(self, index: int) -> Log | None:
-        """The partition's log, if what was appended must be flushed first. Raises KafkaError as `partition`."""
-        kept = self.partition(index).log
-        return kept if kept.flusher.is_needed else None
+    def wait(self, index: int) -> Wait:
+        """The promise to be kept before a client is told of what was appended. Raises KafkaError as `partition`."""
+        return wait_for(self.partition(index).log, COORDINATOR_CODES)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -223,6 +216,7 @@ class StateTopic:
 
         Raises KafkaError if the log cannot be read on.
         """
+        partition.log.write_pending()
         for position, header, data in _batches(partition.log, self._cluster.settings[self._settings.load_bytes]):
             try:
                 batch = memoryview(data)[position : position + header.size_bytes]
@@ -251,10 +245,6 @@ def _tell(partition: Partition, header: BatchHeader, record: Record, reader: Sta
             reader.transaction_ended(header.producer_id, committed=kind == ControlType.COMMIT)
     except (KafkaError, ValueError) as error:
         log.error("%s: the record at offset %d is passed over: %s", partition, record.offset, error)
-
-
-def _for_clients(failure: KafkaError | None) -> KafkaError | None:
-    return None if failure is None else KafkaError(COORDINATOR_CODES.get(failure.code, failure.code), failure.message)
 
 
 def entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:

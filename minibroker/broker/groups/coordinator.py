@@ -32,6 +32,7 @@ from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.requests.turn import Wait
 
 log = logging.getLogger("minibroker.groups")
 
@@ -189,6 +190,10 @@ class GroupCoordinator:
     def when_kept(self, group_id: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once what was appended for a group may be told to a client; mostly at once."""
         self.topic.when_kept(self.topic.partition_of(group_id), then)
+
+    def wait(self, group_id: str) -> Wait:
+        """The promise to be kept before a client is told what was appended for a group. Raises KafkaError."""
+        return self.topic.wait(self.topic.partition_of(group_id))
 
     def delete(self, group: Group) -> None:
         """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or what `append` raises."""

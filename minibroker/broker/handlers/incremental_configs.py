@@ -26,7 +26,6 @@ from minibroker.broker.handlers.configs import INTEGER, ResourceType, check_brok
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.metadata.partitions import check_name
 from minibroker.broker.requests.dispatch import Context, handles
-from minibroker.broker.requests.durable import durably
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import (
@@ -42,8 +41,7 @@ LIST_CHANGES = (ChangeKind.APPEND, ChangeKind.SUBTRACT)
 GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1")
-@durably
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1", durable=True)
 def incremental_alter_configs(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> Steps[IncrementalAlterConfigsResponse]:

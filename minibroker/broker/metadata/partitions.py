@@ -6,16 +6,19 @@ Who decides on them is the controller; what is in their logs is storage's busine
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import BatchHeader
+from minibroker.storage.log_settings import MAX_LONG, LogSettings
 
 if TYPE_CHECKING:
     from minibroker.storage.log import Log
-    from minibroker.storage.log_settings import LogSettings
 
 NO_LEADER = -1
 NO_EPOCH = -1
+COLLECTED_BYTES = 16 << 10  # a larger batch is written at once: to copy it would cost more than a write
 MAXIMUM_NAME_LENGTH = 249
 LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 GROUPS_TOPIC = "__consumer_offsets"
@@ -35,6 +38,17 @@ class Waiter(Protocol):
 
     def changed(self) -> None:
         """The partition is gone, or has another leader: look again."""
+
+
+class Turn(Protocol):
+    """Where a partition says what it has appended: the present turn of the loop."""
+
+    @property
+    def collects(self) -> bool:
+        """Whether small appends may wait for the end of the turn."""
+
+    def pending(self, partition: Partition, size_bytes: int) -> None:
+        """Have the partition's log written, and then tell who waits for records of it."""
 
 
 class Partition:
@@ -110,6 +124,27 @@ class Partition:
         """
         if len(self.isr) < self.topic.min_insync_replicas and len(self.isr) < len(self.replicas):
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
+
+    def append(self, turn: Turn, records: memoryview, headers: Sequence[BatchHeader]) -> int:
+        """Append admitted batches, tell who waits for them, and return the first offset.
+
+        A small batch is written when the turn ends: an answer that tells of it waits for that, and so do readers.
+        Raises KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        if turn.collects and len(records) <= COLLECTED_BYTES and len(headers) == 1:
+            offset = self.log.append_soon(records, headers[0], self.leader_epoch)
+            if offset >= 0:
+                turn.pending(self, len(records))
+                return offset
+        offset = self.log.append(records, headers, self.leader_epoch)
+        if self.waiters:  # behind a marker, records that were there already are stable: how many does not matter
+            self.tell_waiters(MAX_LONG if headers[0].is_control else len(records))
+        return offset
+
+    def tell_waiters(self, size_bytes: int) -> None:
+        """Tell those who wait for records that there are more."""
+        for waiter in self.waiters:
+            waiter.appended(self, size_bytes)
 
     def check_epoch(self, epoch: int) -> None:
         """KIP-320: whether `epoch`, in which a client believes the leader to be (-1 if it says nothing), is right.

@@ -48,28 +48,38 @@ class Outlet(Protocol):
         """Close the socket once all that was queued has left."""
 
 
+class Due(Protocol):
+    """An answer that may leave when the turn of the loop ends, and no earlier."""
+
+    def items(self) -> list[Any]:
+        """Return the items to send, once the turn has ended."""
+
+
 class Connection:
     """The conversation with one client.
 
     `execute(connection, frame)` runs one request (`frame` is a writable memoryview without the size, valid only during
-    the call) and returns the items to send, a `Parked`, or None when the request has no answer. `after_batch()` runs
-    once after each run of requests.
+    the call) and returns the items to send, a `Due`, a `Parked`, or None when the request has no answer.
+    `tell_at_end(connection)` has the connection told when the turn of the loop ends.
     """
 
     __slots__ = (
-        "_after_batch",
         "_backlog",
         "_budget",
+        "_due",
         "_execute",
         "_outlet",
         "_parked",
         "_partial",
         "_running",
         "closed",
+        "known",
         "limit_bytes",
         "listener",
         "node",
         "peer",
+        "produced_to",
+        "_tell_at_end",
         "software",
     )
 
@@ -79,7 +89,7 @@ class Connection:
         listener: str,
         outlet: Outlet,
         execute: Callable[[Connection, memoryview], Any],
-        after_batch: Callable[[], None],
+        tell_at_end: Callable[[Connection], None],
         budget: FrameBudget,
         limit_bytes: int,
         peer: str = "?",
@@ -90,9 +100,12 @@ class Connection:
         self.software = ""
         self.limit_bytes = limit_bytes
         self.closed = False
+        self.known: Any = None  # what the next request may be like, if it is like the last one
+        self.produced_to: Any = None  # the partition of the last request, if that was a plain Produce
         self._outlet = outlet
         self._execute = execute
-        self._after_batch = after_batch
+        self._tell_at_end = tell_at_end
+        self._due: list[list[Any] | Due] | None = None  # what leaves when the turn ends
         self._budget = budget
         self._parked: Parked | None = None
         self._partial: PartialFrame | None = None
@@ -163,10 +176,9 @@ class Connection:
             position = len(data)
             self._refuse(error)
         if answers:
-            self._outlet.send(answers)
-        self._after_batch()
+            self._send(answers)
         if self.closed:
-            self._outlet.close()
+            self._close()
         elif self._parked is not None or self._outlet.congested or position < 0:
             self._backlog = bytearray(data[abs(position) :])
             if self._backlog:
@@ -193,12 +205,53 @@ class Connection:
             ran += 1
             if outcome.__class__ is list:
                 answers += outcome
-            elif outcome is not None:
+            elif outcome is None:
+                if self.closed:
+                    break
+            elif outcome.__class__ is Parked:
                 self._parked = outcome
                 break
-            elif self.closed:
-                break
+            else:
+                self._send_at_end(answers, outcome)
         return position
+
+    def _send_at_end(self, answers: list[Any], due: Due) -> None:
+        """Let an answer leave when the turn ends, behind those that are there already."""
+        if self._due is None:
+            self._due = []
+            self._tell_at_end(self)
+        if answers:
+            self._due.append(answers.copy())
+            answers.clear()
+        self._due.append(due)
+
+    def _send(self, items: list[Any]) -> None:
+        if self._due is None:
+            self._outlet.send(items)
+        else:
+            self._due.append(items)
+
+    def _close(self) -> None:
+        if self._due is None:
+            self._outlet.close()
+
+    def turn_ended(self) -> None:
+        """Send the answers that waited for the end of the turn."""
+        due, self._due = self._due, None
+        if due is None:
+            return  # the client has gone
+        items: list[Any] = []
+        try:
+            for each in due:
+                items += each if isinstance(each, list) else each.items()
+        except Exception:
+            log.exception("closing %s: a request failed", self.peer, extra=self.log_fields)
+            self.closed = True
+        self._outlet.send(items)
+        if self.closed:
+            self._outlet.close()
+        elif self._outlet.congested and self._backlog is None and self._partial is None:
+            self._backlog = bytearray()
 
     def _refuse(self, error: FrameError) -> None:
         """After a size that cannot be, nothing tells where the next frame would begin."""
@@ -220,7 +273,7 @@ class Connection:
         self._parked = None
         if self.closed:
             return
-        self._outlet.send(items)
+        self._send(items)
         self._outlet.call_soon(self.resume)
 
     def ask_again(self) -> None:
@@ -238,7 +291,7 @@ class Connection:
         """The parked request cannot be answered: the answers so far still go out, and then the connection is closed."""
         self.closed = True
         self._parked = None
-        self._outlet.close()
+        self._close()
 
     def resume(self) -> None:
         """Go on with the backlog, if nothing stands in the way any more."""
@@ -277,6 +330,7 @@ class Connection:
     def lost(self) -> None:
         """The socket is gone: drop everything, and cancel the request that waits."""
         self.closed = True
+        self._due = None
         if self._backlog is not None:
             self._budget.backlog(-len(self._backlog))
             self._backlog = None

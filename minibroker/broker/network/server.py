@@ -92,7 +92,8 @@ class Server:
         self._loop = loop
         self._clock = clock = clock or cluster.clock
         self._cluster = cluster
-        self._slicer = Slicer(loop.call_soon, self._after_batch)
+        self._slicer = Slicer(loop.call_soon)
+        cluster.turn.bind(loop.call_soon)
         self._dispatcher = Dispatcher(cluster, interceptors, self._slicer)
         self._shared = Shared(clock)
         if cluster.settings["queued.max.request.bytes"] > 0:
@@ -138,7 +139,7 @@ class Server:
         self.accepted[node.node_id, listener] += 1
         limit_bytes = self._cluster.settings["socket.request.max.bytes"]
         return Connection(
-            node, listener, outlet, self._execute, self._after_batch, self._shared.budget, limit_bytes, peer
+            node, listener, outlet, self._execute, self._tell_at_end, self._shared.budget, limit_bytes, peer
         )
 
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
@@ -149,8 +150,8 @@ class Server:
         connection.end()
         return None
 
-    def _after_batch(self) -> None:
-        self._cluster.after_batch(self._loop.call_soon)
+    def _tell_at_end(self, connection: Connection) -> None:
+        self._cluster.turn.tell(connection)
 
     def connections(self) -> list[Connection]:
         """Those that are open now."""
@@ -198,6 +199,7 @@ class Server:
     def go_on_with(self, cluster: Cluster) -> None:
         """Serve the same clients from another cluster, which is to be asked what they wait for now."""
         self._cluster = self._dispatcher.cluster = cluster
+        cluster.turn.bind(self._loop.call_soon)
         for client in list(self._shared.sockets):
             client.connection.ask_again()
 

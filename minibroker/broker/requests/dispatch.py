@@ -11,19 +11,21 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from minibroker.broker.requests.answers import answer_start, encoded, encoded_in_steps, intercepted
+from minibroker.broker.requests.answers import LastingAnswers, answer_start, encoded, encoded_in_steps, intercepted
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.refusals import Refusals
 from minibroker.broker.requests.slices import Sliced, Slicer
+from minibroker.broker.requests.turn import Refuse, Wait, failure_of
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.fields import versions
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
@@ -59,7 +61,11 @@ AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 class Served:
     """One API as we serve it."""
 
-    def __init__(self, key: ApiKey, served: range, handler: Handler, authenticated: bool) -> None:
+    def __init__(
+        self, key: ApiKey, served: range, handler: Handler, authenticated: bool, durable: bool, lasting: bool
+    ) -> None:
+        self.durable = durable
+        self.lasting = lasting
         self.key = key
         self.versions = served
         self.handler = handler
@@ -69,16 +75,22 @@ class Served:
 SERVED: dict[int, Served] = {}
 
 
-def handles(key: ApiKey, served: str, *, authenticated: bool = True) -> Callable[[AnyHandler], AnyHandler]:
+def handles(
+    key: ApiKey, served: str, *, authenticated: bool = True, durable: bool = False, lasting: bool = False
+) -> Callable[[AnyHandler], AnyHandler]:
     """Register a handler for `key` in the versions `served` ("0-12").
 
-    `authenticated` says whether a client has to be authenticated first, where its listener asks for that.
+    `authenticated` says whether a client has to be authenticated first, where its listener asks for that. `durable`
+    says that the request may change the cluster's metadata: then it is answered once the change is synced, as Kafka's
+    controller does, and if that fails, when nobody knows whether a start will find it, its connection is closed.
+    `lasting` says that the same bytes get the same answer as long as nothing has changed, where the handler says so of
+    an answer by `context.lasts`.
     """
 
     def register(handler: AnyHandler) -> AnyHandler:
         if key in SERVED:
             raise ValueError(f"{key.name} has a handler already")
-        SERVED[key] = Served(key, versions(served), handler, authenticated)
+        SERVED[key] = Served(key, versions(served), handler, authenticated, durable, lasting)
         return handler
 
     return register
@@ -91,13 +103,19 @@ class Context:
         "client_id",
         "cluster",
         "connection",
+        "frame",
         "frame_is_kept",
+        "keep_answer",
         "kept",
+        "lasts",
         "long_arrays",
+        "must_sync",
         "node",
         "refusals",
         "slicer",
+        "timeout",
         "version",
+        "waits",
     )
 
     def __init__(
@@ -113,10 +131,28 @@ class Context:
         self.version = version
         self.client_id = client_id
         self.slicer = slicer
+        self.frame: memoryview | None = None  # the request's bytes, as long as its handler runs for the first time
         self.frame_is_kept = False
         self.kept: PartialFrame | None = None
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
         self.refusals: Refusals | None = None
+        self.waits: list[tuple[Wait, Refuse]] | None = None
+        self.must_sync = False
+        self.lasts = False
+        self.keep_answer: Callable[[list[Any]], None] | None = None  # if it lasts
+        self.timeout: tuple[int, Callable[[], None]] | None = None
+
+    def wait_for(self, wait: Wait, refuse: Refuse) -> None:
+        """Let the answer leave once the promise is kept; `refuse` puts into it what broke the promise."""
+        if not wait.is_kept:
+            if self.waits is None:
+                self.waits = []
+            self.waits.append((wait, refuse))
+            self.must_sync = self.must_sync or wait.synced
+
+    def wait_at_most(self, timeout_ms: int, refuse: Callable[[], None]) -> None:
+        """Answer after this time what `refuse` has put into the answer, if the promises are not kept by then."""
+        self.timeout = timeout_ms, refuse
 
     def keep_frame(self) -> bool:
         """Keep the request's records for steps that may wait for their turn; return False if they must be copied."""
@@ -126,14 +162,30 @@ class Context:
         return self.frame_is_kept
 
 
+class Unanswerable(Exception):
+    """A request that has no answer but a closed connection; the message is for the log."""
+
+
 class Route:
     """How one version of one API is read, handled and answered; made when it is first asked for."""
 
-    __slots__ = ("answer_start", "handler", "header_version", "key", "large_bytes", "request_class", "version")
+    __slots__ = (
+        "answer_start",
+        "durable",
+        "handler",
+        "header_version",
+        "key",
+        "large_bytes",
+        "lasting",
+        "request_class",
+        "version",
+    )
 
     def __init__(self, served: Served, version: int) -> None:
         self.key = served.key
         self.handler = served.handler
+        self.durable = served.durable
+        self.lasting = served.lasting
         self.version = version
         self.large_bytes = LARGE_PRODUCE_BYTES if served.key == ApiKey.PRODUCE else LARGE_FRAME_BYTES
         self.request_class: type[Message] = apis.request_class(served.key)
@@ -145,14 +197,75 @@ class Route:
         allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
         return self.request_class.decode_in_steps(frame, self.version, position, allowed_bytes)
 
+    def run(self, context: Context, request: Any) -> Any:
+        """Run the handler: a response, None, steps, or a Parked, which waits also for the promises made."""
+        commits = context.cluster.commits
+        outcome = self.handler(context, request)
+        if outcome.__class__ is GeneratorType:
+            return self.run_on(context, outcome, commits)
+        return self.promised(context, outcome, commits)
+
+    def run_on(self, context: Context, steps: Steps[Any], commits: int) -> Steps[Any]:
+        """Run steps of the handler, and what follows them; what others change meanwhile is waited for as well."""
+        return self.promised(context, (yield from steps), commits)
+
+    def promised(self, context: Context, response: Any, commits: int) -> Any:
+        """Return `response`, or a Parked of it if it depends on what is not written or synced yet.
+
+        `commits` is how often the metadata had been changed when the handler began.
+        """
+        cluster = context.cluster
+        lost: list[KafkaError] = []
+        if self.durable and cluster.commits != commits:
+            metadata = cluster.metadata_log.storage
+            context.wait_for(Wait(metadata, metadata.log_end_offset, synced=True), lost.append)
+        waits, context.waits = context.waits, None
+        if waits is None:
+            return response
+        parked = Parked()
+
+        def complete() -> None:
+            if not lost:
+                if isinstance(response, Parked):
+                    response.attach(parked.complete, parked.fail)  # it waits for something else too
+                else:
+                    parked.complete(response)
+            elif not parked.done:
+                parked.fail(Unanswerable(f"what was changed may be lost: {lost[0]}"))
+
+        cluster.turn.when_all(waits, complete)
+        if lost:
+            raise Unanswerable(f"what was changed may be lost: {lost[0]}")
+        if context.timeout is not None and not parked.done:
+            timeout_ms, refuse = context.timeout
+            cluster.clock.call_later(timeout_ms, partial(_too_late, parked, response, refuse))
+        return parked
+
     def request_in(self, frame: memoryview) -> Message:
         """The request in a frame that was read before."""
         _, position = RequestHeader.decode_from(frame, self.header_version)
         return self.request_class.decode_from(frame, self.version, position)[0]
 
 
-class Unanswerable(Exception):
-    """A request that has no answer but a closed connection; the message is for the log."""
+class Due:
+    """An answer that may leave when its turn ends, if what it tells is written by then."""
+
+    __slots__ = ("_context", "_correlation_id", "_response", "_route")
+
+    def __init__(self, context: Context, route: Route, correlation_id: int, response: Message) -> None:
+        self._context = context
+        self._route = route
+        self._correlation_id = correlation_id
+        self._response = response
+
+    def items(self) -> list[Any]:
+        """Return the items to send, once the turn has ended."""
+        for wait, refuse in self._context.waits or ():
+            failure = failure_of(wait)
+            if failure is not None:
+                refuse(failure)
+        route = self._route
+        return encoded(self._response, route.version, route.answer_start, self._correlation_id)
 
 
 class Dispatcher:
@@ -168,10 +281,16 @@ class Dispatcher:
         self.cluster = cluster
         self.slicer = slicer or Slicer()
         self._routes: dict[tuple[int, int], Route] = {}
+        self._lasting = LastingAnswers()
 
     def execute(self, connection: Connection, frame: memoryview) -> Any:
         """Run the request in `frame`: a list of items to send, a Parked, or None. Raises Unanswerable."""
         key, version, correlation_id = START.unpack_from(frame, 0)
+        known = connection.known
+        if known is not None and key == known.key and version == known.version and not self.interceptors:
+            outcome = known.run(self.cluster, correlation_id, frame)
+            if outcome is not None:
+                return outcome
         route = self._routes.get((key, version))
         if route is None:
             served = SERVED.get(key)
@@ -189,18 +308,35 @@ class Dispatcher:
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         context = Context(self.cluster, connection, version, header.client_id, self.slicer)
+        if route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
+            asked = connection.node, connection.listener, version, bytes(frame[position:])
+            answer = self._lasting.answer(self.cluster, asked, correlation_id)
+            if answer is not None:
+                return answer
+            context.keep_answer = self._lasting.keeper(self.cluster, asked)
         if request is None:
             return self._read_and_run(context, route, correlation_id, frame, position)
         if self.interceptors:
             return self._intercepted(route, context, request, frame, correlation_id)
+        commits = self.cluster.commits
+        context.frame = frame
         response = route.handler(context, request)
         if response.__class__ is GeneratorType:
-            response = self._begun(context, route, response)
+            response = self._begun(context, route, route.run_on(context, response, commits))
+        elif route.durable and self.cluster.commits != commits:
+            response = route.promised(context, response, commits)
+        elif context.waits is not None:
+            if response.__class__ is not Parked and not context.must_sync:
+                return Due(context, route, correlation_id, response)
+            response = route.promised(context, response, commits)
         if response is None:
             return None
         if response.__class__ is Parked:
             return self._park(context, route, correlation_id, request, response)
-        return encoded(response, version, route.answer_start, correlation_id)
+        items = encoded(response, version, route.answer_start, correlation_id)
+        if context.lasts and context.keep_answer is not None:
+            context.keep_answer(items)
+        return items
 
     # --- in slices ------------------------------------------------------------------------------
 
@@ -211,7 +347,7 @@ class Dispatcher:
         context.frame_is_kept = True
         if self.interceptors:  # which may hold the request for as long as they like
             frame = memoryview(bytearray(frame))
-            call = Call(context, route.key, correlation_id, route.request_class(), frame, route.handler, self)
+            call = Call(context, route.key, correlation_id, route.request_class(), frame, route.run, self)
             call.may_run_again = False  # before it is read
             with _lost_if_it_fails(call):
                 response = self._begun(context, route, self._whole(context, route, call, frame, position))
@@ -231,7 +367,7 @@ class Dispatcher:
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         if call is None:
-            outcome = route.handler(context, request)
+            outcome = route.run(context, request)
         else:
             call.request, call.may_run_again = request, route.key != ApiKey.PRODUCE
             outcome = call.run()
@@ -279,6 +415,8 @@ class Dispatcher:
                 return
             if call is not None and context.connection.closed:
                 call.lost()
+            if context.lasts and context.keep_answer is not None:
+                context.keep_answer(items)
             context.connection.answered(items)
             self.slicer.start(released((*context.long_arrays, *long_arrays)))
 
@@ -320,7 +458,7 @@ class Dispatcher:
             nonlocal parked
             parked.cancel()
             context.cluster = self.cluster
-            outcome = route.handler(context, request)
+            outcome = route.run(context, request)
             if outcome.__class__ is GeneratorType:
                 outcome = self._begun(context, route, outcome)
             if outcome.__class__ is not Parked:
@@ -341,7 +479,7 @@ class Dispatcher:
         self, route: Route, context: Context, request: Message, frame: memoryview, correlation_id: int
     ) -> Any:
         """Run a request through the interceptors' hooks."""
-        call = Call(context, route.key, correlation_id, request, frame, route.handler, self)
+        call = Call(context, route.key, correlation_id, request, frame, route.run, self)
         with _lost_if_it_fails(call):
             outcome = call.run()
             if outcome.__class__ is GeneratorType:
@@ -383,7 +521,7 @@ class Dispatcher:
             if forget is not None:
                 forget()
             forget = None
-            outcome = route.handler(call.context, call.request)
+            outcome = route.run(call.context, call.request)
             if outcome.__class__ is GeneratorType:
                 outcome = self._begun(call.context, route, outcome)
             if outcome.__class__ is Parked:
@@ -406,6 +544,12 @@ class Dispatcher:
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         return encoded(answer, 0, answer_start(0), correlation_id)
+
+
+def _too_late(parked: Parked, response: Message, refuse: Callable[[], None]) -> None:
+    if not parked.done:
+        refuse()
+        parked.complete(response)
 
 
 @contextlib.contextmanager

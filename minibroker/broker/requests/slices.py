@@ -75,20 +75,18 @@ class Sliced:
 class Slicer:
     """Runs works in steps: one slice a turn of the loop in all, however many works there are.
 
-    `call_soon` runs a callback in the loop's next turn; None has every work run to its end at once. `after_slice` is
-    called after each slice but the first of a work. `slices` counts those that were run, `steps` theirs.
+    `call_soon` runs a callback in the loop's next turn; None has every work run to its end at once. `slices` counts
+    those that were run, `steps` theirs.
     """
 
     def __init__(
         self,
         call_soon: Callable[[Callable[[], None]], object] | None = None,
-        after_slice: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.slices = 0
         self.steps = 0
         self._call_soon = call_soon
-        self._after_slice = after_slice
         self._now = now
         self._queue: deque[Sliced] = deque()
 
@@ -154,7 +152,6 @@ class Slicer:
             self._call_soon(self._turn)
         if work.done and work.on_end is not None:
             _tell(work, work.on_end)
-        self._after_slice()
 
 
 def _tell(work: Sliced, on_end: Callable[[Sliced], None]) -> None:

@@ -142,6 +142,7 @@ def test_a_batch_that_is_damaged_is_passed_over(harness: Harness, caplog: pytest
     topic = made(harness)
     for key in (b"a", b"b", b"c"):
         topic.append(0, [(key, b"v")])
+    harness.end_turn()
     region = harness.partition(NAME).log.read(1, 1, minimum_one=True)
     assert region is not None
     path = Path(region.file.path)
@@ -214,7 +215,7 @@ def test_readers_of_the_partition_are_woken(harness: Harness) -> None:
     waiting = harness.request(fetch_of(harness, {(NAME, 0): 0}, max_wait_ms=10_000))
     topic.append(0, [(b"k", b"v")])
     assert not waiting.done
-    harness.clock.advance(0)
+    harness.end_turn()
     assert waiting.done
 
 
@@ -229,6 +230,7 @@ def test_whoever_must_tell_of_it_waits_for_the_disk_only_if_the_topic_asks_for_t
     harness.clock.holds_aside = True
     topic.append(0, [(b"k", b"v")])
     topic.when_kept(0, told.append)
+    harness.end_turn()
     assert told == [None]
     harness.clock.do_aside()
     assert told == [None, None]

@@ -210,7 +210,7 @@ def test_a_reader_who_waits_for_committed_records_gets_them_with_the_commit(
     assert not waiting.done
     producer.finish()
     harness.clock.advance(0)
-    harness.after_batch()
+    harness.end_turn()
     assert waiting.done
     (answer,) = waiting.response().responses[0].partitions
     assert len(answer.records) > 400

@@ -10,7 +10,6 @@ import pytest
 
 from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.broker.requests.dispatch import SERVED, Context, Dispatcher, Unanswerable
-from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -18,7 +17,7 @@ from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from minibroker.protocol.messages.transactions import InitProducerIdRequest
-from minibroker.protocol.steps import at_once
+from minibroker.protocol.steps import Steps
 from tests.broker.harness import Harness, Waiting
 from tests.storage.support import FailingDisk
 
@@ -141,15 +140,10 @@ def test_an_answer_that_cannot_be_encoded_closes_its_own_connection_and_the_othe
 def unanswerable(handler: Any) -> Any:
     """The handler, with an answer of which one string is longer than the protocol's."""
 
-    def run(context: Context, request: Any) -> Parked:
-        parked = Parked()
-
-        def spoilt(response: Any) -> None:
-            response.topics[0].error_message = 32_768 * "x"
-            parked.complete(response)
-
-        at_once(handler(context, request)).attach(spoilt)
-        return parked
+    def run(context: Context, request: Any) -> Steps[Any]:
+        response = yield from handler(context, request)
+        response.topics[0].error_message = 32_768 * "x"
+        return response
 
     return run
 
@@ -174,7 +168,7 @@ def test_a_change_that_may_be_lost_closes_the_connection_and_later_ones_are_refu
     harness.clock.do_aside()
     assert client.closed and not client.sent_bytes()
     assert "__cluster_metadata-0 is offline until the next start" in caplog.text
-    assert "closing test:1: what it asked for may be lost" in caplog.text
+    assert "closing test:1 (client id 'test'): what was changed may be lost" in caplog.text
     durability.disk.failing = set()
     (result,) = harness.request(CHANGES["grow"]).results
     assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -17,15 +17,11 @@ class Loop:
         self.soon: list[Callable[[], None]] = []
         self.time = 0.0
         self.look_seconds = SLICE_SECONDS / 2.5
-        self.slices_seen = 0
-        self.slicer = Slicer(self.soon.append, self.seen, self.now)
+        self.slicer = Slicer(self.soon.append, self.now)
 
     def now(self) -> float:
         self.time += self.look_seconds
         return self.time
-
-    def seen(self) -> None:
-        self.slices_seen += 1
 
     def turn(self) -> None:
         soon, self.soon[:] = list(self.soon), []
@@ -63,7 +59,7 @@ def test_a_long_work_goes_on_in_later_turns_and_its_end_is_told(loop: Loop) -> N
     assert not ended
     loop.turn()
     assert ended == ["a"]
-    assert loop.slices_seen == 2
+    assert loop.slicer.slices == 3
     assert not loop.soon
 
 
