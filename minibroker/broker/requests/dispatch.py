@@ -16,7 +16,7 @@ from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.requests.answers import answer_start, encoded, encoded_in_steps, intercepted
+from minibroker.broker.requests.answers import LastingAnswers, answer_start, encoded, encoded_in_steps, intercepted
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.refusals import Refusals
@@ -65,7 +65,9 @@ class Context:
         "connection",
         "frame",
         "frame_is_kept",
+        "keep_answer",
         "kept",
+        "lasts",
         "long_arrays",
         "must_sync",
         "node",
@@ -96,6 +98,8 @@ class Context:
         self.refusals: Refusals | None = None
         self.waits: list[tuple[Wait, Refuse]] | None = None
         self.must_sync = False
+        self.lasts = False
+        self.keep_answer: Callable[[list[Any]], None] | None = None  # if it lasts
         self.timeout: tuple[int, Callable[[], None]] | None = None
 
     def wait_for(self, wait: Wait, refuse: Refuse) -> None:
@@ -132,6 +136,7 @@ class Route:
         "header_version",
         "key",
         "large_bytes",
+        "lasting",
         "request_class",
         "version",
     )
@@ -140,6 +145,7 @@ class Route:
         self.key = served.key
         self.handler = served.handler
         self.durable = served.durable
+        self.lasting = served.lasting
         self.version = version
         self.large_bytes = LARGE_PRODUCE_BYTES if served.key == ApiKey.PRODUCE else LARGE_FRAME_BYTES
         self.request_class: type[Message] = apis.request_class(served.key)
@@ -236,6 +242,7 @@ class Dispatcher:
         self.cluster = cluster
         self.slicer = slicer or Slicer()
         self._routes: dict[tuple[int, int], Route] = {}
+        self._lasting = LastingAnswers()
 
     def execute(self, connection: Connection, frame: memoryview) -> Any:
         """Run the request in `frame`: a list of items to send, a Parked, or None. Raises Unanswerable."""
@@ -262,6 +269,12 @@ class Dispatcher:
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         context = Context(self.cluster, connection, version, header.client_id, self.slicer)
+        if route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
+            asked = connection.node, connection.listener, version, bytes(frame[position:])
+            answer = self._lasting.answer(self.cluster, asked, correlation_id)
+            if answer is not None:
+                return answer
+            context.keep_answer = self._lasting.keeper(self.cluster, asked)
         if request is None:
             return self._read_and_run(context, route, correlation_id, frame, position)
         if self.interceptors:
@@ -281,7 +294,10 @@ class Dispatcher:
             return None
         if response.__class__ is Parked:
             return self._park(context, route, correlation_id, request, response)
-        return encoded(response, version, route.answer_start, correlation_id)
+        items = encoded(response, version, route.answer_start, correlation_id)
+        if context.lasts and context.keep_answer is not None:
+            context.keep_answer(items)
+        return items
 
     # --- in slices ------------------------------------------------------------------------------
 
@@ -360,6 +376,8 @@ class Dispatcher:
                 return
             if call is not None and context.connection.closed:
                 call.lost()
+            if context.lasts and context.keep_answer is not None:
+                context.keep_answer(items)
             context.connection.answered(items)
             self.slicer.start(released((*context.long_arrays, *long_arrays)))
 

@@ -81,6 +81,7 @@ class _Handling(NamedTuple):
     handler: Handler
     authenticated: bool
     durable: bool
+    lasting: bool
 
 
 _HANDLINGS: dict[ApiKey, _Handling] = {}
@@ -111,24 +112,32 @@ class Served:
     def durable(self) -> bool:
         return self._handling.durable
 
+    @property
+    def lasting(self) -> bool:
+        return self._handling.lasting
+
 
 SERVED: Final[dict[int, Served]] = {
     key: Served(key, versions(text), family) for family, keys in FAMILIES.items() for key, text in keys.items()
 }
 
 
-def handles(key: ApiKey, *, authenticated: bool = True, durable: bool = False) -> Callable[[AnyHandler], AnyHandler]:
+def handles(
+    key: ApiKey, *, authenticated: bool = True, durable: bool = False, lasting: bool = False
+) -> Callable[[AnyHandler], AnyHandler]:
     """Register a handler for `key`, which has a row in `FAMILIES`.
 
     `authenticated` says whether a client has to be authenticated first, where its listener asks for that. `durable`
     says that the request may change the cluster's metadata: then it is answered once the change is synced, as Kafka's
     controller does, and if that fails, when nobody knows whether a start will find it, its connection is closed.
+    `lasting` says that the same bytes get the same answer as long as nothing has changed, where the handler says so of
+    an answer by `context.lasts`.
     """
 
     def register(handler: AnyHandler) -> AnyHandler:
         if key in _HANDLINGS:
             raise ValueError(f"{key.name} has a handler already")
-        _HANDLINGS[key] = _Handling(handler, authenticated, durable)
+        _HANDLINGS[key] = _Handling(handler, authenticated, durable, lasting)
         return handler
 
     return register
