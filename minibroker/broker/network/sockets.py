@@ -101,6 +101,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared.sockets.discard(self)
         self._drop_queue()
         self._connection.lost()
+        del self._connection  # which knows this socket, too
 
     def eof_received(self) -> bool:
         return False  # a client that sends no more gets no more: close
@@ -163,6 +164,14 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._loop.call_soon(callback)
 
     def send(self, items: list[Any]) -> None:
+        if (
+            len(items) == 1
+            and not (self._queue or self._write_paused or self._pump_due)
+            and items[0].__class__ in BYTES
+            and not self._transport.is_closing()
+        ):
+            self._transport.write(items[0])  # as below; most answers are one, alone
+            return
         self._queue += items
         if not self._write_paused and not self._pump_due:
             self._pump()
@@ -214,7 +223,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._pump()
         if self.congested:
             self._count_unread()
-        else:
+        elif not self._transport.is_closing():
             self._shared.unread.forget(self)
             self._connection.resume()
 
