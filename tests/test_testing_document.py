@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from minibroker.testing import Broker
-from minibroker.testing.faults.rules import rule_of
+from minibroker.testing.faults.rules import WORDS
 from tests.running import PATIENCE_S
 from tests.test_readme import FENCED, PORT, README, environment, printed, serving
 
@@ -122,7 +122,7 @@ def words(of: str) -> set[str]:
 
 def test_the_tables_have_every_word_of_a_fault() -> None:
     tables = section("Faults").split("\n### ")[0]
-    assert words(tables) == set(rule_of.__kwdefaults__ or {})
+    assert words(tables) == set(WORDS)
 
 
 def test_every_verb_is_told_of() -> None:

@@ -193,9 +193,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_full = False
-        self._shared.unread.forget(
-            self
-        )  # it took all; what is left will be booked again
+        self._shared.unread.forget(self)  # it took all; what is left will be booked again
         self._may_write()
 
     def _may_write(self) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from minibroker.testing.broker import Broker as Broker
-    from minibroker.testing.data import Snapshot as Snapshot
+    from minibroker.testing.directories import Snapshot as Snapshot
 
-_HOMES = {"Broker": "broker", "Snapshot": "data"}
+_HOMES = {"Broker": "broker", "Snapshot": "directories"}
 
 __all__ = ["Broker", "Snapshot"]
 

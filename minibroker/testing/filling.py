@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from minibroker.protocol.records.record import Record
+
 RECORD_WORDS: Final = frozenset({"key", "value", "partition", "headers", "timestamp_ms"})
 TOPIC_WORDS: Final = frozenset({"partitions", "config", "records"})
 MAXIMUM_BYTES = 256 << 20
@@ -36,6 +38,12 @@ class NewRecord:
     partition: int = 0
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int | None = None
+
+    def record(self, now_ms: int) -> Record:
+        """Return what is appended; without a timestamp of its own it gets `now_ms`."""
+        return Record(
+            -1, now_ms if self.timestamp_ms is None else self.timestamp_ms, self.key, self.value, self.headers
+        )
 
 
 @dataclass

@@ -1,23 +1,93 @@
-"""The clock of an embedded broker: it goes as the machine's does, can be moved ahead, and can be stopped.
+"""The clock of an embedded broker: it follows the machine's, can be moved ahead, and can be stopped.
 
-All that the broker does after some time hangs on it. It belongs to the broker's loop; what a test calls is in `clock`.
+It has all timers of the broker. Only the broker's loop may use `MovingClock`; any thread may use `TestClock`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import itertools
+import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from minibroker.broker.clock import Done, SystemClock, Timer, Work
+from minibroker.testing.durations import Duration, milliseconds
+from minibroker.testing.loops import Loop, awaited, blocking, immediate
 
-# A jump runs what is due at its end. So many a move follow chains (a timeout, then the rebalance that it brings, then
-# its end) while a chore of every five seconds is not done 120,000 times for a week.
+if TYPE_CHECKING:
+    from minibroker.testing.embedded_broker import EmbeddedBroker
+
+# A jump runs what is due at its end. With this many jumps a move follows chains (a timeout, the rebalance that it
+# causes, the end of that), and a chore of every five seconds does not run 120,000 times for a week.
 JUMPS = 200
+SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
+
+
+class TestClock:
+    """The broker's time. Clients, in this process or others, keep their own.
+
+    Moving it ahead drives retention, compaction, session, rebalance and transaction timeouts, the expiry of offsets and
+    producers, waiting fetches, idle connections, and the timestamps that the broker sets (log append time). It runs and
+    can be moved while the broker is down after a `kill`.
+    """
+
+    __test__ = False  # tells pytest that this is not a test
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+
+    @property
+    def loop(self) -> Loop:
+        """Return the broker's loop. Raises NotRunning."""
+        return self._broker.loop
+
+    @immediate
+    def now_ms(self) -> int:
+        """Return the wall clock's time, in ms since 1970."""
+        return self._broker.moving_clock.wall_ms()
+
+    @blocking
+    async def advance(self, by: Duration) -> None:
+        """Move ahead by "7 days", "1.5 s", ms, or a timedelta; return when all that became due is done."""
+        clock, by_ms = self._broker.moving_clock, milliseconds(by)
+        for _ in range(JUMPS):
+            clock.jump(by_ms / JUMPS)
+            await asyncio.sleep(0)
+        await self._settle(clock)
+
+    aadvance = awaited(advance)
+
+    async def _settle(self, clock: MovingClock) -> None:
+        """Wait until no other thread is at work for the broker."""
+        until = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < until:
+            clock.jump(0)
+            await asyncio.sleep(0)
+            cleaning = self._broker.is_running and self._broker.running.cleaning
+            if not clock.busy and not cleaning:
+                return
+            await asyncio.sleep(0.001)
+
+    @immediate
+    def freeze(self) -> None:
+        """Stop the clock; only `advance` moves it."""
+        self._broker.moving_clock.freeze()
+
+    @immediate
+    def unfreeze(self) -> None:
+        """Let the clock run again."""
+        self._broker.moving_clock.unfreeze()
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the clock is stopped."""
+        return self.loop.call(lambda: self._broker.moving_clock.frozen)
 
 
 class MovingTimer:
-    """A callback of a `MovingClock` that is still to come."""
+    """A callback that a `MovingClock` has yet to run."""
 
     __slots__ = ("callback",)
 
@@ -25,12 +95,12 @@ class MovingTimer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Take it back."""
+        """Drop the callback."""
         self.callback = None
 
 
 class MovingClock:
-    """A machine's clock and what was added to it. `system` has the threads, and wakes this one."""
+    """The machine's clock plus the time that was added. `system` has the threads, and wakes this clock."""
 
     def __init__(self, system: SystemClock) -> None:
         self._system = system
@@ -41,7 +111,7 @@ class MovingClock:
         self._timers: list[tuple[float, int, MovingTimer]] = []
         self._alarm: Timer | None = None
         self._alarm_ms = float("inf")
-        self.after: Callable[[], None] | None = None  # called when timers or other threads have done something
+        self.after: Callable[[], None] | None = None  # called after timers have run, and after work in other threads
         self.wait_for_aside = system.wait_for_aside
 
     def run_aside(self, work: Work, done: Done) -> None:
@@ -53,20 +123,20 @@ class MovingClock:
         if self.after is not None:
             self.after()
 
-    # --- as the broker knows it -------------------------------------------------------------------
+    # --- for the broker ---------------------------------------------------------------------------
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC, and what was added."""
+        """Return the milliseconds since 1970-01-01 UTC, plus the time that was added."""
         wall_ms = self._system.wall_ms() if self._frozen_at is None else self._frozen_at[0]
-        return wall_ms + int(round(self._wall_ahead_ms, 3))  # which many moves have added up
+        return wall_ms + int(round(self._wall_ahead_ms, 3))  # many moves have summed up
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that never go back."""
+        """Return milliseconds that never go back."""
         now_ms = self._system.monotonic_ms() if self._frozen_at is None else self._frozen_at[1]
         return now_ms + self._ahead_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Run `callback` on the loop once `delay_ms` have passed here; what is due at once runs while frozen, too."""
+        """Run `callback` on the loop once `delay_ms` have passed here; a delay of 0 also passes while frozen."""
         timer = MovingTimer(callback)
         due_ms = self.monotonic_ms() + max(delay_ms, 0.0)
         heapq.heappush(self._timers, (due_ms, next(self._order), timer))
@@ -75,46 +145,46 @@ class MovingClock:
 
     @property
     def busy(self) -> bool:
-        """Whether something is being done aside."""
+        """Whether another thread is at work."""
         return self._system.busy
 
-    # --- as a test moves it -----------------------------------------------------------------------
+    # --- for `TestClock` --------------------------------------------------------------------------
 
     @property
     def frozen(self) -> bool:
-        """Whether it stands still."""
+        """Whether the clock is stopped."""
         return self._frozen_at is not None
 
     def freeze(self) -> None:
-        """Stand still."""
+        """Stop."""
         if self._frozen_at is None:
             self._frozen_at = self._system.wall_ms(), self._system.monotonic_ms()
             self._set_alarm()
 
     def unfreeze(self) -> None:
-        """Go on from where it stood."""
+        """Go on from where the clock stopped."""
         if self._frozen_at is not None:
-            stood_ms = self._system.monotonic_ms() - self._frozen_at[1]
-            self._ahead_ms -= stood_ms
-            self._wall_ahead_ms -= stood_ms
+            stopped_ms = self._system.monotonic_ms() - self._frozen_at[1]
+            self._ahead_ms -= stopped_ms
+            self._wall_ahead_ms -= stopped_ms
             self._frozen_at = None
             self._set_alarm()
 
     def jump(self, by_ms: float) -> None:
-        """Move ahead and run what is due then, in the order in which it became due."""
+        """Move ahead, and run the timers that are due then, in the order of their times."""
         self._ahead_ms += by_ms
         self._wall_ahead_ms += by_ms
         self._run_due()
 
     def reset(self) -> None:
-        """Go on, with the machine's own date. The monotonic clock is not set back, as timers hang on it."""
+        """Run again, with the machine's date. The monotonic clock is not set back: timers depend on it."""
         self.unfreeze()
         self._wall_ahead_ms = 0.0
 
     # --- timers -----------------------------------------------------------------------------------
 
     def _run_due(self) -> None:
-        """Each callback that is due by now; not those that are added meanwhile, so that others get their turn."""
+        """Run the callbacks that are due now. Those added meanwhile have to wait, so that the loop gets its turn."""
         now_ms = self.monotonic_ms()
         due = []
         while self._timers and self._timers[0][0] <= now_ms:
@@ -125,14 +195,14 @@ class MovingClock:
                 if callback is not None:
                     callback()
         finally:
-            for timer in due:  # one has failed; the loop tells of it, and the others are still to run
+            for timer in due:  # a callback failed: the loop logs it, and the others must still run
                 heapq.heappush(self._timers, (now_ms, next(self._order), timer))
             self._set_alarm()
         if self.after is not None:
             self.after()
 
     def _set_alarm(self) -> None:
-        """Set the machine's clock to wake this one when the first timer is due."""
+        """Let the machine's clock call when the first timer is due."""
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
         wake_ms = self._timers[0][0] - self._ahead_ms if self._timers else float("inf")

@@ -98,9 +98,9 @@ def test_requests_are_found_by_what_they_are(broker: Broker) -> None:
 def test_an_api_is_named_in_capitals_or_not_and_one_that_is_none_is_told(broker: Broker) -> None:
     produce(broker, "a")
     assert broker.requests("produce") == broker.requests("Produce") != []
-    with pytest.raises(ValueError, match="'Prodcue' is no API"):
+    with pytest.raises(ValueError, match="'Prodcue' is not an API"):
         broker.requests("Prodcue")
-    with pytest.raises(ValueError, match="'NO_LEADER' is no error"):
+    with pytest.raises(ValueError, match="'NO_LEADER' is not an error"):
         broker.requests(error="NO_LEADER")
 
 

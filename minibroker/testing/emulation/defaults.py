@@ -1,7 +1,7 @@
-"""The defaults of settings that were others in older releases, as far as clients notice them.
+"""The defaults of settings that differed in older releases, as far as clients notice them. A user may override them.
 
-The source is `kafka.server.Defaults` in the servers around each change, with which conformance/emulation compares them
-up to 2.5, and the KIPs; what can be set otherwise is the user's to set.
+The sources are `kafka.server.Defaults` in the releases around each change (conformance/emulation compares it with this
+table up to 2.5), and the KIPs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from minibroker.testing.emulation.releases import is_since
 
 NO_BOUND: Final = str((1 << 63) - 1)
-# Setting: (until this release, the default), the oldest first. From the last release on it is what it is today.
+# Of each setting: (the release before which it holds, the default), the oldest first. From the last on it is today's.
 UNTIL: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     # The format of topics (KIP-32, KIP-98): a release writes no newer one than its own.
     "log.message.format.version": (("0.10.0", "0.9.0"), ("0.11", "0.10.2")),
@@ -25,7 +25,7 @@ UNTIL: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 
 
 def settings_of(release: str) -> dict[str, str]:
-    """The settings that a release stands for, where they are not today's defaults."""
+    """Return the defaults of a release that are not today's."""
     found = {}
     for name, changes in UNTIL.items():
         value = next((value for until, value in changes if not is_since(release, until)), None)

@@ -1,10 +1,8 @@
-"""Which APIs each release of Apache Kafka served its clients, in which versions.
+"""The APIs that each release of Apache Kafka served, and their versions, as a table of changes.
 
-The source is the table `ApiKeys` of each release's newest kafka-clients, with which conformance/emulation compares this
-one; kept as changes: from the release named on, until the next. What is made of it is in `emulation`.
-
-Up to 3.2 it is a broker with ZooKeeper, from 3.3, the first in which KRaft was ready for production (KIP-833), one with
-KRaft: that had no credentials for SCRAM before 3.5 and no delegation tokens before 3.6.
+The source is the table `ApiKeys` in each release's newest kafka-clients; conformance/emulation compares this one with
+it. Up to 3.2 a release is a broker with ZooKeeper; from 3.3, the first in which KRaft was ready for production
+(KIP-833), it is one with KRaft, which had no SCRAM credentials before 3.5 and no delegation tokens before 3.6.
 """
 
 from __future__ import annotations
@@ -151,7 +149,7 @@ def is_since(release: str, first: str) -> bool:
 
 @cache
 def versions_of(release: str) -> dict[ApiKey, range]:
-    """The versions of each API that a release announced. Raises KeyError for a release that is not in the table."""
+    """Return the versions of each API that a release announced. Raises KeyError for an unknown release."""
     position = {name: index for index, name in enumerate(RELEASES)}[release]
     found: dict[ApiKey, range] = {}
     for key, changes in CHANGES.items():
@@ -168,10 +166,10 @@ def versions_of(release: str) -> dict[ApiKey, range]:
 
 
 def release_of(text: str) -> str:
-    """The release that a version means: "0.10.2" and "0.10.2.1" are 0.10.2, "3.9.1" is 3.9. Raises ValueError."""
+    """Return the release of a version: 0.10.2 for "0.10.2.1", 3.9 for "3.9.1". Raises ValueError."""
     parts = text.strip().split(".")
     for count in (3, 2):
         name = ".".join(parts[:count])
         if name in RELEASES:
             return name
-    raise ValueError(f"{text!r} is no release that is known; they are {', '.join(RELEASES)}")
+    raise ValueError(f"{text!r} is not a known release; they are {', '.join(RELEASES)}")

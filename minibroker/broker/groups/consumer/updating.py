@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from minibroker.broker.groups.consumer.group import ConsumerGroup
     from minibroker.broker.groups.group import Group
 
+
 class Update:
     """A change of `group`.
 
