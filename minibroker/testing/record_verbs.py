@@ -249,7 +249,7 @@ async def _append(cluster: Cluster, topic: str, partition: int, records: list[Re
     if topic not in cluster.image.topics:
         asked = [MetadataRequest.MetadataRequestTopic(name=topic)]
         created = await ask(cluster, node, MetadataRequest(topics=asked, allow_auto_topic_creation=True))
-        # Kafka answers the request that creates a topic with an error all the same.
+        # As in Kafka, the answer to the request that creates a topic has an error.
         expected = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         _check(created.topics[0].error_code, topic, expected if topic in cluster.image.topics else set())
     found = cluster.image.topics.get(topic)

@@ -55,7 +55,7 @@ def test_json_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ({"t": 5}, "topic t: a list of records is expected"),
+        ({"t": 5}, "topic t: a list of records or a mapping is expected"),
         ({5: []}, "name cannot be 5"),
         ({"t": {"partition": 1}}, "topic t has no 'partition'; it has config, partitions, records"),
         ({"t": {"partitions": 0}}, "topic t: partitions cannot be 0"),
@@ -71,7 +71,7 @@ def test_what_is_no_topic_is_said(source: dict[Any, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.txt", "", "'.txt' is none of"),
+        ("a.txt", "", "'.txt' is not one of"),
         ("a.json", "[]", "a mapping of topics"),
         ("a.json", "{", "a.json: Expecting"),
         ("a.yaml", "a: [", "a.yaml: while parsing"),

@@ -180,7 +180,7 @@ def test_state_comes_back(control: Control) -> None:
         ("/v1/clock/advance", {"by": -1}, 400, "not between 0 and 1000 years"),
         ("/v1/topics", {"name": "a b"}, 409, "INVALID_TOPIC_EXCEPTION"),
         ("/v1/topics", {"name": "t", "partition": 1}, 422, "partition"),
-        ("/v1/fill", {"t": 5}, 400, "a list of records is expected"),
+        ("/v1/fill", {"t": 5}, 400, "a list of records or a mapping is expected"),
         ("/v1/snapshots/77/restore", None, 404, "there is no snapshot 77"),
         ("/v1/topics/t/records", {"values": ["a"], "partition": 70}, 409, "UNKNOWN_TOPIC_OR_PARTITION"),
         ("/v1/topics/t/records", {"values": []}, 400, "give either values or values_hex"),
