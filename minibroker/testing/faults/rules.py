@@ -74,8 +74,10 @@ class Rule:
     ] = None
     level: Annotated[Level | None, act("Where in the answer `error` is; the deepest level by default.")] = None
     close: Annotated[When | None, act("Disconnects the client without an answer, before or after the effect.")] = None
-    answer: Annotated[Answer | None, act("Half an answer and a disconnection; none; one to another request.")] = None
-    corrupt: Annotated[Corruption | None, act("Damages the first batch that a Fetch returns, not the log.")] = None
+    answer: Annotated[Answer | None, act("Sends half and disconnects, nothing, or another correlation id.")] = None
+    corrupt: Annotated[
+        Corruption | None, act("Damages the first batch of a Fetch: checksum, length, codec, end, or order.")
+    ] = None
     delay: Annotated[Duration | None, act("Holds the request back, in the broker's time.")] = None
     throttle: Annotated[Duration | None, act("Asks the client for a pause, by the throttle time in the answer.")] = None
     nth: Annotated[int | None, trigger("Strikes only at the match with this number.", minimum=1)] = None
