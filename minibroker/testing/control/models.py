@@ -311,20 +311,8 @@ def record_model(record: SeenRecord) -> Record:
 
 def request_model(exchange: Exchange, raw: bool) -> Request:
     """Return a request of the journal for JSON."""
-    return Request(
-        number=exchange.number,
-        api=exchange.api,
-        version=exchange.version,
-        client_id=exchange.client_id,
-        node=exchange.node_id,
-        connection=exchange.connection,
-        outcome=exchange.outcome,
-        duration_ms=exchange.duration_ms,
-        errors=list(exchange.errors),
-        refusals=list(exchange.refusals),
-        faults=list(exchange.faults),
-        raw=exchange.as_json() if raw else None,
-    )
+    told = {name: getattr(exchange, name) for name in Request.model_fields if hasattr(exchange, name)}
+    return Request(**told, node=exchange.node_id, raw=exchange.as_json() if raw else None)
 
 
 def _from_hex(digits: str | None) -> bytes | None:
