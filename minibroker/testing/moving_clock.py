@@ -1,89 +1,19 @@
 """The clock of an embedded broker: it follows the machine's, can be moved ahead, and can be stopped.
 
-It has all timers of the broker. Only the broker's loop may use `MovingClock`; any thread may use `TestClock`.
+It has all timers of the broker, and belongs to its loop; `TestClock` is what tests use.
 """
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import itertools
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from minibroker.broker.clock import Done, SystemClock, Timer, Work
-from minibroker.testing.durations import Duration, milliseconds
-from minibroker.testing.loops import Loop, awaited, blocking, immediate
-
-if TYPE_CHECKING:
-    from minibroker.testing.embedded_broker import EmbeddedBroker
 
 # A jump runs what is due at its end. With this many jumps a move follows chains (a timeout, the rebalance that it
 # causes, the end of that), and a chore of every five seconds does not run 120,000 times for a week.
 JUMPS = 200
-SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
-
-
-class TestClock:
-    """The broker's time. Clients, in this process or others, keep their own.
-
-    Moving it ahead drives retention, compaction, session, rebalance and transaction timeouts, the expiry of offsets and
-    producers, waiting fetches, idle connections, and the timestamps that the broker sets (log append time). It runs and
-    can be moved while the broker is down after a `kill`.
-    """
-
-    __test__ = False  # tells pytest that this is not a test
-
-    def __init__(self, broker: EmbeddedBroker) -> None:
-        self._broker = broker
-
-    @property
-    def loop(self) -> Loop:
-        """Return the broker's loop. Raises NotRunning."""
-        return self._broker.loop
-
-    @immediate
-    def now_ms(self) -> int:
-        """Return the wall clock's time, in ms since 1970."""
-        return self._broker.moving_clock.wall_ms()
-
-    @blocking
-    async def advance(self, by: Duration) -> None:
-        """Move ahead by "7 days", "1.5 s", ms, or a timedelta; return when all that became due is done."""
-        clock, by_ms = self._broker.moving_clock, milliseconds(by)
-        for _ in range(JUMPS):
-            clock.jump(by_ms / JUMPS)
-            await asyncio.sleep(0)
-        await self._settle(clock)
-
-    aadvance = awaited(advance)
-
-    async def _settle(self, clock: MovingClock) -> None:
-        """Wait until no other thread is at work for the broker."""
-        until = time.monotonic() + SETTLE_SECONDS
-        while time.monotonic() < until:
-            clock.jump(0)
-            await asyncio.sleep(0)
-            cleaning = self._broker.is_running and self._broker.running.cleaning
-            if not clock.busy and not cleaning:
-                return
-            await asyncio.sleep(0.001)
-
-    @immediate
-    def freeze(self) -> None:
-        """Stop the clock; only `advance` moves it."""
-        self._broker.moving_clock.freeze()
-
-    @immediate
-    def unfreeze(self) -> None:
-        """Let the clock run again."""
-        self._broker.moving_clock.unfreeze()
-
-    @property
-    def frozen(self) -> bool:
-        """Whether the clock is stopped."""
-        return self.loop.call(lambda: self._broker.moving_clock.frozen)
 
 
 class MovingTimer:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from minibroker.testing import Broker
+from minibroker.testing.broker import TestClock
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.faults.rules import WORDS
-from minibroker.testing.moving_clock import TestClock
 
 OWNERS = (Broker, TestClock, Fault)
 OLD_NAMES = {

@@ -9,7 +9,7 @@ from fastapi.security import HTTPBearer
 
 from minibroker import __version__
 from minibroker.testing.broker import Broker
-from minibroker.testing.control import refusals
+from minibroker.testing.control import http_errors
 from minibroker.testing.control.routes import control_routes
 
 DESCRIPTION = """\
@@ -26,9 +26,9 @@ def control_app(broker: Broker, token: str | None = None) -> FastAPI:
         version=__version__,
         description=DESCRIPTION,
         dependencies=guards,
-        responses=refusals.EVERYWHERE if token is None else refusals.EVERYWHERE | refusals.GUARDED,
+        responses=http_errors.EVERYWHERE if token is None else http_errors.EVERYWHERE | http_errors.GUARDED,
     )
-    refusals.register(app)
+    http_errors.register(app)
     app.include_router(control_routes(broker), prefix="/v1")
     return app
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from minibroker.testing.broker import Broker
+from minibroker.testing.control.http_errors import MISSING, WAITED
 from minibroker.testing.control.models import (
     Advance,
     BrokerState,
@@ -41,7 +42,6 @@ from minibroker.testing.control.models import (
     record_model,
     request_model,
 )
-from minibroker.testing.control.refusals import MISSING, WAITED
 from minibroker.testing.directories import Snapshot
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.seen import state_of
