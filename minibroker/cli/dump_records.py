@@ -42,7 +42,7 @@ def decoder_of(topic: str | None) -> Decoder | None:
 
 
 def _metadata(record: Record) -> Pair:
-    from minibroker.broker.metadata_log import UnknownMetadata, decode_record
+    from minibroker.broker.metadata.metadata_log import UnknownMetadata, decode_record
     from minibroker.protocol.primitives import read_varint
 
     value = record.value or b""

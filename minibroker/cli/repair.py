@@ -26,7 +26,7 @@ def repair(directories: tuple[str, ...], yes: bool) -> None:
         minibroker repair /tmp/data
         minibroker repair /tmp/data --yes
     """
-    from minibroker.broker.metadata_repair import Repair
+    from minibroker.broker.metadata.metadata_repair import Repair
     from minibroker.protocol.errors import KafkaError
     from minibroker.storage.files import Disk
     from minibroker.storage.recovery import LogDirectoryError

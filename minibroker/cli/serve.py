@@ -17,7 +17,7 @@ import click
 from minibroker.cli.log_format import FORMATS, formatter
 
 if TYPE_CHECKING:
-    from minibroker.broker.settings import Settings
+    from minibroker.broker.configs.settings import Settings
 
 LOG = logging.getLogger("minibroker")
 LEVELS = ("debug", "info", "warning", "error")
@@ -91,10 +91,10 @@ def serve(
     """
     gc.disable()
     # Imported here, as --help must not pay for a broker.
-    from minibroker.broker.configuration import load_settings
+    from minibroker.broker.configs.configuration import load_settings
+    from minibroker.broker.configs.settings import SettingsError
+    from minibroker.broker.lifecycle import StartError
     from minibroker.broker.process import run
-    from minibroker.broker.running import StartError
-    from minibroker.broker.settings import SettingsError
 
     # What is imported never becomes garbage: to look for that, now or while clients wait, is time lost.
     gc.freeze()

@@ -96,7 +96,7 @@ def _row(entry: ConfigEntry) -> Config:
 
 def _documented_default(name: str) -> str | None:
     """Apache Kafka's, for a config of which the broker does not say it: where the default is a setting in hours."""
-    from minibroker.broker.settings import Settings
+    from minibroker.broker.configs.settings import Settings
 
     return next((entry.value for entry in Settings({}).describe_topic({}) if entry.name == name), None)
 

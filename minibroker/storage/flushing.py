@@ -85,7 +85,7 @@ class Flusher:
         """Whether what the log holds may be acknowledged only after a flush: one is due (flush.messages), or begun."""
         log = self._log
         begun = self._on_its_way is not None and log.settings.flush_messages != MAX_LONG
-        return begun or log.log_end_offset >= log.flush_at
+        return begun or log.next_offset >= log.flush_at
 
     def request(self, waiter: Waiter | None = None) -> None:
         """Bring all that the log holds now to the disk itself, and then call `waiter`."""

@@ -73,6 +73,13 @@ class SegmentIndexes:
         """Whether entries can hold the offset, which they do as 31 bits above the base offset."""
         return offset - self.offsets.base_offset <= MAX_RELATIVE_OFFSET
 
+    def has_room_for(self, size_bytes: int) -> bool:
+        """Whether there is room for the entries of so many bytes of small batches."""
+        room_bytes = self._settings.segment_index_bytes
+        entries = size_bytes // (self._settings.index_interval_bytes + 1) + 2
+        larger = max(self.offsets.ENTRY.size, self.times.ENTRY.size)
+        return (max(self.offsets.count, self.times.count) + entries) * larger < room_bytes
+
     def truncate(self, position: int, end_offset: int) -> int:
         """Drop the entries for batches from `position`, or `end_offset`, on; they must have been loaded.
 

@@ -63,5 +63,12 @@ class SideFiles(Unsynced):
         self.epoch_file.write()
         self.aborted.truncate(segments[-1].path, end_offset)
         self._snapshots.remove_after(end_offset)
+        self.restore_producers(end_offset, segments)
+
+    def restore_producers(self, end_offset: int, segments: Sequence[Segment]) -> None:
+        """Read the producers' states at `end_offset`, where the log ends, from the last snapshot and the batches.
+
+        Raises `CorruptBatch`, too.
+        """
         self._snapshots.load(self._producers, segments[0].base_offset, end_offset)
         replay(self._producers, segments, end_offset)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from minibroker.broker.measured_disk import MeasuredDisk, SyncStatistics
-from minibroker.broker.metadata_snapshots import BOOTSTRAP
+from minibroker.broker.metadata.metadata_snapshots import BOOTSTRAP
+from minibroker.broker.monitoring.measured_disk import MeasuredDisk, SyncStatistics
 from minibroker.storage.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,

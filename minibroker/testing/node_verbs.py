@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from minibroker.broker.elections import apply_changes, bring_up
-from minibroker.broker.topics import NO_LEADER
+from minibroker.broker.control.elections import apply_changes, bring_up
+from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.testing.embedded_broker import EmbeddedBroker
@@ -18,8 +18,8 @@ from minibroker.testing.pausing import Paused, Stale
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
-    from minibroker.broker.state_topics import StateTopic
-    from minibroker.broker.topics import Partition
+    from minibroker.broker.coordination.coordinator_logs import StateTopic
+    from minibroker.broker.metadata.partitions import Partition
 
 
 class NodeVerbs(EmbeddedBroker):

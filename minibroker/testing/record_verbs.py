@@ -25,7 +25,7 @@ from minibroker.testing.waiting import Expired
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
-    from minibroker.broker.topics import Partition
+    from minibroker.broker.metadata.partitions import Partition
 
 READ_BYTES = 1 << 20
 SHOWN_RECORDS = 20

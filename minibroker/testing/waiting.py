@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from minibroker.broker.interceptors import Call, Interceptor
+from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol.declare import Message
 from minibroker.testing.durations import Duration, milliseconds
 

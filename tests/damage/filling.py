@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from minibroker.broker.cleaner import Cleaner
+from minibroker.broker.upkeep.cleaner import Cleaner
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.protocol.messages.quotas import AlterClientQuotasRequest

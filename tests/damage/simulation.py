@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from minibroker.broker.metadata_log import MetadataError
+from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.recovery import LogDirectoryError
 from tests.damage.corrupting import damage

@@ -20,9 +20,9 @@ import logging
 import os
 from collections import defaultdict
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.refusals import refused, tell_refusals
-from minibroker.broker.topics import METADATA_TOPIC
+from minibroker.broker.metadata.partitions import METADATA_TOPIC
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.refusals import refused, tell_refusals
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.replicas import (

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.namings import Namings
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.namings import Namings
 from minibroker.broker.transactions.transaction import LABELS, State, Transaction
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError

@@ -21,7 +21,7 @@ _STEPS_AT_ONCE = 256
 
 # What the second byte of a varint adds to the first. A byte that says that a third follows is not in the list: looking
 # it up raises IndexError.
-_SECOND = [(byte << 7) - 0x80 for byte in range(0x80)]
+SECOND_BYTE = [(byte << 7) - 0x80 for byte in range(0x80)]
 
 
 class Scan:
@@ -138,23 +138,23 @@ class Scan:
                 last, start = start, position
                 length, position = data[position], position + 1
                 if length > 0x7F:
-                    length, position = length + _SECOND[data[position]], position + 1
+                    length, position = length + SECOND_BYTE[data[position]], position + 1
                 end = position + (length >> 1)
                 delta, position = data[position + 1], position + 2  # no bit of the attributes has a meaning
                 if delta > 0x7F:
-                    delta, position = delta + _SECOND[data[position]], position + 1
+                    delta, position = delta + SECOND_BYTE[data[position]], position + 1
                 offset, position = data[position], position + 1
                 if offset > 0x7F:
                     offset, position = offset + (data[position] << 7) - 0x80, position + 1
                     if offset > 0x3FFF:
-                        offset, position = offset + (_SECOND[data[position]] << 7), position + 1
+                        offset, position = offset + (SECOND_BYTE[data[position]] << 7), position + 1
                 key, position = data[position], position + 1
                 if key > 0x7F:
-                    key, position = key + _SECOND[data[position]], position + 1
+                    key, position = key + SECOND_BYTE[data[position]], position + 1
                 position += 0 if key & 1 else key >> 1
                 value, position = data[position], position + 1
                 if value > 0x7F:
-                    value, position = value + _SECOND[data[position]], position + 1
+                    value, position = value + SECOND_BYTE[data[position]], position + 1
                 position += 0 if value & 1 else value >> 1
                 position = _after_headers(data, position, end) if data[position] else position + 1
                 if position != end or offset != expected or length & 1:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.dispatch import Dispatcher, Unanswerable
 from minibroker.broker.handlers import produce as producing
-from minibroker.broker.slices import Slicer
+from minibroker.broker.requests.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.batch import CREATE_TIME, HEADER, LOG_APPEND_TIME, assign, read_header, seal

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minibroker.broker.coordinators import coordinator_of_transactions
+from minibroker.broker.coordination.coordinators import coordinator_of_transactions
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.transactions import (
