@@ -27,9 +27,8 @@ from minibroker.broker.lifecycle import Running, Seams
 from minibroker.broker.metadata.features import INITIAL
 from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.testing.directories import Directories, Snapshot
-from minibroker.testing.emulation.defaults import settings_of
 from minibroker.testing.emulation.emulation import Emulation, first_levels_of
-from minibroker.testing.emulation.releases import release_of
+from minibroker.testing.emulation.releases import release_of, settings_of
 from minibroker.testing.loops import (
     CallersLoop,
     Loop,

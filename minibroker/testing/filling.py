@@ -20,9 +20,11 @@ from typing import Any, Final
 
 from minibroker.protocol.records.record import Record
 from minibroker.testing.embedded_broker import text_of_setting
+from minibroker.testing.yaml_files import read_at_most, yaml_of
 
 RECORD_WORDS: Final = frozenset({"key", "value", "partition", "headers", "timestamp_ms"})
 TOPIC_WORDS: Final = frozenset({"partitions", "config", "records"})
+PARSERS: Final = {".json": json.loads, ".yaml": yaml_of, ".yml": yaml_of}
 MAXIMUM_BYTES = 256 << 20
 
 
@@ -66,42 +68,17 @@ def topics_from(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
         if path.suffix == ".jsonl":
             return list(_topics_of_lines(path))
         return topics_from(_mapping(path))
-    except FillError as error:
+    except ValueError as error:
         raise FillError(f"{path}: {error}") from None
 
 
 def _mapping(path: Path) -> Mapping[str, Any]:
-    with path.open("rb") as file:
-        content = file.read(MAXIMUM_BYTES + 1)
-    if len(content) > MAXIMUM_BYTES:
-        raise FillError(f"larger than {MAXIMUM_BYTES} bytes")
-    if path.suffix == ".json":
-        found = _json(content.decode())
-    elif path.suffix in (".yaml", ".yml"):
-        found = _yaml(content)
-    else:
+    if path.suffix not in PARSERS:
         raise FillError(f"{path.suffix or 'no suffix'!r} is not one of .yaml, .yml, .json, .jsonl")
+    found = PARSERS[path.suffix](read_at_most(path, MAXIMUM_BYTES))
     if not isinstance(found, dict):
         raise FillError("a mapping of topics is expected")
     return found
-
-
-def _yaml(content: bytes) -> Any:
-    try:
-        import yaml
-    except ImportError:
-        raise FillError("YAML needs PyYAML: python3 -m pip install 'minibroker[testing]'") from None
-    try:
-        return yaml.safe_load(content)
-    except yaml.YAMLError as error:
-        raise FillError(" ".join(str(error).split())) from None
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise FillError(str(error)) from None
 
 
 def _topics_of_lines(path: Path) -> Iterator[NewTopic]:
@@ -110,8 +87,8 @@ def _topics_of_lines(path: Path) -> Iterator[NewTopic]:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
-                    _take_line(_json(line), topics)
-                except FillError as error:
+                    _take_line(json.loads(line), topics)
+                except ValueError as error:
                     raise FillError(f"line {number}: {error}") from None
     yield from topics.values()
 

@@ -146,7 +146,7 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         for broker, before in _seen_in(item):
-            from minibroker.testing.seen import seen_by
+            from minibroker.testing.failure_report import seen_by
 
             report.sections.append((f"minibroker at {_address(broker)}", seen_by(broker, before)))
     return report

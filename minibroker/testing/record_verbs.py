@@ -18,8 +18,8 @@ from minibroker.protocol.records.record import Record
 from minibroker.testing.durations import DEFAULT_SILENCE, DEFAULT_TIMEOUT, Duration
 from minibroker.testing.embedded_broker import text_of_setting
 from minibroker.testing.filling import topics_from
-from minibroker.testing.inside import ask
 from minibroker.testing.loops import awaited, blocking, immediate
+from minibroker.testing.own_requests import ask
 from minibroker.testing.wait_verbs import WaitVerbs
 from minibroker.testing.waiting import Expired
 

@@ -85,6 +85,14 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, name: str
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".yaml"])
+def test_a_file_in_another_encoding_is_told(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes('{"orders": ["Zürich"]}'.encode("latin-1"))
+    with pytest.raises(FillError, match=rf"a{suffix}: .*(decode|invalid start byte)"):
+        topics_from(path)
+
+
 def test_a_broker_is_filled(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(YAML)
     with Broker() as broker:

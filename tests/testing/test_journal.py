@@ -19,9 +19,9 @@ from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.testing import Broker
-from minibroker.testing.inside import ask
+from minibroker.testing.failure_report import seen_by
 from minibroker.testing.journal import Journal
-from minibroker.testing.seen import seen_by
+from minibroker.testing.own_requests import ask
 from tests.broker.harness import frame_of
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")

@@ -43,8 +43,8 @@ from minibroker.testing.control.models import (
     request_model,
 )
 from minibroker.testing.directories import Snapshot
+from minibroker.testing.failure_report import state_of
 from minibroker.testing.faults.engine import Fault
-from minibroker.testing.seen import state_of
 
 NodeVerb = Literal["stop", "kill", "start", "pause", "resume", "make-stale", "refresh"]
 

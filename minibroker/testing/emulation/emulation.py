@@ -9,8 +9,8 @@
     4.0 and newer   2                the same; Produce is announced from 0 and refused below 3 (KAFKA-18659)
 
 Records in a format that a client does not know are converted, as those releases did. `releases` has the versions of
-APIs, `error_codes` the error codes, `quirks` the other differences, and `defaults` the settings of each release, its
-format on disk among them, which the broker gets when it starts.
+APIs and the settings, the format on disk among them, which the broker gets when it starts; `error_codes` has the error
+codes, and `quirks` the other differences.
 """
 
 from __future__ import annotations

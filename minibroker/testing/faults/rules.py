@@ -21,6 +21,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.testing.durations import Duration, milliseconds
 from minibroker.testing.exchange import api_key_of
 from minibroker.testing.faults.places import LEVELS, levels_of
+from minibroker.testing.yaml_files import read_at_most, yaml_of
 
 MAXIMUM_FILE_BYTES = 1 << 20
 
@@ -173,17 +174,9 @@ def rule_from(words: Any, *, in_python: bool = False) -> Rule:
 def rules_in(path: Path) -> list[Rule]:
     """Return the rules of a YAML file, a list of mappings. Raises FaultError with the file's name, and OSError."""
     try:
-        import yaml
-    except ImportError:
-        raise FaultError("faults in YAML need PyYAML: python3 -m pip install 'minibroker[testing]'") from None
-    with path.open("rb") as file:
-        content = file.read(MAXIMUM_FILE_BYTES + 1)
-    if len(content) > MAXIMUM_FILE_BYTES:
-        raise FaultError(f"{path}: larger than {MAXIMUM_FILE_BYTES} bytes")
-    try:
-        listed = yaml.safe_load(content)
-    except yaml.YAMLError as error:
-        raise FaultError(f"{path}: {' '.join(str(error).split())}") from None
+        listed = yaml_of(read_at_most(path, MAXIMUM_FILE_BYTES))
+    except ValueError as error:
+        raise FaultError(f"{path}: {error}") from None
     if not isinstance(listed, list):
         raise FaultError(f"{path}: a list of faults is expected")
     rules = []
