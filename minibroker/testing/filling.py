@@ -13,7 +13,7 @@ In JSON lines each line is a record that names its topic. A value that is neithe
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from minibroker.testing.yaml_files import read_at_most, yaml_of
 
 RECORD_WORDS: Final = frozenset({"key", "value", "partition", "headers", "timestamp_ms"})
 TOPIC_WORDS: Final = frozenset({"partitions", "config", "records"})
-PARSERS: Final = {".json": json.loads, ".yaml": yaml_of, ".yml": yaml_of}
+PARSERS: Final[dict[str, Callable[[bytes], Any]]] = {".json": json.loads, ".yaml": yaml_of, ".yml": yaml_of}
 MAXIMUM_BYTES = 256 << 20
 
 
