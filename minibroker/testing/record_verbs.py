@@ -112,7 +112,7 @@ class RecordVerbs(WaitVerbs):
     @blocking
     async def create_topic(self, /, name: str, partitions: int | None = None, **config: object) -> None:
         """Create a topic. Its configs are keyword arguments, with underscores for dots: `retention_ms=1000`."""
-        configs = {name.replace("_", "."): text_of_setting(value) for name, value in config.items()}
+        configs = {key.replace("_", "."): text_of_setting(value) for key, value in config.items()}
         await _create(self.running.cluster, name, partitions, configs)
 
     acreate_topic = awaited(create_topic)
@@ -121,7 +121,8 @@ class RecordVerbs(WaitVerbs):
     async def fill(self, source: Mapping[str, Any] | str | Path) -> None:
         """Create topics with records: {"orders": ["first", {"key": "k", "value": {"id": 2}}]}, or a file of them.
 
-        The file is .yaml, .json or .jsonl. Topics that exist are appended to. Raises FillError, OSError.
+        The file is .yaml, .json or .jsonl. A topic that exists, and has no options here, gets more records. Raises
+        FillError, OSError.
         """
         for topic in topics_from(source):
             there = topic.name in self.running.cluster.image.topics
