@@ -4,10 +4,10 @@ The verbs for a broker that runs are in the files beside this one; `broker` join
 by four doors, each an object passed in (`Seams`): the clock (`MovingClock`), the disk (`directories`), the interceptors
 (faults, journal, emulation, waits, pauses), the random source (`seed`). Three more doors are methods of the broker:
 
-    Running.let_go, replace   swap the state under clients that stay connected; waiting requests run again by
-                              Connection.ask_again and Parked.again, which have no other caller     reset, restore
-    Server.hold, let_go       keep queued answers from the sockets of a node                        pause_node
-    MarkerSender.hold         keep decided transactions without markers                             hold
+    reset, restore   Running.let_go and replace swap the state under clients that stay connected. Requests that wait run
+                     once more: Connection.ask_again and Parked.again have no other caller.
+    pause_node       Server.hold and let_go keep queued answers from the sockets of a node.
+    hold, release    MarkerSender.hold and release keep decided transactions without markers.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class EmbeddedBroker:
     """A broker for `with` (a thread of its own) or `async with` (the caller's event loop).
 
     Any thread may call its methods. A method that waits blocks its caller, and has a twin to be awaited, which is named
-    `a` and the method's name. Of a broker in the caller's own loop only the twins can be used.
+    `a` and the method's name. With a broker in the caller's own loop only the twins can be used.
     """
 
     def __init__(

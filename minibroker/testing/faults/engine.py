@@ -128,7 +128,8 @@ def _in_words_of(
     """Give a method the signature of `rule`, for type checkers, editors and `help`."""
 
     def signed(method: Callable[..., Fault]) -> Callable[Concatenate[Faults, Words], Fault]:
-        (owner, *_), words = inspect.signature(method).parameters.values(), inspect.signature(rule).parameters.values()
+        owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+        words = inspect.signature(rule).parameters.values()
         method.__signature__ = inspect.Signature([owner, *words], return_annotation="Fault")  # type: ignore[attr-defined]
         return method
 
