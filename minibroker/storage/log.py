@@ -12,21 +12,21 @@ from typing import ClassVar
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
-from minibroker.storage import failed_sync
 from minibroker.storage.environment import Environment as Environment
+from minibroker.storage.environment import attempt
 from minibroker.storage.files import TOO_MANY_FILES
-from minibroker.storage.flushing import Flush, Flusher, Waiter, attempt
-from minibroker.storage.log_contents import LogContents
+from minibroker.storage.flushing import Flush, Flusher, Waiter
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_name
 from minibroker.storage.pending import MAX_PENDING_BYTES, Pending
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction
+from minibroker.storage.producers.transaction_markers import read_marker
+from minibroker.storage.recovery import failed_sync
 from minibroker.storage.removal import unlink_later
 from minibroker.storage.retention import Extent, expired
 from minibroker.storage.segment import Finding, Region, Segment
 from minibroker.storage.segments import Segments
-from minibroker.storage.side_files import SideFiles
-from minibroker.storage.transaction_index import AbortedTransaction
-from minibroker.storage.transaction_markers import read_marker
+from minibroker.storage.side_files import LogContents, SideFiles
 
 logger = logging.getLogger(__name__)
 

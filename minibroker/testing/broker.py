@@ -6,7 +6,7 @@ import asyncio
 import time
 from functools import cached_property
 
-from minibroker.testing.durations import Duration, milliseconds
+from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.embedded_broker import EmbeddedBroker
 from minibroker.testing.group_verbs import GroupVerbs
 from minibroker.testing.loops import Loop, awaited, blocking, immediate

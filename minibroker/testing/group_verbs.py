@@ -19,7 +19,7 @@ from minibroker.broker.requests.parked import Parked
 from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.testing.durations import Duration
+from minibroker.quantities import Duration
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.loops import immediate
 from minibroker.testing.wait_verbs import WaitVerbs

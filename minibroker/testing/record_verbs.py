@@ -15,13 +15,13 @@ from minibroker.protocol.records.batch import MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import batches_in, records_in
 from minibroker.protocol.records.record import Record
-from minibroker.testing.durations import DEFAULT_SILENCE, DEFAULT_TIMEOUT, Duration
+from minibroker.quantities import Duration
 from minibroker.testing.embedded_broker import text_of_setting
 from minibroker.testing.filling import topics_from
 from minibroker.testing.loops import awaited, blocking, immediate
 from minibroker.testing.own_requests import ask
 from minibroker.testing.wait_verbs import WaitVerbs
-from minibroker.testing.waiting import Expired
+from minibroker.testing.waiting import DEFAULT_SILENCE, DEFAULT_TIMEOUT, Expired
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node

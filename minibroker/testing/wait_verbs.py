@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from minibroker.broker.groups.classic.states import State as ClassicState
 from minibroker.broker.groups.consumer.group import State as ConsumerState
-from minibroker.testing.durations import DEFAULT_TIMEOUT, Duration
+from minibroker.quantities import Duration
 from minibroker.testing.embedded_broker import EmbeddedBroker
 from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.engine import Faults
 from minibroker.testing.journal import JOURNAL_IS_OFF, Journal, Which
 from minibroker.testing.loops import awaited, blocking, renamed
-from minibroker.testing.waiting import Watch
+from minibroker.testing.waiting import DEFAULT_TIMEOUT, Watch
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol.declare import Message
-from minibroker.testing.durations import Duration, milliseconds
+from minibroker.quantities import Duration, milliseconds
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded_broker import EmbeddedBroker
 
 Found = TypeVar("Found")
+
+DEFAULT_TIMEOUT: Final = "5 s"
+"""How long a test waits for anything."""
+DEFAULT_SILENCE: Final = "200 ms"
+"""How long a test watches that nothing is produced."""
 
 
 class Expired(AssertionError):

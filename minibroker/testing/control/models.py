@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from minibroker.testing.durations import DEFAULT_SILENCE, DEFAULT_TIMEOUT
 from minibroker.testing.exchange import Exchange, text_of
 from minibroker.testing.faults.rules import WORDS
 from minibroker.testing.group_verbs import Held
 from minibroker.testing.record_verbs import SeenRecord, Text
+from minibroker.testing.waiting import DEFAULT_SILENCE, DEFAULT_TIMEOUT
 
 DURATION = 'A number of milliseconds, or a text such as "7 days", "1.5 s", "200 ms".'
 Span = str | float

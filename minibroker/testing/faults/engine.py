@@ -20,7 +20,7 @@ from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
-from minibroker.testing.durations import DEFAULT_TIMEOUT, Duration
+from minibroker.quantities import Duration
 from minibroker.testing.faults.error_answers import (
     corrupt_batches,
     put_in,
@@ -35,6 +35,7 @@ from minibroker.testing.faults.rules import Rule, rule_from, rules_in
 from minibroker.testing.journal import Journal
 from minibroker.testing.loops import Loop, awaited, blocking, renamed
 from minibroker.testing.pausing import Paused
+from minibroker.testing.waiting import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded_broker import EmbeddedBroker

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_ori
 
 from minibroker.protocol.apis import ApiKey, api_name, response_class
 from minibroker.protocol.errors import ErrorCode
-from minibroker.testing.durations import Duration, milliseconds
+from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.exchange import api_key_of
 from minibroker.testing.faults.places import LEVELS, levels_of
 from minibroker.testing.yaml_files import read_at_most, yaml_of

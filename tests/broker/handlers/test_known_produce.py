@@ -19,7 +19,8 @@ from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.batch import batches
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from tests.broker.harness import Client, Harness, TopicData, batch, frame_of
 from tests.storage.support import FailingDisk
 

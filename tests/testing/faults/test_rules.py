@@ -61,7 +61,7 @@ def test_versions(version: int | str, versions: range) -> None:
         ({"close": "before", "probability": float("nan")}, "between 0 and 1"),
         ({"close": "before", "partition": -1}, "partition is at least 0"),
         ({"close": "before", "once": True, "times": 2}, "give one of them"),
-        ({"delay": "soon"}, "delay: 'soon' is not a duration"),
+        ({"delay": "soon"}, "delay: 'soon' is no duration"),
         ({"close": "before", "level": "top"}, "level says where an error is"),
         ({"close": "before", "when": "after"}, "when is for error and silence"),
         ({"delay": 5, "when": "after"}, "when is for error and silence"),
