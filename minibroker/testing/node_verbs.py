@@ -67,13 +67,13 @@ class NodeVerbs(EmbeddedBroker):
 
     @immediate
     def make_stale(self, node: int) -> None:
-        """Freeze the leaders and brokers that a node's Metadata answers name, whatever changes later."""
+        """Make a node's Metadata answers name the leaders of now, whatever changes later, until `refresh`."""
         _check_node(self.running.cluster, node)
         self._stale.make_stale(node, self.running.cluster)
 
     @immediate
     def refresh(self, node: int) -> None:
-        """Let the Metadata answers of a stale node name the present leaders and brokers again."""
+        """Make the Metadata answers of a stale node name the present leaders again."""
         self._stale.refresh(node)
 
     def _take_away(self, node: int, *, cleanly: bool) -> None:
