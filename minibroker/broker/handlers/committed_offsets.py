@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minibroker.broker.coordination.coordinators import coordinator_of_group
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
 from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import (
@@ -79,7 +80,7 @@ class Asked(NamedTuple):
     answer: CommitAnswer
 
 
-@handles(ApiKey.OFFSET_COMMIT, "0-10")
+@handles(ApiKey.OFFSET_COMMIT)
 def offset_commit(context: Context, request: OffsetCommitRequest) -> Any:
     steps = _offset_commit(context, request)
     asked = len(request.topics)
@@ -203,7 +204,7 @@ def _offset(context: Context, retention_ms: int, asked: Asked) -> CommittedOffse
 # --- OffsetFetch --------------------------------------------------------------------------------
 
 
-@handles(ApiKey.OFFSET_FETCH, "0-10")
+@handles(ApiKey.OFFSET_FETCH)
 def offset_fetch(context: Context, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
         group = yield from _group(context, request, _as_group(request))
