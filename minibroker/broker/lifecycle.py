@@ -56,6 +56,8 @@ class UncleanStop(Exception):
 class Seams:
     """What a broker is given from outside: time, the disk, chance, and who looks at its requests.
 
+    Tests have three more doors, which are methods: `Running.replace`, `Server.hold`, `MarkerSender.hold`.
+
     `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the levels of features
     that a new cluster begins with.
     """
