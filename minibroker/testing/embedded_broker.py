@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Self
 from minibroker.broker.clock import LifeClock, SystemClock
 from minibroker.broker.configs.configuration import load_settings
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.lifecycle import Running, Seams
+from minibroker.broker.lifecycle import BrokerLifecycle, Seams
 from minibroker.broker.metadata.features import INITIAL
 from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.testing.directories import Directories, Snapshot
@@ -98,7 +98,7 @@ class EmbeddedBroker:
         self.when_reset: Final[list[Callable[[], None]]] = []  # called on the loop after a reset or a restore
         self._loop: Loop | None = None
         self._ports: Ports | None = None
-        self._running: Running | None = None
+        self._running: BrokerLifecycle | None = None
         self._clock: MovingClock | None = None
         self._life: LifeClock | None = None
 
@@ -277,7 +277,7 @@ class EmbeddedBroker:
             self._clock = MovingClock(SystemClock(asyncio.get_running_loop()))
         bound = self._ports.listen()
         try:
-            self._running = Running(settings, bound, self._seams())
+            self._running = BrokerLifecycle(settings, bound, self._seams())
             await self._running.serve(self.measured)
         except BaseException:
             close_all(bound)
