@@ -11,17 +11,19 @@ equal layout at once (`columns.py`), at about a thirtieth of the cost. Real prod
 from __future__ import annotations
 
 from minibroker.protocol.records.columns import find_run
-from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, MalformedVarint, read_raw
+from minibroker.protocol.records.varints import (
+    MAX_VARINT_BYTES,
+    MAX_VARLONG_BYTES,
+    SECOND_BYTE,
+    MalformedVarint,
+    read_raw,
+)
 
 MIN_RUN = 16  # a leap has a fixed cost, about that of walking so many records
 MAX_WALK = 1024  # what is walked at once while no runs are found
 WALK_BYTES = 1 << 15  # and how much of it where others are to have their turn: twice a record that is not large
 
 _STEPS_AT_ONCE = 256
-
-# What the second byte of a varint adds to the first. A byte that says that a third follows is not in the list: looking
-# it up raises IndexError.
-SECOND_BYTE = [(byte << 7) - 0x80 for byte in range(0x80)]
 
 
 class Scan:
