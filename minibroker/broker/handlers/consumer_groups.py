@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from minibroker.broker.groups.callers import caller_of
 from minibroker.broker.metadata.features import GROUP_VERSION
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import GROUP_OPERATIONS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -47,7 +48,7 @@ def _check_served(context: Context) -> None:
 # --- ConsumerGroupHeartbeat -------------------------------------------------------------------------
 
 
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, "0-1")
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumer_group_heartbeat(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
@@ -59,7 +60,7 @@ def consumer_group_heartbeat(
         _check_served(context)
         check_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
         groups = context.cluster.groups
-        groups.check_node(context.node, request.group_id)
+        groups.check(context.node, request.group_id)
         response = heartbeat(groups, request, caller_of(context))
         context.wait_for(groups.wait(request.group_id), lambda error: _refuse(response, error))
     except KafkaError as error:
@@ -79,7 +80,7 @@ def _failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
 # --- ConsumerGroupDescribe --------------------------------------------------------------------------
 
 
-@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, "0-1")
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE)
 def consumer_group_describe(
     context: Context, request: ConsumerGroupDescribeRequest
 ) -> Steps[ConsumerGroupDescribeResponse]:
@@ -97,7 +98,7 @@ def _described(context: Context, group_id: str) -> Described:
 
     try:
         _check_served(context)
-        context.cluster.groups.check(context.node, group_id)
+        context.cluster.groups.check_named(context.node, group_id)
         return described(context.cluster.groups.consumer_group(group_id))
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code, error_message=error.message)

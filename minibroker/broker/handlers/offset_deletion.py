@@ -14,7 +14,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetDeleteResponse
@@ -29,7 +30,7 @@ TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
 PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 
-@handles(ApiKey.OFFSET_DELETE, "0")
+@handles(ApiKey.OFFSET_DELETE)
 def offset_delete(context: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
     from minibroker.broker.groups.commits import delete_offsets, wait_for_offsets  # no start is to wait for it
 
@@ -59,7 +60,7 @@ def _refuse(response: OffsetDeleteResponse, error: KafkaError) -> None:
 def _group(context: Context, group_id: str) -> Group:
     """The group, if offsets of it may be deleted. Raises KafkaError."""
     groups = context.cluster.groups
-    groups.check(context.node, group_id)
+    groups.check_named(context.node, group_id)
     group = groups.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id}.")
