@@ -56,7 +56,7 @@ class UncleanStop(Exception):
 class Seams:
     """What a broker gets from outside: time, the disk, random numbers, and interceptors of its requests.
 
-    Tests have three more doors, which are methods: `Running.replace`, `Server.hold`, `MarkerSender.hold`.
+    Tests have three more doors, which are methods: `BrokerLifecycle.replace`, `Server.hold`, `MarkerSender.hold`.
 
     `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the levels of features
     that a new cluster begins with.

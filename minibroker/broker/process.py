@@ -14,7 +14,7 @@ from typing import Any
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.late_imports import import_late
-from minibroker.broker.lifecycle import Bound, Running, Seams, UncleanStop, bound_listeners
+from minibroker.broker.lifecycle import Bound, BrokerLifecycle, Seams, UncleanStop, bound_listeners
 from minibroker.broker.machine import (
     collect_when_idle,
     keep_freed_memory,

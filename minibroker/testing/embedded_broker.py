@@ -4,8 +4,8 @@ The verbs for a broker that runs are in the files beside this one; `broker` join
 by four doors, each an object passed in (`Seams`): the clock (`MovingClock`), the disk (`directories`), the interceptors
 (faults, journal, emulation, waits, pauses), the random source (`seed`). Three more doors are methods of the broker:
 
-    reset, restore   Running.let_go and replace swap the state under clients that stay connected. Requests that wait run
-                     once more: Connection.ask_again and Parked.again have no other caller.
+    reset, restore   BrokerLifecycle.let_go and replace swap the state under clients that stay connected. Requests that
+                     wait run once more: Connection.ask_again and Parked.again have no other caller.
     pause_node       Server.hold and let_go keep queued answers from the sockets of a node.
     hold, release    MarkerSender.hold and release keep decided transactions without markers.
 """
@@ -243,7 +243,7 @@ class EmbeddedBroker:
         return function() if self._loop is None else self._loop.call(function)
 
     @property
-    def running(self) -> Running:
+    def running(self) -> BrokerLifecycle:
         """Return the broker as it runs now. Only its loop may use it. Raises NotRunning."""
         if self._running is None:
             raise NotRunning("the broker is not running")
