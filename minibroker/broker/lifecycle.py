@@ -56,8 +56,10 @@ class UncleanStop(Exception):
 class Seams:
     """What a broker gets from outside: time, the disk, random numbers, and interceptors of its requests.
 
-    `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the initial levels of
-    features of a new cluster.
+    Tests have three more doors, which are methods: `BrokerLifecycle.replace`, `Server.hold`, `MarkerSender.hold`.
+
+    `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the levels of features
+    that a new cluster begins with.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import PREFIX, FrameBudget
 from minibroker.broker.network.sockets import CLOSE
-from minibroker.broker.requests.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.requests.dispatch import Dispatcher, Due, Unanswerable
 from minibroker.broker.requests.fetch_sessions import FetchSessions
 from minibroker.broker.requests.interceptors import Mark
 from minibroker.broker.requests.parked import Parked
@@ -152,6 +152,17 @@ class Waiting:
     def go_away(self) -> None:
         """The client closes its connection while it waits."""
         self._parked.cancel()
+
+
+class Ending:
+    """The answer of a request that waits for the end of the turn: its `items` from then on."""
+
+    def __init__(self, due: Due) -> None:
+        self.items: list[Any] = []
+        self._due = due
+
+    def turn_ended(self) -> None:
+        self.items = self._due.items()
 
 
 class Client:
@@ -330,13 +341,16 @@ class Harness:
         )
         frame = memoryview(bytearray(frame_of(request, version, client_id=client_id)))
         outcome = self.dispatcher.execute(connection, frame[PREFIX.size :])
+        due = Ending(outcome) if isinstance(outcome, Due) else None
+        if due is not None:
+            self.cluster.turn.tell(due)
         self.end_turn()
         if outcome is None:
             return None
         if isinstance(outcome, Parked):
             waiting = Waiting(outlet, request.api_key, version, outcome)
             return waiting.response() if waiting.done else waiting
-        items = outcome if isinstance(outcome, list) else outcome.items()
+        items = outcome if due is None else due.items
         correlation_id, response = answer_in(joined(items), request.api_key, version)
         assert correlation_id == 7
         return response

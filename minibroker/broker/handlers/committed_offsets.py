@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minibroker.broker.coordination.coordinators import coordinator_of_group
+from minibroker.broker.coordination.coordinators import coordinator_of
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.dispatch import Context
@@ -138,7 +138,7 @@ def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[A
     groups = context.cluster.groups
     coordinator = context.node
     if context.version < FIRST_WITH_COORDINATORS:
-        coordinator = coordinator_of_group(context.cluster, request.group_id)
+        coordinator = coordinator_of(groups, request.group_id)
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     accepted, offsets = [], []
     for one in asked:
@@ -151,7 +151,7 @@ def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[A
         offsets.append((one.topic.name, one.partition.partition_index, committed))
 
     def check() -> None:
-        groups.check_node(coordinator, request.group_id)
+        groups.check(coordinator, request.group_id)
         check_topics(context, (one.topic for one in accepted))
         check_partition = _check_committer(context, request)
         if check_partition is not None:
@@ -266,9 +266,9 @@ def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> 
     groups = context.cluster.groups
     try:
         if context.version >= FIRST_WITH_COORDINATORS:
-            groups.check_node(context.node, asked.group_id)
-        elif groups.topic.topic is not None:
-            groups.check_node(groups.node_of(asked.group_id) or context.node, asked.group_id)
+            groups.check(context.node, asked.group_id)
+        elif groups.log.topic is not None:
+            groups.check(groups.node_of(asked.group_id) or context.node, asked.group_id)
         group = groups.groups.get(asked.group_id)
         if group is not None:
             group.check_fetch(asked.member_id, asked.member_epoch)

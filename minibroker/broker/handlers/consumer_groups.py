@@ -60,7 +60,7 @@ def consumer_group_heartbeat(
         _check_served(context)
         check_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
         groups = context.cluster.groups
-        groups.check_node(context.node, request.group_id)
+        groups.check(context.node, request.group_id)
         response = heartbeat(groups, request, caller_of(context))
         context.wait_for(groups.wait(request.group_id), lambda error: _refuse(response, error))
     except KafkaError as error:
@@ -98,7 +98,7 @@ def _described(context: Context, group_id: str) -> Described:
 
     try:
         _check_served(context)
-        context.cluster.groups.check(context.node, group_id)
+        context.cluster.groups.check_named(context.node, group_id)
         return described(context.cluster.groups.consumer_group(group_id))
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code, error_message=error.message)

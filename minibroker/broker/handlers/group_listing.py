@@ -53,7 +53,7 @@ def describe_groups(context: Context, request: DescribeGroupsRequest) -> Steps[D
 def _described(context: Context, group_id: str) -> Described:
     groups = context.cluster.groups
     try:
-        groups.check_node(context.node, group_id)
+        groups.check(context.node, group_id)
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code)
     try:
@@ -107,7 +107,7 @@ def _refuse(result: Deleted, error: KafkaError) -> None:
 def _delete(context: Context, group_id: str) -> ErrorCode:
     groups = context.cluster.groups
     try:
-        groups.check_node(context.node, group_id)
+        groups.check(context.node, group_id)
         groups.delete(groups.found(group_id))
     except KafkaError as error:
         return error.code

@@ -57,7 +57,7 @@ def join_group(context: Context, request: JoinGroupRequest) -> Parked:
     try:
         groups.check_id(request.group_id)
         _check_session_timeout(context, request.session_timeout_ms)
-        groups.check_node(context.node, request.group_id)
+        groups.check(context.node, request.group_id)
         group = groups.to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
         group.join(caller_of(context), request, respond)
     except KafkaError as error:

@@ -136,10 +136,9 @@ def _existing(context: Context, name: str, create: bool) -> Steps[Topic]:
 
 
 def _create(context: Context, name: str) -> Steps[None]:
-    if name == GROUPS_TOPIC:
-        yield from context.cluster.groups.topic.create_in_steps()
-    elif name == TRANSACTIONS_TOPIC:
-        yield from context.cluster.transactions.create_topic_in_steps()
+    coordinators = context.cluster.coordinators.of_topic(name)
+    if coordinators is not None:
+        yield from coordinators.log.create_in_steps()
     else:
         yield from context.cluster.controller.create_topic_in_steps(name)
 

@@ -60,7 +60,7 @@ def _refuse(response: OffsetDeleteResponse, error: KafkaError) -> None:
 def _group(context: Context, group_id: str) -> Group:
     """The group, if offsets of it may be deleted. Raises KafkaError."""
     groups = context.cluster.groups
-    groups.check(context.node, group_id)
+    groups.check_named(context.node, group_id)
     group = groups.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id}.")

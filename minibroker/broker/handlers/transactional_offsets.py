@@ -99,8 +99,10 @@ def _committed(
 
     Raises KafkaError for all.
     """
+    from minibroker.broker.groups.commits import commit_offsets
+
     groups = context.cluster.groups
-    groups.check(context.node, request.group_id)
+    groups.check_named(context.node, request.group_id)
     producer = request.producer_id, request.producer_epoch
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     now_ms = context.cluster.clock.wall_ms()
@@ -123,15 +125,15 @@ def _committed(
             for topic, partition, _ in taken:
                 check_partition(topic.name, ZERO_UUID, partition.partition_index)
 
-    yield from groups.transactional.commit(request.group_id, producer, offsets, check)
+    yield from commit_offsets(groups, request.group_id, offsets, check, producer)
     return taken, joined
 
 
 def _joined(context: Context, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Wait | None:
     """Make the group's partition part of the transaction, as `join_or_verify` does. Raises KafkaError."""
     groups = context.cluster.groups
-    groups.check(context.node, request.group_id)
-    partition = GROUPS_TOPIC, groups.topic.partition_of(request.group_id)
+    groups.check_named(context.node, request.group_id)
+    partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
     joins = context.version >= FIRST_THAT_JOINS
     return join_or_verify(context.cluster, request.transactional_id, producer, partition, joins=joins)
 

@@ -181,8 +181,8 @@ def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) -> Add
     transactions, groups = context.cluster.transactions, context.cluster.groups
     try:
         transactions.check(context.node, request.transactional_id)
-        groups.topic.create()
-        partition = GROUPS_TOPIC, groups.topic.partition_of(request.group_id)
+        groups.log.create()
+        partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
         producer = request.producer_id, request.producer_epoch
         transactions.add_partitions(request.transactional_id, producer, [partition], CLASSIC)
         context.wait_for(transactions.wait(request.transactional_id), refuse)
