@@ -22,7 +22,11 @@ EXAMPLES = {"@handles(ApiKey...)", 'cluster.settings["name"]'}
 
 def path_of(span: str) -> Path | None:
     """Return the file or folder that a span names from the root or from the package, or None."""
-    found = (base / span for base in (ROOT / "minibroker", ROOT) if ("/" in span or span.endswith(".py")) and (base / span).exists())
+    found = (
+        base / span
+        for base in (ROOT / "minibroker", ROOT)
+        if ("/" in span or span.endswith(".py")) and (base / span).exists()
+    )
     return next(found, None)
 
 
