@@ -13,7 +13,7 @@ from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.groups.records import offset_entry
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps, at_once, chunks
 
 if TYPE_CHECKING:
     from minibroker.broker.coordination.coordinator_logs import Entry
@@ -42,10 +42,32 @@ def commit_offsets(
     the last step, in which all that changes is changed; nothing is if it raises. Raises KafkaError with the code for
     the client.
     """
-    batch = yield from offsets_batch(coordinator, group_id, offsets, producer)
+    batch = yield from _batch_in_steps(coordinator, group_id, offsets, producer)
     check()
-    if batch is None:
+    if batch is not None:
+        _record(coordinator, group_id, offsets, batch, producer)
+
+
+def commit_few_offsets(
+    coordinator: GroupCoordinator, group_id: str, offsets: Sequence[Committed], check: Callable[[], None]
+) -> None:
+    """Record offsets as `commit_offsets` does, at once."""
+    if coordinator.log.codec:
+        at_once(commit_offsets(coordinator, group_id, offsets, check))
         return
+    check()
+    if offsets:
+        batch = coordinator.log.batch([offset_entry(group_id, *each) for each in offsets])
+        _record(coordinator, group_id, offsets, batch, None)
+
+
+def _record(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    offsets: Sequence[Committed],
+    batch: memoryview,
+    producer: tuple[int, int] | None,
+) -> None:
     coordinator.append_batch(group_id, batch, producer)
     if producer is not None:
         shard = coordinator.shard_of(group_id)
@@ -57,11 +79,11 @@ def commit_offsets(
         group.offsets.apply(topic, partition, committed)
 
 
-def offsets_batch(
+def _batch_in_steps(
     coordinator: GroupCoordinator,
     group_id: str,
     offsets: Sequence[Committed],
-    producer: tuple[int, int] | None = None,
+    producer: tuple[int, int] | None,
 ) -> Steps[memoryview | None]:
     """The batch that records the offsets, for `append_batch`; None if there are no offsets.
 
