@@ -129,8 +129,7 @@ class CoordinatorLog:
         """The index of the partition that holds the state of `key`: Java's hash of it, spread over all of them."""
         topic = self.topic
         count = self._cluster.settings[self._settings.partition_count] if topic is None else len(topic.partitions)
-        value = java_hash(key)
-        return 0 if value == SMALLEST_INT else abs(value) % int(count)
+        return _spread(key) % int(count)
 
     def partition(self, index: int) -> Partition:
         """The partition, if it can be written to. Raises KafkaError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
@@ -144,7 +143,12 @@ class CoordinatorLog:
 
     def partition_for(self, key: str) -> Partition:
         """Return the partition that holds the state of `key`, as `partition` does."""
-        return self.partition(self.partition_of(key))
+        topic = self._cluster.image.topics.get(self.name)
+        if topic is not None:
+            partition = topic.partitions[_spread(key) % len(topic.partitions)]
+            if partition.leader_id != NO_LEADER and not partition.log.offline:
+                return partition
+        return self.partition(self.partition_of(key))  # which says what is wrong
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -258,7 +262,13 @@ def framed(message: Message, version: int) -> bytes:
     return _INT16.pack(version) + message.encode(version)
 
 
-@lru_cache(maxsize=256)  # a commit asks four times, which was a fifth of its cost; a key is 32 KiB at most
+@lru_cache(maxsize=256)  # a commit asks three times, which was a fifth of its cost; a key is 32 KiB at most
+def _spread(key: str) -> int:
+    """The hash as Kafka makes it positive: of the smallest int there is no counterpart."""
+    value = java_hash(key)
+    return 0 if value == SMALLEST_INT else abs(value)
+
+
 def java_hash(text: str) -> int:
     """Java's String.hashCode, an int32: over the UTF-16 code units, each times a power of 31."""
     value = 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.groups.records import offset_entry
+from minibroker.broker.groups.records import offset_entries, offset_entry
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES
 from minibroker.protocol.steps import Steps, at_once, chunks
@@ -57,7 +57,7 @@ def commit_few_offsets(
         return
     check()
     if offsets:
-        batch = coordinator.log.batch([offset_entry(group_id, *each) for each in offsets])
+        batch = coordinator.log.batch(offset_entries(group_id, offsets))
         _record(coordinator, group_id, offsets, batch, None)
 
 
@@ -75,8 +75,7 @@ def _record(
             shard.pend(producer[0], group_id, topic, partition, committed)
         return
     group = coordinator.groups.get(group_id) or coordinator.classic_group(group_id)
-    for topic, partition, committed in offsets:
-        group.offsets.apply(topic, partition, committed)
+    group.offsets.apply_all(offsets)
 
 
 def _batch_in_steps(

@@ -5,6 +5,7 @@ From bytes to messages is `protocol.records.internal`; what the records mean is 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
 
@@ -47,6 +48,17 @@ def offset_entry(group_id: str, topic: str, partition: int, committed: Committed
     """What a group has committed for a partition; None takes it back."""
     key = _offset_key_start(group_id, topic) + _INT32.pack(partition)
     return key, None if committed is None else _offset_value(committed)
+
+
+def offset_entries(group_id: str, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> list[Entry]:
+    """What a group has committed for some (topic, partition)."""
+    made: list[Entry] = []
+    name, start = None, b""
+    for topic, partition, committed in offsets:
+        if topic != name:
+            name, start = topic, _offset_key_start(group_id, topic)
+        made.append((start + _INT32.pack(partition), _offset_value(committed)))
+    return made
 
 
 def _offset_value(committed: CommittedOffset) -> bytes:

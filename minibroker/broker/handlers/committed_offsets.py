@@ -21,7 +21,8 @@ Not implemented: nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
+from functools import cache, partial
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from minibroker.broker.coordination.coordinators import coordinator_of
@@ -59,7 +60,7 @@ OldPartition = OldTopic.OffsetFetchResponsePartition
 
 NO_OFFSET = -1
 COUNTED_AT_ONCE = 1000  # partitions, of which there are offsets
-FEW = 100  # partitions, whose offsets are committed without a pause
+FEW = 200  # topics and partitions, whose offsets are committed without a pause
 LATEST_MS = (1 << 63) - 1  # int64: how long to keep an offset is said by clients, and may be beyond all time
 NOT_SAID = -1  # a timestamp or a retention that the client left to the broker
 FIRST_WITH_COORDINATORS = 1
@@ -78,6 +79,13 @@ def offset_commit(context: Context, request: OffsetCommitRequest) -> OffsetCommi
     return commit.in_steps() if asked > FEW else commit.at_once()
 
 
+@cache
+def _commits() -> ModuleType:
+    from minibroker.broker.groups import commits  # no start is to wait for it
+
+    return commits
+
+
 class Commit:
     """One OffsetCommit. `_asked` answers for the partitions that there are, `_accepted` for what is to be recorded."""
 
@@ -94,21 +102,18 @@ class Commit:
 
     def at_once(self) -> OffsetCommitResponse:
         """Commit a few offsets, and return the answer."""
-        from minibroker.broker.groups.commits import commit_few_offsets  # no start is to wait for it
-
         for topic in self._request.topics:
             self._take(*self._found(topic), topic.partitions)
         try:
-            commit_few_offsets(self._coordinators(), self._request.group_id, self._offsets, self._check)
-            self._wait()
+            _commits().commit_few_offsets(self._coordinators(), self._request.group_id, self._offsets, self._check)
+            if self._accepted:
+                _commits().wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
         except KafkaError as error:
             _refuse(self._asked, error)
         return self._response
 
     def in_steps(self) -> Steps[OffsetCommitResponse]:
         """Commit any number of offsets."""
-        from minibroker.broker.groups.commits import commit_offsets
-
         for topic in self._request.topics:
             known, answer = self._found(topic)
             for portion in chunks(topic.partitions):
@@ -116,8 +121,11 @@ class Commit:
                 yield
             yield
         try:
-            yield from commit_offsets(self._coordinators(), self._request.group_id, self._offsets, self._check)
-            self._wait()
+            yield from _commits().commit_offsets(
+                self._coordinators(), self._request.group_id, self._offsets, self._check
+            )
+            if self._accepted:
+                _commits().wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
         except KafkaError as error:
             _refuse(self._asked, error)
         return self._response
@@ -157,8 +165,8 @@ class Commit:
             said_ms = partition.commit_timestamp
             commit_ms = now_ms if said_ms == NOT_SAID else said_ms
             offset, epoch = partition.committed_offset, partition.committed_leader_epoch
-            committed = CommittedOffset(offset, epoch, metadata, commit_ms, expire_ms, answers.topic_id)
-            self._offsets.append((name, index, committed))
+            said = offset, epoch, metadata, commit_ms, expire_ms, answers.topic_id
+            self._offsets.append((name, index, tuple.__new__(CommittedOffset, said)))  # half the time of calling it
 
     def _coordinators(self) -> GroupCoordinator:
         """The coordinators of groups; version 0 has their topic created. Raises KafkaError."""
@@ -177,12 +185,6 @@ class Commit:
         if check_partition is not None:
             for name, index, _ in self._offsets:
                 check_partition(name, self._topics[name].topic_id, index)
-
-    def _wait(self) -> None:
-        from minibroker.broker.groups.commits import wait_for_offsets
-
-        if self._accepted:
-            wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
 
 
 def _refuse(answers: Iterable[CommitAnswer], error: KafkaError) -> None:

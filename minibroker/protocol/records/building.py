@@ -81,12 +81,18 @@ def build_plain_batch(
 
     With a `producer` (id and epoch) it is part of its transaction.
     """
-    batch = bytearray(HEADER_BYTES)
+    parts: list[bytes] = [bytes(HEADER_BYTES)]
+    sizes = -1, -1
+    key_length = value_length = before = b""
     for delta, (key, value) in enumerate(entries):
-        length = _NULL if value is None else zigzag_bytes(len(value))
-        body = b"".join((b"\0\0", zigzag_bytes(delta), zigzag_bytes(len(key)), key, length, value or b"", b"\0"))
-        batch += zigzag_bytes(len(body))
-        batch += body
+        offset, own = zigzag_bytes(delta), (len(key), -1 if value is None else len(value))
+        value = value or b""
+        if own != sizes or len(offset) != len(before):
+            key_length, value_length = map(zigzag_bytes, own)
+            size_bytes = 3 + len(offset) + len(key_length) + len(key) + len(value_length) + len(value)
+            start, before, sizes = zigzag_bytes(size_bytes) + b"\0\0", offset, own
+        parts += (start, offset, key_length, key, value_length, value, b"\0")
+    batch = bytearray().join(parts)
     producer_id, epoch = producer or (-1, -1)
     attributes, count = 0 if producer is None else TRANSACTIONAL_BIT, len(entries)
     header = -1, MAGIC, 0, attributes, count - 1, timestamp, timestamp, producer_id, epoch, -1, count
