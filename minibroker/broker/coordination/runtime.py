@@ -75,13 +75,12 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
     def _load_soon(self, index: int, delay_ms: int = 0) -> None:
         """Load a shard in slices, if its log is of use then."""
-        topic = self.log.topic
+        topic_id = None if self.log.topic is None else self.log.topic.topic_id
 
         def load() -> None:
-            partition = None if topic is None or topic is not self.log.topic else topic.partition(index)
-            if partition is None or index in self._shards:
-                return
-            if partition.is_here and partition.log.in_use:
+            topic = self.log.topic
+            partition = topic.partition(index) if topic is not None and topic.topic_id == topic_id else None
+            if partition is not None and index not in self._shards and partition.is_here and partition.log.in_use:
                 in_slices(self.cluster, lambda _: None, self._load(partition), lambda: None)
 
         self.cluster.clock.call_later(delay_ms, load)
@@ -200,7 +199,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
 
 class ByPartition(dict[str, Value]):
-    """What a coordinator knows by key, of which it is also known in which partition it lies."""
+    """What a coordinator knows, by key, and what of it lies in which partition. Only `take` pops."""
 
     def __init__(self, coordinator_log: CoordinatorLog) -> None:
         super().__init__()
@@ -218,8 +217,8 @@ class ByPartition(dict[str, Value]):
 
     def of(self, index: int) -> list[Value]:
         """Return what lies in a partition."""
-        return [self[key] for key in self._keys[index]]
+        return [self[key] for key in self._keys.get(index, ()) if key in self]
 
     def take(self, index: int) -> list[Value]:
         """Forget what lies in a partition, and return it."""
-        return [super(ByPartition, self).pop(key) for key in self._keys.pop(index, ())]
+        return [self.pop(key) for key in self._keys.pop(index, ()) if key in self]

@@ -132,9 +132,12 @@ def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
         delete_offsets(coordinator, group, gone[start : start + count])
 
 
-def forget_missing_topics(coordinator: GroupCoordinator) -> None:
-    """Take back what is committed for topics that are gone: a crash can come between their end and `forget_topic`."""
-    for group in list(coordinator.groups.values()):
+def forget_missing_topics(coordinator: GroupCoordinator, groups: Iterable[Group]) -> None:
+    """Take back what is committed for topics that are gone: `forget_topic` does not reach groups that are not loaded.
+
+    Nor does it come to its end if the broker crashes before.
+    """
+    for group in groups:
         missing = [each for each in group.offsets.partitions() if not _exists(coordinator, group, *each)]
         _try_to_forget(coordinator, group, missing)
 
