@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minibroker.broker import handlers
 from minibroker.broker.clock import ManualClock
 from minibroker.broker.cluster import Cluster, Endpoint, Node, new_uuid
 from minibroker.broker.configs.settings import Settings
@@ -19,10 +18,11 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import PREFIX, FrameBudget
 from minibroker.broker.network.sockets import CLOSE
-from minibroker.broker.requests.dispatch import SERVED, Dispatcher, Due, Unanswerable
+from minibroker.broker.requests.dispatch import Dispatcher, Due, Unanswerable
 from minibroker.broker.requests.fetch_sessions import FetchSessions
 from minibroker.broker.requests.interceptors import Mark
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -52,7 +52,6 @@ CreatableTopic = CreateTopicsRequest.CreatableTopic
 
 def served_versions(request: type[Message]) -> range:
     """The versions of a request that are served: what to parametrize tests over."""
-    handlers.load()
     return SERVED[request.api_key].versions
 
 
@@ -147,6 +146,7 @@ class Waiting:
 
     def response(self) -> Any:
         assert self.done, "the request is still parked"
+        self._outlet.run_soon()
         return answer_in(joined(self._outlet.items), self._key, self._version)[1]
 
     def go_away(self) -> None:
@@ -241,7 +241,6 @@ class Harness:
         seed: int = 1,
         disk: Disk | None = None,
     ) -> None:
-        handlers.load()
         self.disk = disk or FailingDisk()
         self.directory = directory
         self.random = random.Random(seed)

@@ -10,7 +10,8 @@ Not implemented: an authorizer.
 
 from __future__ import annotations
 
-from minibroker.broker.requests.dispatch import Context, Unanswerable, handles
+from minibroker.broker.requests.dispatch import Context, Unanswerable
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import (
@@ -29,14 +30,14 @@ OPERATIONS = range(1, 16)  # ANY to TWO_PHASE_COMMIT
 PERMISSION_TYPES = range(1, 4)  # ANY to ALLOW
 
 
-@handles(ApiKey.DESCRIBE_ACLS, "0-3")
+@handles(ApiKey.DESCRIBE_ACLS)
 def describe_acls(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
     _check_known(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     message = "No Authorizer is configured on the broker"
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=message)
 
 
-@handles(ApiKey.CREATE_ACLS, "0-3")
+@handles(ApiKey.CREATE_ACLS)
 def create_acls(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
     for wanted in request.creations:
         _check_known(wanted.resource_type, wanted.resource_pattern_type, wanted.operation, wanted.permission_type)
@@ -45,7 +46,7 @@ def create_acls(context: Context, request: CreateAclsRequest) -> CreateAclsRespo
     return CreateAclsResponse(results=disabled)
 
 
-@handles(ApiKey.DELETE_ACLS, "0-3")
+@handles(ApiKey.DELETE_ACLS)
 def delete_acls(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
     for wanted in request.filters:
         _check_known(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)

@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING
 from minibroker.broker.coordination.coordinators import coordinator_of
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
 from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import (
@@ -70,7 +71,7 @@ FIRST_WITH_GROUP_NOT_FOUND = 9
 FIRST_WITH_TOPIC_IDS = 10
 
 
-@handles(ApiKey.OFFSET_COMMIT, "0-10")
+@handles(ApiKey.OFFSET_COMMIT)
 def offset_commit(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Steps[OffsetCommitResponse]:
     commit = Commit(context, request)
     asked = len(request.topics)
@@ -222,7 +223,7 @@ def _check_committer(context: Context, request: OffsetCommitRequest) -> CheckPar
 # --- OffsetFetch --------------------------------------------------------------------------------
 
 
-@handles(ApiKey.OFFSET_FETCH, "0-10")
+@handles(ApiKey.OFFSET_FETCH)
 def offset_fetch(context: Context, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
         group = yield from _group(context, request, _as_group(request))

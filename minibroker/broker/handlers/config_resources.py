@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import ListConfigResourcesRequest, ListConfigResourcesResponse
@@ -32,7 +33,7 @@ class Type(IntEnum):
     TOPIC = 2
 
 
-@handles(ApiKey.LIST_CONFIG_RESOURCES, "0-1")
+@handles(ApiKey.LIST_CONFIG_RESOURCES)
 def list_config_resources(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     asked = set(request.resource_types) if context.version >= FIRST_WITH_TYPES else {Type.CLIENT_METRICS}
     if asked - set(Type):

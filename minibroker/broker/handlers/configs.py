@@ -18,8 +18,9 @@ from enum import IntEnum
 from minibroker.broker.configs.resource_configs import describe_client_metrics, describe_group, describe_loggers
 from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, Settings
 from minibroker.broker.metadata.partitions import check_name
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
 from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -44,7 +45,7 @@ class ResourceType(IntEnum):
 UNTYPED = 0  # of loggers, Kafka tells no type
 
 
-@handles(ApiKey.DESCRIBE_CONFIGS, "0-4")
+@handles(ApiKey.DESCRIBE_CONFIGS)
 def describe_configs(context: Context, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
     namings = Namings()
     results = yield from each(lambda resource: _described(context, request, resource, namings), request.resources)

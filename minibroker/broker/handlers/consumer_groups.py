@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from minibroker.broker.groups.callers import caller_of
 from minibroker.broker.metadata.features import GROUP_VERSION
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import GROUP_OPERATIONS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -47,7 +48,7 @@ def _check_served(context: Context) -> None:
 # --- ConsumerGroupHeartbeat -------------------------------------------------------------------------
 
 
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, "0-1")
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumer_group_heartbeat(
     context: Context, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
@@ -79,7 +80,7 @@ def _failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
 # --- ConsumerGroupDescribe --------------------------------------------------------------------------
 
 
-@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, "0-1")
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE)
 def consumer_group_describe(
     context: Context, request: ConsumerGroupDescribeRequest
 ) -> Steps[ConsumerGroupDescribeResponse]:

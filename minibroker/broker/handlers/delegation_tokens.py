@@ -10,7 +10,8 @@ Not implemented: tokens.
 
 from __future__ import annotations
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.delegation_tokens import (
@@ -30,7 +31,7 @@ USER, ANONYMOUS = "User", "ANONYMOUS"
 FIRST_WITH_OWNER = 3
 
 
-@handles(ApiKey.CREATE_DELEGATION_TOKEN, "0-3")
+@handles(ApiKey.CREATE_DELEGATION_TOKEN)
 def create_delegation_token(context: Context, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
     response = CreateDelegationTokenResponse(error_code=NOT_ALLOWED, principal_type=USER, principal_name=ANONYMOUS)
     response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIME
@@ -42,17 +43,17 @@ def create_delegation_token(context: Context, request: CreateDelegationTokenRequ
     return response
 
 
-@handles(ApiKey.RENEW_DELEGATION_TOKEN, "0-2")
+@handles(ApiKey.RENEW_DELEGATION_TOKEN)
 def renew_delegation_token(context: Context, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
     return RenewDelegationTokenResponse(error_code=NOT_ALLOWED, expiry_timestamp_ms=NO_TIME)
 
 
-@handles(ApiKey.EXPIRE_DELEGATION_TOKEN, "0-2")
+@handles(ApiKey.EXPIRE_DELEGATION_TOKEN)
 def expire_delegation_token(context: Context, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     return ExpireDelegationTokenResponse(error_code=NOT_ALLOWED, expiry_timestamp_ms=NO_TIME)
 
 
-@handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, "0-3")
+@handles(ApiKey.DESCRIBE_DELEGATION_TOKEN)
 def describe_delegation_token(
     context: Context, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:

@@ -17,8 +17,9 @@ from __future__ import annotations
 import logging
 
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest, DeleteRecordsResponse
@@ -33,7 +34,7 @@ HIGH_WATERMARK = -1
 NO_WATERMARK = -1
 
 
-@handles(ApiKey.DELETE_RECORDS, "0-2")
+@handles(ApiKey.DELETE_RECORDS)
 def delete_records(context: Context, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
     asked: dict[str, dict[int, int]] = {}  # as in Kafka, of a partition that stands twice the last offset counts
     for topic in request.topics:

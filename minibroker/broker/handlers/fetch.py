@@ -29,7 +29,7 @@ from minibroker.broker.handlers.waiting_fetches import WaitingFetch, WaitingInSt
 from minibroker.broker.metadata.followers import preferred_replica, readable_partition
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition, Topic
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
 from minibroker.broker.requests.down_conversion import (
     MAX_CONVERTED_BYTES,
     Conversion,
@@ -45,6 +45,7 @@ from minibroker.broker.requests.fetch_sessions import (
     FetchSession,
 )
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -70,7 +71,7 @@ Topics = dict[str | bytes, TopicAnswer]
 Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many bytes of records it carries
 
 
-@handles(ApiKey.FETCH, "0-18")
+@handles(ApiKey.FETCH)
 def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked | Steps[FetchResponse | Parked]:
     if context.version < FIRST_WITH_FORMAT_2 or _asks_much(context, request):
         return _fetch_in_steps(context, request)
@@ -286,12 +287,12 @@ class Reading:
             try:
                 return self._partition(fetched, self._left())
             except Conversion as needed:
-                conversion = needed
+                conversion = needed.with_traceback(None)  # which would hold this frame
             found: Region | Converted | KafkaError | None
             try:
                 found = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
             except KafkaError as error:
-                found = error
+                found = error.with_traceback(None)
             if not conversion.is_void():
                 return self._converted(fetched, conversion, found)
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 import contextlib
 
 from minibroker.broker.coordination.coordinators import coordinator_of
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
@@ -28,7 +29,7 @@ FIRST_WITH_SEVERAL_KEYS = 4
 NO_ERROR_TEXT = "NONE"  # what Kafka answers in the versions with one key
 
 
-@handles(ApiKey.FIND_COORDINATOR, "0-6", durable=True)
+@handles(ApiKey.FIND_COORDINATOR, durable=True)
 def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
     if context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys:
         with contextlib.suppress(KafkaError):  # it is told with each key

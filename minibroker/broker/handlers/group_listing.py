@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import GROUP_OPERATIONS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -38,7 +39,7 @@ FIRST_WITH_NOT_FOUND = 6
 DEAD = "Dead"
 
 
-@handles(ApiKey.DESCRIBE_GROUPS, "0-6")
+@handles(ApiKey.DESCRIBE_GROUPS)
 def describe_groups(context: Context, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
     def described(group_id: str) -> Described:
         group = _described(context, group_id)
@@ -64,7 +65,7 @@ def _described(context: Context, group_id: str) -> Described:
         return described
 
 
-@handles(ApiKey.LIST_GROUPS, "0-5")
+@handles(ApiKey.LIST_GROUPS)
 def list_groups(context: Context, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
@@ -85,7 +86,7 @@ def list_groups(context: Context, request: ListGroupsRequest) -> Steps[ListGroup
     return response
 
 
-@handles(ApiKey.DELETE_GROUPS, "0-2")
+@handles(ApiKey.DELETE_GROUPS)
 def delete_groups(context: Context, request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse | Parked]:
     asked = dict.fromkeys(request.groups_names)  # each once, as in Kafka
     results = yield from each(lambda group_id: Deleted(group_id=group_id, error_code=_delete(context, group_id)), asked)

@@ -16,8 +16,9 @@ Not implemented: nothing.
 from __future__ import annotations
 
 from minibroker.broker.groups.callers import caller_of
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (
@@ -41,7 +42,7 @@ Identity = LeaveGroupRequest.MemberIdentity
 Left = LeaveGroupResponse.MemberResponse
 
 
-@handles(ApiKey.JOIN_GROUP, "0-9")
+@handles(ApiKey.JOIN_GROUP)
 def join_group(context: Context, request: JoinGroupRequest) -> Parked:
     parked = Parked()
 
@@ -71,7 +72,7 @@ def _check_session_timeout(context: Context, timeout_ms: int) -> None:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
-@handles(ApiKey.SYNC_GROUP, "0-5")
+@handles(ApiKey.SYNC_GROUP)
 def sync_group(context: Context, request: SyncGroupRequest) -> Parked:
     parked = Parked()
     named = request.protocol_type is not None and request.protocol_name is not None
@@ -85,7 +86,7 @@ def sync_group(context: Context, request: SyncGroupRequest) -> Parked:
     return parked
 
 
-@handles(ApiKey.HEARTBEAT, "0-4")
+@handles(ApiKey.HEARTBEAT)
 def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     try:
         context.cluster.groups.of_members(context.node, request.group_id).heartbeat(request)
@@ -94,7 +95,7 @@ def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
     return HeartbeatResponse()
 
 
-@handles(ApiKey.LEAVE_GROUP, "0-5")
+@handles(ApiKey.LEAVE_GROUP)
 def leave_group(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
     several = context.version >= FIRST_LEAVE_WITH_SEVERAL
     members = request.members if several else [Identity(member_id=request.member_id)]

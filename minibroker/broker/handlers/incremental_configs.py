@@ -25,7 +25,8 @@ from minibroker.broker.control.controller import MINIMUM_ISR
 from minibroker.broker.handlers.configs import INTEGER, ResourceType, check_broker
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.metadata.partitions import check_name
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import (
@@ -41,7 +42,7 @@ LIST_CHANGES = (ChangeKind.APPEND, ChangeKind.SUBTRACT)
 GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1", durable=True)
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, durable=True)
 def incremental_alter_configs(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> Steps[IncrementalAlterConfigsResponse]:

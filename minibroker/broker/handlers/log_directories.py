@@ -21,8 +21,9 @@ import os
 from collections import defaultdict
 
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.replicas import (
@@ -51,7 +52,7 @@ NO_UNIQUE = "0" * 32  # for the length of a name
 Asked = dict[str, set[int]] | None
 
 
-@handles(ApiKey.DESCRIBE_LOG_DIRS, "0-5")
+@handles(ApiKey.DESCRIBE_LOG_DIRS)
 def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
     asked = _asked(request)
     directories = context.cluster.logs.directories
@@ -103,7 +104,7 @@ def _is_told(context: Context, name: str, index: int, asked: Asked) -> bool:
 # --- AlterReplicaLogDirs ------------------------------------------------------------------------
 
 
-@handles(ApiKey.ALTER_REPLICA_LOG_DIRS, "0-2")
+@handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
 def alter_replica_log_dirs(context: Context, request: AlterReplicaLogDirsRequest) -> Steps[AlterReplicaLogDirsResponse]:
     wanted = {
         (topic.name, index): asked.path

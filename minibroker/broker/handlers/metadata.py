@@ -27,8 +27,9 @@ from minibroker.broker.metadata.partitions import (
     Topic,
     check_name,
 )
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -48,7 +49,7 @@ FIRST_BY_TOPIC_ID = 12
 NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TOPIC}
 
 
-@handles(ApiKey.METADATA, "0-13", durable=True, lasting=True)
+@handles(ApiKey.METADATA, durable=True, lasting=True)
 def metadata(context: Context, request: MetadataRequest) -> Steps[MetadataResponse]:
     topics = yield from _topics(context, request)
     context.lasts = not any([topic.error_code for topic in topics])  # what is missing may be made by who asks again

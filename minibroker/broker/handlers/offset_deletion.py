@@ -14,7 +14,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetDeleteResponse
@@ -29,7 +30,7 @@ TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
 PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 
-@handles(ApiKey.OFFSET_DELETE, "0")
+@handles(ApiKey.OFFSET_DELETE)
 def offset_delete(context: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
     from minibroker.broker.groups.commits import delete_offsets, wait_for_offsets  # no start is to wait for it
 

@@ -27,8 +27,9 @@ from functools import partial
 from minibroker.broker.handlers.known_produce import lost, remember
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition, Topic
-from minibroker.broker.requests.dispatch import Context, Unanswerable, handles
+from minibroker.broker.requests.dispatch import Context, Unanswerable
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.served import handles
 from minibroker.broker.requests.turn import Wait
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
@@ -63,7 +64,7 @@ TELL_LOG_START = frozenset(
 )
 
 
-@handles(ApiKey.PRODUCE, "0-13")
+@handles(ApiKey.PRODUCE)
 def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
         return _in_steps(context, request)
@@ -116,6 +117,7 @@ def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[Produc
                     raise refusal
                 appended = yield from _admit_and_append(context, request, data, asked)
             except KafkaError as error:
+                error.__traceback__ = None  # which would hold this frame, if it is the refusal
                 appended = _refused(context, _topic(context, data), data.name, asked.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)

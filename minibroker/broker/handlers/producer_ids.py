@@ -13,7 +13,8 @@ Not implemented: two-phase commit (KIP-939), which version 6 brings.
 
 from __future__ import annotations
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.broker.transactions.answers import code_for
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -24,7 +25,7 @@ FIRST_EPOCH = 0
 FIRST_WITH_PRODUCER_FENCED = 4
 
 
-@handles(ApiKey.INIT_PRODUCER_ID, "0-5", durable=True)
+@handles(ApiKey.INIT_PRODUCER_ID, durable=True)
 def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
     try:
         if (request.producer_id == NONE_GIVEN) != (request.producer_epoch == NONE_GIVEN):

@@ -14,7 +14,8 @@ Not implemented: a listener of the controllers' own; a voter's addresses are tho
 from __future__ import annotations
 
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import (
@@ -34,7 +35,7 @@ ReplicaState = DescribeQuorumResponse.ReplicaState
 UNKNOWN_TIME = -1
 
 
-@handles(ApiKey.DESCRIBE_QUORUM, "0-2")
+@handles(ApiKey.DESCRIBE_QUORUM)
 def describe_quorum(context: Context, request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
     asked = yield from each(
         lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics
@@ -97,7 +98,7 @@ def _voters(context: Context) -> list[DescribeQuorumResponse.Node]:
     ]
 
 
-@handles(ApiKey.ADD_RAFT_VOTER, "0-1")
+@handles(ApiKey.ADD_RAFT_VOTER)
 def add_raft_voter(context: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     refusal = _refusal(context, request, "Add", "adding")
     if request.cluster_id in (None, context.cluster.cluster_id) and not request.listeners:
@@ -106,7 +107,7 @@ def add_raft_voter(context: Context, request: AddRaftVoterRequest) -> AddRaftVot
     return AddRaftVoterResponse(error_code=refusal.code, error_message=refusal.message)
 
 
-@handles(ApiKey.REMOVE_RAFT_VOTER, "0")
+@handles(ApiKey.REMOVE_RAFT_VOTER)
 def remove_raft_voter(context: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     refusal = _refusal(context, request, "Remove", "removing")
     return RemoveRaftVoterResponse(error_code=refusal.code, error_message=refusal.message)

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Sequence
 from minibroker.broker.control.elections import apply_changes, catch_up
 from minibroker.broker.control.reassignments import cancellation, reassignment
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -36,7 +37,7 @@ Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = Ongoing.OngoingPartitionReassignment
 
 
-@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1", durable=True)
+@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, durable=True)
 def alter_partition_reassignments(
     context: Context, request: AlterPartitionReassignmentsRequest
 ) -> Steps[AlterPartitionReassignmentsResponse]:
@@ -98,7 +99,7 @@ def _change(
     return reassignment(context.cluster, partition, asked.replicas, keep_factor=keep_factor)
 
 
-@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0")
+@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 def list_partition_reassignments(
     context: Context, request: ListPartitionReassignmentsRequest
 ) -> Steps[ListPartitionReassignmentsResponse]:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from enum import IntEnum
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -47,7 +48,7 @@ class Mechanism(IntEnum):
 HASHES = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
 
 
-@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "0")
+@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
 def describe_user_scram_credentials(
     context: Context, request: DescribeUserScramCredentialsRequest
 ) -> Steps[DescribeUserScramCredentialsResponse]:
@@ -79,7 +80,7 @@ def _described(context: Context, name: str, count: int) -> Described:
     return result
 
 
-@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "0", durable=True)
+@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, durable=True)
 def alter_user_scram_credentials(
     context: Context, request: AlterUserScramCredentialsRequest
 ) -> Steps[AlterUserScramCredentialsResponse]:

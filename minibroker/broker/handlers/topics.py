@@ -16,7 +16,8 @@ from collections import Counter
 
 from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
 from minibroker.broker.metadata.partitions import Topic
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.topics import (
@@ -39,7 +40,7 @@ FIRST_DELETION_BY_ID = 6
 FIRST_WITH_DELETION_DISABLED = 3
 
 
-@handles(ApiKey.CREATE_TOPICS, "0-7", durable=True)
+@handles(ApiKey.CREATE_TOPICS, durable=True)
 def create_topics(context: Context, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
     repeated = yield from _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]
@@ -107,7 +108,7 @@ def _configs(context: Context, overrides: dict[str, str]) -> list[CreatedConfig]
     ]
 
 
-@handles(ApiKey.DELETE_TOPICS, "0-6", durable=True)
+@handles(ApiKey.DELETE_TOPICS, durable=True)
 def delete_topics(context: Context, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
     if context.version >= FIRST_DELETION_BY_ID:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
@@ -166,7 +167,7 @@ def _existing(context: Context, name: str | None, topic_id: bytes) -> Topic:
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
 
-@handles(ApiKey.CREATE_PARTITIONS, "0-3", durable=True)
+@handles(ApiKey.CREATE_PARTITIONS, durable=True)
 def create_partitions(context: Context, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
     repeated = yield from _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
 from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.served import handles
 from minibroker.broker.transactions.transaction import LABELS, State, Transaction
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -46,7 +47,7 @@ ProducerAnswer = PartitionAnswer.ProducerState
 # --- DescribeTransactions -----------------------------------------------------------------------
 
 
-@handles(ApiKey.DESCRIBE_TRANSACTIONS, "0")
+@handles(ApiKey.DESCRIBE_TRANSACTIONS)
 def describe_transactions(
     context: Context, request: DescribeTransactionsRequest
 ) -> Steps[DescribeTransactionsResponse]:
@@ -80,7 +81,7 @@ def _described(context: Context, transactional_id: str) -> Described:
 # --- ListTransactions ---------------------------------------------------------------------------
 
 
-@handles(ApiKey.LIST_TRANSACTIONS, "0-2")
+@handles(ApiKey.LIST_TRANSACTIONS)
 def list_transactions(context: Context, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
     unknown = [name for name in request.state_filters if name not in LABELS]
     states = {LABELS[name] for name in request.state_filters if name in LABELS}
@@ -138,7 +139,7 @@ def _pattern(text: str) -> Pattern:
 # --- DescribeProducers --------------------------------------------------------------------------
 
 
-@handles(ApiKey.DESCRIBE_PRODUCERS, "0")
+@handles(ApiKey.DESCRIBE_PRODUCERS)
 def describe_producers(context: Context, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
     namings = Namings()
 

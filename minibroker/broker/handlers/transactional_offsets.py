@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import check_topics, java_length
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.broker.requests.turn import Wait
 from minibroker.broker.transactions.verification import join_or_verify
 from minibroker.protocol.apis import ApiKey
@@ -42,7 +43,7 @@ FIRST_THAT_JOINS = 5
 NO_GENERATION = -1
 
 
-@handles(ApiKey.TXN_OFFSET_COMMIT, "0-5")
+@handles(ApiKey.TXN_OFFSET_COMMIT)
 def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
     from minibroker.broker.groups.commits import wait_for_offsets  # no start is to wait for it
 

@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.broker.transactions.answers import code_for
 from minibroker.broker.transactions.marking import write_markers
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition
@@ -52,7 +53,7 @@ CLASSIC = 0  # the transaction version of clients that add partitions by this re
 # --- AddPartitionsToTxn -------------------------------------------------------------------------
 
 
-@handles(ApiKey.ADD_PARTITIONS_TO_TXN, "0-5")
+@handles(ApiKey.ADD_PARTITIONS_TO_TXN)
 def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         return (yield from _added_by_brokers(context, request))
@@ -170,7 +171,7 @@ def _results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[list[TopicResu
 # --- AddOffsetsToTxn ----------------------------------------------------------------------------
 
 
-@handles(ApiKey.ADD_OFFSETS_TO_TXN, "0-4", durable=True)
+@handles(ApiKey.ADD_OFFSETS_TO_TXN, durable=True)
 def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     response = AddOffsetsToTxnResponse()
 
@@ -193,7 +194,7 @@ def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) -> Add
 # --- EndTxn and its markers ---------------------------------------------------------------------
 
 
-@handles(ApiKey.END_TXN, "0-5", durable=True)
+@handles(ApiKey.END_TXN, durable=True)
 def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
     response = EndTxnResponse()
 
@@ -214,6 +215,6 @@ def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
     return response
 
 
-@handles(ApiKey.WRITE_TXN_MARKERS, "0-2")
+@handles(ApiKey.WRITE_TXN_MARKERS)
 def write_txn_markers(context: Context, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
     return write_markers(context.cluster, context.node, request)

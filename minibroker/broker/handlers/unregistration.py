@@ -10,14 +10,15 @@ Versions: there is only 0.
 from __future__ import annotations
 
 from minibroker.broker.control.registration import unregister
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
 from minibroker.protocol.steps import Steps
 
 
-@handles(ApiKey.UNREGISTER_BROKER, "0", durable=True)
+@handles(ApiKey.UNREGISTER_BROKER, durable=True)
 def unregister_broker(context: Context, request: UnregisterBrokerRequest) -> Steps[UnregisterBrokerResponse]:
     try:
         yield from unregister(context.cluster, request.broker_id)

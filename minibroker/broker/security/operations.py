@@ -26,7 +26,7 @@ class Operation(IntEnum):
 
 
 def bit_field(*operations: Operation) -> int:
-    """One bit an operation, as an int32."""
+    """Return the operations as an int32 with a bit for each."""
     return sum(1 << operation for operation in operations)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from minibroker.broker.metadata.image import TOPIC_RESOURCE
-from minibroker.broker.requests.dispatch import SERVED, Context, Dispatcher, Unanswerable
+from minibroker.broker.requests.dispatch import Context, Dispatcher, Unanswerable
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
