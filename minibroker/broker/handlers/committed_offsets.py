@@ -27,8 +27,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from minibroker.broker.coordination.coordinators import coordinator_of_group
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.dispatch import handles
 from minibroker.broker.requests.namings import Namings
+from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import (
@@ -80,7 +82,7 @@ class Asked(NamedTuple):
 
 
 @handles(ApiKey.OFFSET_COMMIT, "0-10")
-def offset_commit(context: Context, request: OffsetCommitRequest) -> Any:
+def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Any:
     steps = _offset_commit(context, request)
     asked = len(request.topics)
     for topic in request.topics:
@@ -88,13 +90,13 @@ def offset_commit(context: Context, request: OffsetCommitRequest) -> Any:
     return steps if asked > FEW else at_once(steps)
 
 
-def _offset_commit(context: Context, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
+def _offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
     from minibroker.broker.groups.commits import wait_for_offsets  # no start is to wait for it
 
     response = OffsetCommitResponse()
     asked: list[Asked] = []
     for topic in request.topics:
-        asked += yield from _existing(context, topic, response)
+        asked += yield from _existing(context, request.group_id, topic, response)
         yield
     try:
         committed = yield from _committed(context, request, asked)
@@ -105,12 +107,19 @@ def _offset_commit(context: Context, request: OffsetCommitRequest) -> Steps[Offs
     return response
 
 
-def _existing(context: Context, topic: CommitTopic, response: OffsetCommitResponse) -> Steps[list[Asked]]:
+def _existing(
+    context: RequestContext, group_id: str, topic: CommitTopic, response: OffsetCommitResponse
+) -> Steps[list[Asked]]:
     """The partitions of a topic that there are. The answer gets all of them, the others with what is wrong."""
-    by_id = context.version >= FIRST_WITH_TOPIC_IDS
-    image = context.cluster.image
-    found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    found = None
+    try:
+        context.authorize(READ_GROUP, group_id)
+        context.authorize_topic(READ_TOPIC, key)
+        found = context.find_topic(key)
+    except KafkaError as error:
+        unknown = error.code
     answers = CommitTopicAnswer(name=topic.name, topic_id=topic.topic_id)
     if topic.partitions or found is None:  # as Kafka, which says nothing of a topic of which nothing is asked
         response.topics.append(answers)
@@ -130,7 +139,7 @@ def _refuse(asked: Iterable[Asked], error: KafkaError) -> None:
         one.answer.error_code = error.code
 
 
-def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[Asked]) -> Steps[list[Asked]]:
+def _committed(context: RequestContext, request: OffsetCommitRequest, asked: Sequence[Asked]) -> Steps[list[Asked]]:
     """Record what is asked for, and apply it; those of `asked` for which that was done. Raises KafkaError for all."""
     from minibroker.broker.groups.commits import commit_offsets
 
@@ -161,7 +170,7 @@ def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[A
     return accepted
 
 
-def check_topics(context: Context, topics: Iterable[Topic]) -> None:
+def check_topics(context: RequestContext, topics: Iterable[Topic]) -> None:
     """Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS), so that the client asks again, if one has been deleted."""
     known = context.cluster.image.topics_by_id
     for topic in topics:
@@ -174,7 +183,7 @@ def java_length(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
 
 
-def _check_committer(context: Context, request: OffsetCommitRequest) -> CheckPartition | None:
+def _check_committer(context: RequestContext, request: OffsetCommitRequest) -> CheckPartition | None:
     """Whether who asks may commit; what is to be checked of each partition. Raises KafkaError."""
     group = context.cluster.groups.groups.get(request.group_id)
     epoch = request.generation_id_or_member_epoch
@@ -188,7 +197,7 @@ def _check_committer(context: Context, request: OffsetCommitRequest) -> CheckPar
     return None
 
 
-def _offset(context: Context, retention_ms: int, asked: Asked) -> CommittedOffset:
+def _offset(context: RequestContext, retention_ms: int, asked: Asked) -> CommittedOffset:
     now_ms, partition = context.cluster.clock.wall_ms(), asked.partition
     return CommittedOffset(
         partition.committed_offset,
@@ -204,7 +213,7 @@ def _offset(context: Context, retention_ms: int, asked: Asked) -> CommittedOffse
 
 
 @handles(ApiKey.OFFSET_FETCH, "0-10")
-def offset_fetch(context: Context, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
         group = yield from _group(context, request, _as_group(request))
         return (yield from _only_group(group, request, context.version))
@@ -261,9 +270,10 @@ def _old_partition(one: FetchedPartition, version: int) -> OldPartition:
     )
 
 
-def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
+def _group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
     groups = context.cluster.groups
     try:
+        context.authorize(DESCRIBE_GROUP, asked.group_id)
         if context.version >= FIRST_WITH_COORDINATORS:
             groups.check_node(context.node, asked.group_id)
         elif groups.topic.topic is not None:
@@ -285,8 +295,8 @@ def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> 
 class Fetching:
     """Reads the offsets of one group for an answer."""
 
-    def __init__(self, context: Context, offsets: CommittedOffsets, require_stable: bool) -> None:
-        self._image = context.cluster.image
+    def __init__(self, context: RequestContext, offsets: CommittedOffsets, require_stable: bool) -> None:
+        self._context = context
         self._offsets = offsets
         self._stable = require_stable
         self._by_id = context.version >= FIRST_WITH_TOPIC_IDS
@@ -300,7 +310,9 @@ class Fetching:
             yield
         answers = []
         for name, found in indexes.items():
-            topic = self._image.topics.get(name)
+            if not self._context.allows(DESCRIBE_TOPIC, name):
+                continue
+            topic = self._context.find_topic(name)
             if topic is not None:
                 answers.append((yield from self._topic(name, topic.topic_id, ZERO_UUID, found)))
             elif not self._by_id:
@@ -309,13 +321,14 @@ class Fetching:
 
     def asked(self, topic: AskedTopic) -> Steps[FetchedTopic]:
         """The partitions that were asked for."""
-        if not self._by_id:
-            return (yield from self._topic(topic.name, ZERO_UUID, ZERO_UUID, topic.partition_indexes))
-        found = self._image.topics_by_id.get(topic.topic_id)
-        if found is not None:
-            return (yield from self._topic(found.name, topic.topic_id, topic.topic_id, topic.partition_indexes))
-        unknown = yield from each(partial(_none, code=ErrorCode.UNKNOWN_TOPIC_ID), topic.partition_indexes)
-        return FetchedTopic(topic_id=topic.topic_id, partitions=unknown)
+        key, expected_id = (topic.topic_id, topic.topic_id) if self._by_id else (topic.name, ZERO_UUID)
+        try:
+            self._context.authorize_topic(DESCRIBE_TOPIC, key)
+            name = self._context.topic(key).name if self._by_id else topic.name
+        except KafkaError as error:
+            refused = yield from each(partial(_none, code=error.code), topic.partition_indexes)
+            return FetchedTopic(name=topic.name, topic_id=expected_id, partitions=refused)
+        return (yield from self._topic(name, expected_id, expected_id, topic.partition_indexes))
 
     def _topic(self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]) -> Steps[FetchedTopic]:
         partitions = yield from each(lambda index: self._partition(name, index, expected_id), indexes)

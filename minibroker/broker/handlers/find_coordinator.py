@@ -18,7 +18,9 @@ from enum import IntEnum
 
 from minibroker.broker.cluster import Node
 from minibroker.broker.coordination.coordinators import coordinator_of_group, coordinator_of_transactions
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
@@ -38,7 +40,7 @@ class KeyType(IntEnum):
 
 
 @handles(ApiKey.FIND_COORDINATOR, "0-6", durable=True)
-def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
+def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
     if context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys:
         with contextlib.suppress(KafkaError):  # it is told with each key
             yield from _create_topic(context, request.key_type)
@@ -57,7 +59,7 @@ def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Steps
     )
 
 
-def _create_topic(context: Context, key_type: int) -> Steps[None]:
+def _create_topic(context: RequestContext, key_type: int) -> Steps[None]:
     """Create the topic that these coordinators keep their state in, unless it is there. Raises KafkaError."""
     if key_type == KeyType.GROUP:
         yield from context.cluster.groups.topic.create_in_steps()
@@ -65,7 +67,7 @@ def _create_topic(context: Context, key_type: int) -> Steps[None]:
         yield from context.cluster.transactions.create_topic_in_steps()
 
 
-def _coordinator(context: Context, key: str, key_type: int) -> Coordinator:
+def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinator:
     try:
         node = _node(context, key, key_type)
     except KafkaError as error:
@@ -76,9 +78,11 @@ def _coordinator(context: Context, key: str, key_type: int) -> Coordinator:
     return Coordinator(key=key, node_id=node.node_id, host=endpoint.host, port=endpoint.port, error_message="")
 
 
-def _node(context: Context, key: str, key_type: int) -> Node:
+def _node(context: RequestContext, key: str, key_type: int) -> Node:
     if key_type == KeyType.GROUP:
+        context.authorize(DESCRIBE_GROUP, key)
         return coordinator_of_group(context.cluster, key)
     if key_type == KeyType.TRANSACTION:
+        context.authorize(DESCRIBE_TRANSACTIONAL_ID, key)
         return coordinator_of_transactions(context.cluster, key)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")

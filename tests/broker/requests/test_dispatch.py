@@ -9,7 +9,8 @@ from struct import pack
 import pytest
 
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
-from minibroker.broker.requests.dispatch import SERVED, Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.dispatch import SERVED, handles
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.apis import ApiKey, request_class
@@ -103,7 +104,7 @@ def test_two_handlers_for_one_api_are_a_mistake(tmp_path: Path) -> None:
 
 
 def test_a_handler_may_park_what_it_has_answered_already(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler(context: Context, request: MetadataRequest) -> Parked:
+    def handler(context: RequestContext, request: MetadataRequest) -> Parked:
         parked = Parked()
         parked.complete(MetadataResponse(cluster_id="at once"))
         return parked
@@ -121,7 +122,7 @@ def test_one_that_waits_and_fails_when_it_is_asked_again_loses_its_connection_on
 ) -> None:
     parked, asked = Parked(), []
 
-    def handler(context: Context, request: MetadataRequest) -> Parked:
+    def handler(context: RequestContext, request: MetadataRequest) -> Parked:
         asked.append(request)
         if len(asked) > 1:
             raise ZeroDivisionError("a mistake of mine")
@@ -142,7 +143,7 @@ def test_one_that_waits_and_fails_when_it_is_asked_again_loses_its_connection_on
 def test_a_mistake_is_told_also_if_the_client_has_gone(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def handler(context: Context, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
+    def handler(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
         yield
         raise ZeroDivisionError("a mistake of mine")
 
