@@ -20,8 +20,8 @@ from confluent_kafka.admin import (
 )
 
 from conformance.kafka_reference import KafkaProcess
+from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.client import Client, ClientError
-from minibroker.pipeline.brokers.source import BrokerSource
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.selection import TopicSelection
 from tests.clients.ports import free_ports

@@ -35,16 +35,16 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
 from minibroker.protocol.steps import Steps
-from minibroker.storage.checkpoints import PARTITION_METADATA
+from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.requests.fetch_sessions import FetchSessions
     from minibroker.broker.transactions.coordinator import TransactionCoordinator
-    from minibroker.storage.log_directories import LogDirectories
+    from minibroker.storage.directories.log_directories import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
 
@@ -356,6 +356,11 @@ class Cluster:
         for record in decided:
             self.image.apply(record)
         self._committed()
+
+    @property
+    def generation(self) -> tuple[int, int]:
+        """What moves when anything changes on which answers about the cluster depend."""
+        return self.commits, Log.failures
 
     def _metadata_level(self) -> int:
         return self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)

@@ -30,10 +30,10 @@ from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.primitives import uuid_text
+from minibroker.storage.directories.log_directories import LogDirectories
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
-from minibroker.storage.log_directories import LogDirectories
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements

@@ -38,9 +38,9 @@ from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.primitives import Output, uuid_text
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
+from minibroker.storage.directories.log_directories import LogDirectories
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
-from minibroker.storage.log_directories import LogDirectories
 from tests.storage.support import FailingDisk
 
 LISTENERS = {"PLAINTEXT": 9000, "INTERNAL": 19000}  # by name, the port of node 0

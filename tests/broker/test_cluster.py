@@ -18,7 +18,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.broker.harness import Harness
 
 ID = bytes(15) + b"\x07"

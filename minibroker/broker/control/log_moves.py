@@ -1,7 +1,7 @@
 """Logs on their way from one log directory to another (KIP-113): one at a time, beside all that reads and appends.
 
-The copying is `storage.moving`'s business. Here is when it goes on, when the copy takes the log's place, and what the
-metadata log says of it. A move that the broker's end interrupts begins anew with the next start.
+The copying is the storage's `log_copying.py`. Here is when it goes on, when the copy takes the log's place, and what
+the metadata log says of it. A move that the broker's end interrupts begins anew with the next start.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from minibroker.broker.control.elections import catch_up
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import KafkaError
-from minibroker.storage.log_directory import OFFSET_CHECKPOINTS, LogDirectory
-from minibroker.storage.moving import TAIL_BYTES, LogCopy, Work
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.directories.log_copying import TAIL_BYTES, LogCopy, Work
+from minibroker.storage.directories.log_directory import OFFSET_CHECKPOINTS, LogDirectory
+from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -159,8 +159,7 @@ class LogMoves:
         try:
             new = cluster.logs.move(move.copy, move.directory, partition.topic.settings, self._unique())
         except LogDirectoryError as error:
-            old.offline = f"{partition} is offline until the next start: {error}"
-            log.critical("%s", old.offline)
+            old.take_offline(str(error))
             self._end(move)
             return
         partition.log = new

@@ -19,7 +19,8 @@ from minibroker.protocol.primitives import Output
 from minibroker.protocol.records.batch import BatchHeader, batches, check_batch, read_header
 from minibroker.protocol.records.building import build_batch_in_steps
 from minibroker.protocol.records.control import ControlType, control_type
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import WAITING, Steps, at_once, each
 
 if TYPE_CHECKING:

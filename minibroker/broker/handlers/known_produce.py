@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.answers import answer_start, encoded
-from minibroker.broker.requests.turn import Wait, failure_of
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import response_header_version
@@ -27,6 +26,7 @@ from minibroker.storage.log_settings import MAX_LONG
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.requests.context import RequestContext
+    from minibroker.storage.log import Log
 
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = TopicAnswer.PartitionProduceResponse
@@ -97,7 +97,7 @@ class KnownProduce:
         return encoded(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
 
     def answer(self, correlation_id: int, values: tuple[int, ...]) -> bytes:
-        """Return the frame of an answer. `values`: base offset, append time, log start offset; old versions have less."""
+        """Return the frame of an answer with as many `values` as its version has: offset, append time, log start."""
         before, after = self._around
         return self._layout.pack(self._size, correlation_id, before, *values, after)
 
@@ -140,7 +140,7 @@ class KnownProduce:
         values = (first_offset, append_time_ms, log.log_start_offset)[: self._values]
         if first_offset < log.log_end_offset:
             return [self.answer(correlation_id, values)]
-        return DueProduce(self, correlation_id, Wait(log, log.next_offset), values)
+        return DueProduce(self, correlation_id, log, values)
 
     def is_like(self, frame: memoryview) -> bool:
         """Whether a frame differs from the last one in its records only."""
@@ -175,18 +175,18 @@ def remember(context: RequestContext, partition: Partition, records_bytes: int, 
 class DueProduce:
     """The answer to a Produce whose batch is written when the turn ends."""
 
-    __slots__ = ("_correlation_id", "_known", "_values", "_wait")
+    __slots__ = ("_correlation_id", "_known", "_log", "_values")
 
-    def __init__(self, known: KnownProduce, correlation_id: int, wait: Wait, values: tuple[int, ...]) -> None:
+    def __init__(self, known: KnownProduce, correlation_id: int, log: Log, values: tuple[int, ...]) -> None:
         self._known = known
         self._correlation_id = correlation_id
-        self._wait = wait
+        self._log = log
         self._values = values
 
     def items(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
-        failure = failure_of(self._wait)
-        if failure is None:
+        failure = self._log.pending.failure
+        if failure is None or self._values[0] < self._log.log_end_offset:
             return [self._known.answer(self._correlation_id, self._values)]
         return [self._known.refusal(self._correlation_id, failure)]
 

@@ -34,7 +34,7 @@ from minibroker.protocol.messages.replicas import (
     DescribeLogDirsResponse,
 )
 from minibroker.protocol.steps import Steps, each_in_steps
-from minibroker.storage.log_directory import LogDirectory
+from minibroker.storage.directories.log_directory import LogDirectory
 from minibroker.storage.names import MAX_NAME_BYTES, future_log_name
 
 log = logging.getLogger("minibroker.moves")

@@ -50,9 +50,10 @@ FIRST_BY_TOPIC_ID = 12
 NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TOPIC}
 
 
-@handles(ApiKey.METADATA, "0-13", durable=True)
+@handles(ApiKey.METADATA, "0-13", durable=True, lasting=True)
 def metadata(context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
     topics = yield from _topics(context, request)
+    context.lasts = not any([topic.error_code for topic in topics])  # what is missing may be made by who asks again
     tell_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
         for topic in topics:

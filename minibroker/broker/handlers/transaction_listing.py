@@ -33,7 +33,7 @@ from minibroker.protocol.messages.transactions import (
     ListTransactionsResponse,
 )
 from minibroker.protocol.steps import Steps, each, each_in_steps, each_once
-from minibroker.storage.producer_state import ProducerEntry
+from minibroker.storage.producers.producer_state import ProducerEntry
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.consumer.patterns.program import Pattern

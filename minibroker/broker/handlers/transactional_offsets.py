@@ -50,6 +50,8 @@ def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) 
 
     response = TxnOffsetCommitResponse()
     asked = yield from _existing(context, request, response)
+    if not asked:
+        return response  # as in Kafka, nothing becomes part of the transaction then
     try:
         taken, joined = yield from _committed(context, request, asked)
         if taken:

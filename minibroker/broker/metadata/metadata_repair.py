@@ -27,7 +27,8 @@ from minibroker.protocol.primitives import uuid_from_text, uuid_text
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
-from minibroker.storage.checkpoints import (
+from minibroker.storage.batch_scanning import headers
+from minibroker.storage.checkpoints.checkpoint_texts import (
     CLEANER_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     PARTITION_METADATA,
@@ -39,9 +40,14 @@ from minibroker.storage.checkpoints import (
     properties_from_text,
     topic_id_from_text,
 )
+from minibroker.storage.directories.log_directory import (
+    CLEAN_SHUTDOWN,
+    LOCK,
+    OFFSET_CHECKPOINTS,
+    is_directory_id,
+)
 from minibroker.storage.environment import Environment
 from minibroker.storage.files import Disk, File
-from minibroker.storage.log_directory import CLEAN_SHUTDOWN, LOCK, OFFSET_CHECKPOINTS, is_directory_id
 from minibroker.storage.names import (
     LOG_SUFFIX,
     STRAY_LOG_SUFFIX,
@@ -52,8 +58,7 @@ from minibroker.storage.names import (
     topic_partition_of,
     unlisted_log_name,
 )
-from minibroker.storage.recovery import LogDirectoryError, new_log
-from minibroker.storage.scanning import headers
+from minibroker.storage.recovery.recovery import LogDirectoryError, new_log
 
 RECORDS_OF_A_BATCH = 500
 UNWRITTEN_PRODUCER_IDS = 1_000_000  # so many may have been given out, and no log has a batch of them

@@ -20,9 +20,9 @@ from minibroker.protocol.messages.metadata_records import (
 )
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.walking import next_sound_batch
 from minibroker.storage.files import Disk
 from minibroker.storage.names import LOG_SUFFIX, offsets_with, segment_name
-from minibroker.storage.torn import next_sound_batch
 
 
 class Salvage:

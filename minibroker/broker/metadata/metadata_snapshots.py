@@ -20,7 +20,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.control_records import KRaftVersionRecord
 from minibroker.protocol.records.batch import batches, check_batch
 from minibroker.protocol.records.control import ControlType, control_message, control_type
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 from minibroker.storage.files import Disk
 
 log = logging.getLogger("minibroker.metadata")

@@ -163,6 +163,14 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._loop.call_soon(callback)
 
     def send(self, items: list[Any]) -> None:
+        if (
+            len(items) == 1
+            and not (self._queue or self._write_paused or self._pump_due)
+            and items[0].__class__ in BYTES
+            and not self._transport.is_closing()
+        ):
+            self._transport.write(items[0])  # as below; most answers are one, alone
+            return
         self._queue += items
         if not self._write_paused and not self._pump_due:
             self._pump()

@@ -29,7 +29,9 @@ class RequestContext:
         "connection",
         "frame",
         "frame_is_kept",
+        "keep_answer",
         "kept",
+        "lasts",
         "long_arrays",
         "must_sync",
         "node",
@@ -60,6 +62,8 @@ class RequestContext:
         self.refusals: Refusals | None = None
         self.waits: list[tuple[Wait, Refuse]] | None = None
         self.must_sync = False
+        self.lasts = False
+        self.keep_answer: Callable[[list[Any]], None] | None = None  # if it lasts
         self.timeout: tuple[int, Callable[[], None]] | None = None
 
     # --- who asks, and what may they do ---------------------------------------------------------

@@ -17,7 +17,14 @@ from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from minibroker.broker.requests.answers import answer_start, encoded, encoded_in_steps, intercepted, throttled
+from minibroker.broker.requests.answers import (
+    LastingAnswers,
+    answer_start,
+    encoded,
+    encoded_in_steps,
+    intercepted,
+    throttled,
+)
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
@@ -63,8 +70,11 @@ AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 class Served:
     """One API as we serve it."""
 
-    def __init__(self, key: ApiKey, served: range, handler: Handler, authenticated: bool, durable: bool) -> None:
+    def __init__(
+        self, key: ApiKey, served: range, handler: Handler, authenticated: bool, durable: bool, lasting: bool
+    ) -> None:
         self.durable = durable
+        self.lasting = lasting
         self.key = key
         self.versions = served
         self.handler = handler
@@ -75,19 +85,21 @@ SERVED: dict[int, Served] = {}
 
 
 def handles(
-    key: ApiKey, served: str, *, authenticated: bool = True, durable: bool = False
+    key: ApiKey, served: str, *, authenticated: bool = True, durable: bool = False, lasting: bool = False
 ) -> Callable[[AnyHandler], AnyHandler]:
     """Register a handler for `key` in the versions `served` ("0-12").
 
     `authenticated` says whether a client has to be authenticated first, where its listener asks for that. `durable`
     says that the request may change the cluster's metadata: then it is answered once the change is synced, as Kafka's
     controller does, and if that fails, when nobody knows whether a start will find it, its connection is closed.
+    `lasting` says that the same bytes get the same answer as long as nothing has changed, where the handler says so of
+    an answer by `context.lasts`.
     """
 
     def register(handler: AnyHandler) -> AnyHandler:
         if key in SERVED:
             raise ValueError(f"{key.name} has a handler already")
-        SERVED[key] = Served(key, versions(served), handler, authenticated, durable)
+        SERVED[key] = Served(key, versions(served), handler, authenticated, durable, lasting)
         return handler
 
     return register
@@ -109,6 +121,7 @@ class Route:
         "header_version",
         "key",
         "large_bytes",
+        "lasting",
         "request_class",
         "version",
     )
@@ -118,6 +131,7 @@ class Route:
         self.handler = served.handler
         self.authenticated = served.authenticated
         self.durable = served.durable
+        self.lasting = served.lasting
         self.version = version
         self.large_bytes = LARGE_PRODUCE_BYTES if served.key == ApiKey.PRODUCE else LARGE_FRAME_BYTES
         self.request_class: type[Message] = apis.request_class(served.key)
@@ -232,6 +246,7 @@ class Dispatcher:
         self.cluster = cluster
         self.slicer = slicer or Slicer()
         self._routes: dict[tuple[int, int], Route] = {}
+        self._lasting = LastingAnswers()
 
     def execute(self, connection: Connection, frame: memoryview) -> Any:
         """Run the request in `frame`: a list of items to send, a Parked, or None. Raises Unanswerable."""
@@ -260,6 +275,12 @@ class Dispatcher:
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         context = RequestContext(self.cluster, connection, version, header.client_id, self.slicer)
+        if route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
+            asked = connection.node, connection.listener, connection.principal, version, bytes(frame[position:])
+            answer = self._lasting.answer(self.cluster, asked, correlation_id)
+            if answer is not None:
+                return answer
+            context.keep_answer = self._lasting.keeper(self.cluster, asked)
         if request is None:
             return self._read_and_run(context, route, correlation_id, frame, position)
         if self.interceptors:
@@ -282,7 +303,10 @@ class Dispatcher:
             return None
         if response.__class__ is Parked:
             return self._park(context, route, correlation_id, request, response)
-        return route.answer(context, correlation_id, response)
+        items = route.answer(context, correlation_id, response)
+        if context.lasts and context.keep_answer is not None:
+            context.keep_answer(items)
+        return items
 
     # --- in slices ------------------------------------------------------------------------------
 
@@ -363,6 +387,8 @@ class Dispatcher:
                 return
             if call is not None and context.connection.closed:
                 call.lost()
+            if context.lasts and context.keep_answer is not None:
+                context.keep_answer(items)
             context.connection.answered(items)
             self.slicer.start(released((*context.long_arrays, *long_arrays)))
 

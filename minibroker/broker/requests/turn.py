@@ -159,7 +159,11 @@ class Turn:
             if partition.waiters and each.pending.failure is None:
                 partition.tell_waiters(size_bytes)
         tellers, self._tellers = self._tellers, {}
-        _call_each([teller.turn_ended for teller in tellers])
+        for teller in tellers:
+            try:
+                teller.turn_ended()
+            except Exception:
+                log.exception("the answers of a turn could not be sent")
         if self._waits:
             waits, self._waits = self._waits, []
             _call_each([partial(_kept, wait, then) for wait, then in waits])

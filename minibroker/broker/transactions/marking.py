@@ -13,7 +13,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.steps import Steps, each
-from minibroker.storage.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, marker_batch
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node

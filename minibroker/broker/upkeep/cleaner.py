@@ -15,13 +15,12 @@ from minibroker.broker.requests.slices import each_partition
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import delete_old_segments
 from minibroker.protocol.errors import KafkaError
-from minibroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
-from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
+from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
+from minibroker.storage.compaction.batch_reading import Uncleanable
+from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
 from minibroker.storage.compaction.dirtiness import Dirtiness, dirtiness, is_due
-from minibroker.storage.compaction.reading import Uncleanable
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
-from minibroker.storage.compaction.throttle import Throttle
-from minibroker.storage.flushing import RunAside
+from minibroker.storage.environment import RunAside
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import COMPACT
 

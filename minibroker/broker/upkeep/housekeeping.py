@@ -14,7 +14,7 @@ from minibroker.broker.control.elections import balance
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Partition
 from minibroker.broker.requests.slices import Then, each_partition
 from minibroker.protocol.errors import KafkaError
-from minibroker.storage.checkpoints import (
+from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,

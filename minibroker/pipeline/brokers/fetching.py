@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple, Self
 from kafka.future import Future
 from kafka.protocol.consumer import FetchRequest
 
+from minibroker.pipeline.brokers.broker_offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.brokers.client import Client, ClientError
 from minibroker.pipeline.brokers.client_settings import taken
-from minibroker.pipeline.brokers.offsets import EARLIEST, LATEST, list_offsets
-from minibroker.pipeline.decode.scanning import extent
+from minibroker.pipeline.decode.batch_headers import extent
 from minibroker.pipeline.log_source import DataLoss, OffsetRange
 from minibroker.protocol.errors import ErrorCode
 

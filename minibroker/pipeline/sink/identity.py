@@ -14,7 +14,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 from minibroker.pipeline.brokers.client import Client, ClientError
 from minibroker.pipeline.encode.encoder import Producer
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.errors import WriteFailed
+from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.batch import CRC_POSITION, CRC_START, MAX_SEQUENCE
 from minibroker.protocol.records.crc import crc32c

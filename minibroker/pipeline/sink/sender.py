@@ -19,7 +19,8 @@ from kafka.protocol.producer import ProduceRequest
 from minibroker.pipeline.brokers.client import Client, ClientError
 from minibroker.pipeline.encode.encoder import EncodeError, encode
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.errors import (
+from minibroker.pipeline.sink.identity import Identity
+from minibroker.pipeline.sink.sink_errors import (
     FENCED,
     RETRIABLE,
     SEQUENCE_LOST,
@@ -29,8 +30,7 @@ from minibroker.pipeline.sink.errors import (
     WriteFailed,
     error_name,
 )
-from minibroker.pipeline.sink.identity import Identity
-from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.compression import Compression
 

@@ -17,11 +17,12 @@ from minibroker.protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
 )
-from minibroker.protocol.records.record import ENCODING_MASK, Malformed, Record, read_record
+from minibroker.protocol.records.payload import ENCODING_MASK, payload_chunks
+from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.scanning import SECOND_BYTE, Scan
 from minibroker.protocol.records.slicing import slices
 from minibroker.protocol.records.varints import INT64_MAX, INT64_MIN, Bytes, MalformedVarint, from_zigzag, wrapped
-from minibroker.protocol.records.windows import Extent, LargeRecord, Window, payload_chunks
+from minibroker.protocol.records.windows import Extent, LargeRecord, Window
 from minibroker.protocol.steps import Steps, at_once
 
 NO_TIMESTAMP = -1

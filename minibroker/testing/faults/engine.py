@@ -19,7 +19,8 @@ from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
-from minibroker.testing.durations import DEFAULT_TIMEOUT, Duration
+from minibroker.quantities import Duration
+from minibroker.testing.durations import DEFAULT_TIMEOUT
 from minibroker.testing.faults.answers import corrupt_batches, refused, set_errors, set_throttle, without_wait
 from minibroker.testing.faults.file import rules_in
 from minibroker.testing.faults.matching import Asked, names_by

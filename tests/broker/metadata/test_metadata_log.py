@@ -24,7 +24,8 @@ from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import batches, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import control_message
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from tests.broker.harness import Harness
 from tests.broker.metadata_writing import LEVEL, snapshot_of, write_snapshot
 

@@ -18,7 +18,7 @@ from minibroker.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from minibroker.protocol.records.batch import batches
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 from tests.broker.handlers.fetching import fetch
 from tests.broker.harness import Harness, TopicData, batch
 

@@ -17,9 +17,9 @@ from kafka.protocol.admin import UpdateFeaturesRequest
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import Delivered, Open
-from minibroker.pipeline.sink.errors import Fenced, WriteFailed
-from minibroker.pipeline.sink.settings import SinkSettings, parse_settings
-from minibroker.pipeline.sink.transaction import generation_of
+from minibroker.pipeline.sink.sink_errors import Fenced, WriteFailed
+from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
+from minibroker.pipeline.sink.sink_transaction import generation_of
 from tests.pipeline.sink.committed import create_topic, values
 
 NUMBERS = count()

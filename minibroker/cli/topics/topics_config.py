@@ -1,0 +1,144 @@
+"""`minibroker topics config` and `alter`: a topic's configs, where they come from and their change; its partitions.
+
+Through confluent-kafka.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import click
+
+from minibroker.cli.administration import admin_client, existing_topic, result, source_of, topic_configs
+from minibroker.cli.shared import (
+    REQUEST_TIMEOUT_S,
+    assignments_option,
+    client_options,
+    json_option,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, ConfigEntry
+
+DEFAULT_CONFIG = 5
+SOURCES: Final = {  # by the number that DescribeConfigs gives
+    1: "topic",
+    2: "broker",
+    3: "all brokers",
+    4: "server.properties",
+    5: "default",
+}
+
+
+class Config(NamedTuple):
+    """One line of the table. A value that is not to be shown, and a default that there is none of, are None."""
+
+    config: str
+    value: str | None
+    source: str
+    default: str | None
+    read_only: bool
+
+
+@click.command()
+@click.argument("name")
+@assignments_option("--set", "assignments", "A config to set.")
+@click.option("--delete", "deleted", metavar="NAME", multiple=True, help="A config to take back. Can be repeated.")
+@client_options
+@json_option("Print a JSON array, or what was changed as a JSON object.")
+def config(
+    name: str,
+    assignments: tuple[tuple[str, str], ...],
+    deleted: tuple[str, ...],
+    servers: str,
+    client: tuple[tuple[str, str], ...],
+    as_json: bool,
+) -> None:
+    """Show a topic's configs with their sources and defaults, or change some of them, all or none.
+
+    \b
+    Example:
+        minibroker topics config orders --set retention.ms=3600000 --delete cleanup.policy
+    """
+    changed = dict(assignments)
+    _check_change([key for key, _ in assignments], deleted)
+    admin = admin_client(servers, client)
+    existing_topic(admin, name)
+    if not changed and not deleted:
+        _show([_row(entry) for entry in topic_configs(admin, name)], as_json)
+        return
+    _change(admin, name, changed, deleted)
+    if as_json:
+        click.echo(json.dumps({"name": name, "set": changed, "deleted": list(deleted)}))
+        return
+    for key, value in changed.items():
+        click.echo(f"{name}: {key} is {value}")
+    for key in deleted:
+        click.echo(f"{name}: {key} is no longer the topic's own")
+
+
+def _check_change(assigned: list[str], deleted: tuple[str, ...]) -> None:
+    """Raises click.UsageError for a config that stands twice."""
+    given = [*assigned, *deleted]
+    twice = next((key for key in given if given.count(key) > 1), None)
+    if twice is not None:
+        raise click.UsageError(f"{twice} is given twice")
+
+
+def _row(entry: ConfigEntry) -> Config:
+    said = [entry, *entry.synonyms.values()]
+    defaults = [each.value for each in said if source_of(each) == DEFAULT_CONFIG]
+    default = defaults[0] if defaults else _documented_default(entry.name)
+    return Config(entry.name, entry.value, SOURCES.get(source_of(entry), "unknown"), default, entry.is_read_only)
+
+
+def _documented_default(name: str) -> str | None:
+    """Apache Kafka's, for a config of which the broker does not say it: where the default is a setting in hours."""
+    from minibroker.broker.configs.settings import Settings
+
+    return next((entry.value for entry in Settings({}).describe_topic({}) if entry.name == name), None)
+
+
+def _show(rows: list[Config], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps([row._asdict() for row in rows]))
+    else:
+        print_table(Config._fields[:-1], [row[:-1] for row in rows])
+
+
+def _change(admin: AdminClient, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
+    """Raises click.ClickException if the broker refuses it; then nothing is changed."""
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    entries = [ConfigEntry(*pair, incremental_operation=AlterConfigOpType.SET) for pair in changed.items()]
+    entries += [ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE) for key in deleted]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
+    answers = admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
+    (future,) = answers.values()
+    result(future, f"cannot change the configs of {name}")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), required=True, help="How many it is to have: more than now.")
+@client_options
+@json_option("Print a JSON object.")
+def alter(name: str, partitions: int, servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+    """Give a topic more partitions. Records that are there stay where they are.
+
+    \b
+    Example:
+        minibroker topics alter orders --partitions 6
+    """
+    admin = admin_client(servers, client)
+    before = len(existing_topic(admin, name).partitions)
+    from confluent_kafka.admin import NewPartitions
+
+    answers = admin.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_S)
+    result(answers[name], f"cannot alter {name}")
+    if as_json:
+        click.echo(json.dumps({"altered": name, "partitions": partitions, "before": before}))
+    else:
+        click.echo(f"{name} has {partitions} partitions, and had {before}")
