@@ -87,7 +87,8 @@ class RequestContext:
 
         Raises KafkaError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_TOPIC_ID, as an id without a topic has no name.
         """
-        self.authorize(right, key if isinstance(key, str) else self.topic(key).name)
+        if not self.allows(right, key if isinstance(key, str) else self.topic(key).name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     def allowed_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Return what the principal may do with a resource: one bit an operation, as an int32 (KIP-430)."""
@@ -125,9 +126,7 @@ class RequestContext:
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
-        topic = self.find_topic(key)
-        if topic is None and not isinstance(key, str):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        topic = self.cluster.image.topics.get(key) if isinstance(key, str) else self.topic(key)
         return led_partition(self.node.node_id, topic, index)
 
     # --- what the answer waits for --------------------------------------------------------------
