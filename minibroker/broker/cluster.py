@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.configs.recorded_configs import drop_unusable
@@ -16,6 +16,7 @@ from minibroker.broker.configs.settings import Settings
 from minibroker.broker.control import elections, registration
 from minibroker.broker.control.controller import Controller
 from minibroker.broker.control.log_moves import LogMoves
+from minibroker.broker.coordination.coordinators import Coordinators
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.image import BROKER_RESOURCE, Image
 from minibroker.broker.metadata.leaders import NOT_HOSTED, led_partition
@@ -111,27 +112,17 @@ class Cluster:
         self.moves = LogMoves(self)
         self.commits = 0
         self.turn = Turn()
-        self._groups: GroupCoordinator | None = None
-        self._transactions: TransactionCoordinator | None = None
+        self.coordinators = Coordinators(self)
 
     @property
     def groups(self) -> GroupCoordinator:
         """The coordinator of all groups."""
-        if self._groups is None:
-            # Many a broker never has a group: it is not to pay for them when it starts.
-            from minibroker.broker.groups.coordinator import GroupCoordinator
-
-            self._groups = GroupCoordinator(self)
-        return self._groups
+        return cast("GroupCoordinator", self.coordinators.of_topic(GROUPS_TOPIC))
 
     @property
     def transactions(self) -> TransactionCoordinator:
         """The coordinator of all transactions."""
-        if self._transactions is None:
-            from minibroker.broker.transactions.coordinator import TransactionCoordinator
-
-            self._transactions = TransactionCoordinator(self)
-        return self._transactions
+        return cast("TransactionCoordinator", self.coordinators.of_topic(TRANSACTIONS_TOPIC))
 
     # --- start ----------------------------------------------------------------------------------
 
@@ -197,10 +188,7 @@ class Cluster:
             elections.begin_epochs(self)
         elections.bring_up(self)
         self._resume_moves()
-        if GROUPS_TOPIC in self.image.topics:
-            self.groups.load()
-        if TRANSACTIONS_TOPIC in self.image.topics:
-            self.transactions.load()
+        self.coordinators.load()
 
     def _replayed(self, record: Message, removed: set[bytes]) -> None:
         self.image.apply(record)
@@ -329,13 +317,6 @@ class Cluster:
             log.update_settings(self._log_settings(partition))
             yield
 
-    def topic_deleted(self, topic: Topic) -> Steps[None]:
-        """Tell those who keep something about a topic that it is gone."""
-        if self._groups is not None:
-            yield from self._groups.topic_deleted(topic)
-        if self._transactions is not None:
-            self._transactions.topic_deleted(topic)
-
     def delete_logs(self, logs: Iterable[Log]) -> None:
         """Take logs away; their files follow after file.delete.delay.ms. What cannot be removed is set aside later."""
         for removed in logs:
@@ -425,9 +406,10 @@ class Cluster:
         return self.settings_of(partition.leader_id).log_settings(topic.overrides)
 
     def follow_leader(self, partition: Partition) -> None:
-        """Have the partition's log go by the settings of its leader's node, if the nodes have different ones."""
+        """Have the partition's log go by the settings of its leader's node, and its coordinators know of the leader."""
         if self._nodes_differ and partition.is_here:
             partition.log.update_settings(self._log_settings(partition))
+        self.coordinators.leader_changed(partition)
 
     @property
     def directory_owner(self) -> int:

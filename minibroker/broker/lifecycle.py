@@ -11,10 +11,8 @@ import logging
 import random
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from minibroker.broker import handlers
 from minibroker.broker.clock import BusyClock, Clock, LifeClock, SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
 from minibroker.broker.configs.settings import Settings, SettingsError
@@ -55,7 +53,6 @@ class UncleanStop(Exception):
     """Why the next start has to recover, in one line."""
 
 
-@dataclass(frozen=True)
 class Seams:
     """What a broker is given from outside: time, the disk, chance, and who looks at its requests.
 
@@ -63,12 +60,21 @@ class Seams:
     that a new cluster begins with.
     """
 
-    clock: BusyClock
-    sockets_clock: Clock | None = None
-    disk: Disk = field(default_factory=Disk)
-    random: random.Random = field(default_factory=random.SystemRandom)
-    interceptors: list[Interceptor] = field(default_factory=list)
-    first_levels: Mapping[str, int] = field(default_factory=INITIAL.copy)
+    def __init__(
+        self,
+        clock: BusyClock,
+        sockets_clock: Clock | None = None,
+        disk: Disk | None = None,
+        chance: random.Random | None = None,
+        interceptors: list[Interceptor] | None = None,
+        first_levels: Mapping[str, int] = INITIAL,
+    ) -> None:
+        self.clock = clock
+        self.sockets_clock = sockets_clock
+        self.disk = disk or Disk()
+        self.random = chance or random.SystemRandom()
+        self.interceptors = [] if interceptors is None else interceptors
+        self.first_levels = first_levels
 
 
 class Running:
@@ -84,7 +90,6 @@ class Running:
         self._cleaner_threads = SystemClock(asyncio.get_running_loop(), aside_threads=MAX_CLEANER_THREADS)
         self._cleaner_statistics = CleanerStatistics()
         self._open(settings, seams, cluster_id=None)
-        handlers.load()
         self.server = Server(asyncio.get_running_loop(), self.cluster, seams.interceptors, seams.sockets_clock)
 
     def _open(self, settings: Settings, seams: Seams, cluster_id: str | None) -> None:

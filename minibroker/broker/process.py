@@ -13,13 +13,13 @@ from typing import Any
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
+from minibroker.broker.late_imports import import_late
 from minibroker.broker.lifecycle import Bound, Running, Seams, UncleanStop, bound_listeners
 from minibroker.broker.machine import (
     collect_when_idle,
     keep_freed_memory,
     raise_descriptor_limit,
     share_the_interpreter,
-    spare_the_old,
 )
 from minibroker.broker.monitoring.line_limit import limited_lines
 from minibroker.broker.monitoring.measured_disk import MeasuredDisk
@@ -45,7 +45,6 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
     """
     import uvloop
 
-    keep_freed_memory()
     raise_descriptor_limit()
     share_the_interpreter()
     try:
@@ -58,7 +57,6 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
 
 
 async def _as_a_process(serving: Coroutine[Any, Any, None]) -> None:
-    spare_the_old()
     collecting = asyncio.create_task(collect_when_idle())
     try:
         with limited_lines(SystemClock(asyncio.get_running_loop())):
@@ -75,6 +73,14 @@ def stop_signal() -> asyncio.Event:
     return stop
 
 
+async def serve_until(stop: asyncio.Event) -> None:
+    """Wait for the signal; clients can connect already."""
+    keep_freed_memory()
+    importing = asyncio.create_task(import_late())
+    await stop.wait()
+    importing.cancel()
+
+
 async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], metrics_port: int | None) -> None:
     stop, clock = stop_signal(), SystemClock(asyncio.get_running_loop())
     with bound_listeners(settings, nodes) as bound, bound_metrics(settings, metrics_port, clock.wall_ms) as measured:
@@ -87,7 +93,7 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
             async with metrics_served(measured, lambda: running):
                 await running.serve(measured)
                 announce("minibroker listens on " + ",".join(_addresses(bound)))
-                await stop.wait()
+                await serve_until(stop)
         finally:
             await running.close()
 

@@ -15,7 +15,7 @@ from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import StartError
 from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
-from minibroker.broker.process import run_until_done, stop_signal
+from minibroker.broker.process import run_until_done, serve_until, stop_signal
 from minibroker.testing.broker import Broker
 from minibroker.testing.counting import count_into
 from minibroker.testing.embedded import DEFAULTS
@@ -68,4 +68,4 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
         announce(f"minibroker listens on {broker.bootstrap_servers}")
         if url is not None:
             announce(f"minibroker is controlled at {url}")
-        await stop.wait()
+        await serve_until(stop)

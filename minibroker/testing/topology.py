@@ -5,7 +5,7 @@ It is done on the broker's loop, and recorded in the metadata log as a controlle
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.control.elections import apply_changes, bring_up
 from minibroker.broker.metadata.partitions import NO_LEADER
@@ -15,7 +15,7 @@ from minibroker.testing.pausing import Paused, Stale
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
-    from minibroker.broker.coordination.coordinator_logs import StateTopic
+    from minibroker.broker.coordination.runtime import CoordinatorRuntime
     from minibroker.broker.metadata.partitions import Partition
     from minibroker.testing.embedded import Embedded
 
@@ -127,21 +127,21 @@ class Topology:
 
     def coordinator(self, *, group: str | None, transactional_id: str | None) -> int | None:
         """The node that coordinates a group or a transactional id; None for nobody."""
-        state, key = self._state_topic(group, transactional_id)
-        node = state.node_of(key)
+        coordinators, key = self._coordinators(group, transactional_id)
+        node = coordinators.node_of(key)
         return None if node is None else node.node_id
 
     def move_coordinator(self, node_id: int, *, group: str | None, transactional_id: str | None) -> None:
         """Make a node coordinate a group or transactional id, and all others of the same partition of its topic."""
-        state, key = self._state_topic(group, transactional_id)
-        state.create()
-        self.move_leader(state.name, state.partition_of(key), node_id)
+        coordinators, key = self._coordinators(group, transactional_id)
+        coordinators.log.create()
+        self.move_leader(coordinators.log.name, coordinators.log.partition_of(key), node_id)
 
-    def _state_topic(self, group: str | None, transactional_id: str | None) -> tuple[StateTopic, str]:
+    def _coordinators(self, group: str | None, transactional_id: str | None) -> tuple[CoordinatorRuntime[Any], str]:
         if group is not None and transactional_id is None:
-            return self._cluster.groups.topic, group
+            return self._cluster.groups, group
         if transactional_id is not None and group is None:
-            return self._cluster.transactions.topic, transactional_id
+            return self._cluster.transactions, transactional_id
         raise ValueError("either a group or a transactional id is to be named")
 
 

@@ -226,7 +226,7 @@ class Controller:
                 for partition in portion:
                     partition.wake()
                 yield
-            yield from cluster.topic_deleted(topic)
+            yield from cluster.coordinators.topic_deleted(topic)
 
     # --- configs --------------------------------------------------------------------------------
 

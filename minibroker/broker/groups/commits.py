@@ -30,18 +30,28 @@ log = logging.getLogger("minibroker.groups")
 
 
 def commit_offsets(
-    coordinator: GroupCoordinator, group_id: str, offsets: Sequence[Committed], check: Callable[[], None]
+    coordinator: GroupCoordinator,
+    group_id: str,
+    offsets: Sequence[Committed],
+    check: Callable[[], None],
+    producer: tuple[int, int] | None = None,
 ) -> Steps[None]:
     """Record (topic, partition, offset) for a group, all or none; a group that there is not yet is made.
 
-    `check` is called in the last step, in which all that changes is changed; nothing is if it raises. Raises KafkaError
-    with the code for the client.
+    With a `producer` (id and epoch) they are part of its transaction, and pending until that ends. `check` is called in
+    the last step, in which all that changes is changed; nothing is if it raises. Raises KafkaError with the code for
+    the client.
     """
-    batch = yield from offsets_batch(coordinator, group_id, offsets)
+    batch = yield from offsets_batch(coordinator, group_id, offsets, producer)
     check()
     if batch is None:
         return
-    coordinator.topic.append_batch(coordinator.topic.partition_of(group_id), batch)
+    coordinator.append_batch(group_id, batch, producer)
+    if producer is not None:
+        shard = coordinator.shard_of(group_id)
+        for topic, partition, committed in offsets:
+            shard.pend(producer[0], group_id, topic, partition, committed)
+        return
     group = coordinator.groups.get(group_id) or coordinator.classic_group(group_id)
     for topic, partition, committed in offsets:
         group.offsets.apply(topic, partition, committed)
@@ -53,13 +63,13 @@ def offsets_batch(
     offsets: Sequence[Committed],
     producer: tuple[int, int] | None = None,
 ) -> Steps[memoryview | None]:
-    """The batch that records the offsets, for `StateTopic.append_batch`; None if there are no offsets.
+    """The batch that records the offsets, for `append_batch`; None if there are no offsets.
 
     Raises KafkaError as soon as they are more, uncompressed, than a batch has room for, as Kafka answers that.
     """
     if not offsets:
         return None
-    topic = coordinator.topic
+    topic = coordinator.log
     entries: list[Entry] = []
     size_bytes = HEADER_BYTES
     limit_bytes = topic.partition(topic.partition_of(group_id)).log.settings.max_message_bytes
@@ -93,7 +103,7 @@ def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
     gone = list(partitions)
     if not gone:
         return
-    topic = coordinator.topic
+    topic = coordinator.log
     limit_bytes = topic.partition(topic.partition_of(group.group_id)).log.settings.max_message_bytes - HEADER_BYTES
     longest_bytes = max(len(offset_entry(group.group_id, *each, None)[0]) for each in gone) + RECORD_OVERHEAD_BYTES
     count = max(1, limit_bytes // longest_bytes)

@@ -11,7 +11,8 @@ Not implemented: an authorizer.
 from __future__ import annotations
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import Unanswerable, handles
+from minibroker.broker.requests.dispatch import Unanswerable
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -31,14 +32,14 @@ OPERATIONS = range(1, 16)  # ANY to TWO_PHASE_COMMIT
 PERMISSION_TYPES = range(1, 4)  # ANY to ALLOW
 
 
-@handles(ApiKey.DESCRIBE_ACLS, "0-3")
+@handles(ApiKey.DESCRIBE_ACLS)
 def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     _check_known(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     context.authorize(DESCRIBE_CLUSTER)
     raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
 
 
-@handles(ApiKey.CREATE_ACLS, "0-3")
+@handles(ApiKey.CREATE_ACLS)
 def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     for wanted in request.creations:
         _check_known(wanted.resource_type, wanted.resource_pattern_type, wanted.operation, wanted.permission_type)
@@ -47,7 +48,7 @@ def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAc
     return CreateAclsResponse(results=refused)
 
 
-@handles(ApiKey.DELETE_ACLS, "0-3")
+@handles(ApiKey.DELETE_ACLS)
 def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     for wanted in request.filters:
         _check_known(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)

@@ -15,7 +15,7 @@ from functools import partial
 from minibroker.broker.configs.config_changes import ChangeKind
 from minibroker.broker.handlers.incremental_configs import altered
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -28,7 +28,7 @@ Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
 Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-@handles(ApiKey.ALTER_CONFIGS, "0-2", durable=True)
+@handles(ApiKey.ALTER_CONFIGS, durable=True)
 def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> Steps[AlterConfigsResponse]:
     changes = yield from each(partial(_changed, context), request.resources)
     answers = yield from altered(context, changes, validate_only=request.validate_only, loggers=False)

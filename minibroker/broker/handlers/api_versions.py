@@ -13,7 +13,7 @@ import re
 
 from minibroker.broker.metadata.features import KRAFT_VERSION, SUPPORTED
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import SERVED, handles
+from minibroker.broker.requests.served import SERVED, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
@@ -23,7 +23,7 @@ FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_LEVEL_0 = 4
 
 
-@handles(ApiKey.API_VERSIONS, "0-4", authenticated=False)
+@handles(ApiKey.API_VERSIONS, authenticated=False)
 def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= FIRST_WITH_SOFTWARE:
         texts = (request.client_software_name, request.client_software_version)

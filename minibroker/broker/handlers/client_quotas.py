@@ -17,7 +17,7 @@ from collections import Counter
 from minibroker.broker.metadata.image import QuotaEntity
 from minibroker.broker.quotas.client_quotas import Filter, check_value, checked_entity
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -37,7 +37,7 @@ Asked = AlterClientQuotasRequest.EntryData
 Altered = AlterClientQuotasResponse.EntryData
 
 
-@handles(ApiKey.DESCRIBE_CLIENT_QUOTAS, "0-1")
+@handles(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 def describe_client_quotas(
     context: RequestContext, request: DescribeClientQuotasRequest
 ) -> Steps[DescribeClientQuotasResponse]:
@@ -67,7 +67,7 @@ def _sorted(entity: QuotaEntity) -> list[tuple[str, str | None]]:
     return sorted(entity, key=lambda part: part[0])
 
 
-@handles(ApiKey.ALTER_CLIENT_QUOTAS, "0-1", durable=True)
+@handles(ApiKey.ALTER_CLIENT_QUOTAS, durable=True)
 def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
     named = yield from each(_parts, request.entries)
     counts = yield from counted(named)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_CLUSTER, NOT_ASKED, ResourceType
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -26,7 +26,7 @@ class EndpointType(IntEnum):
     CONTROLLER = 2
 
 
-@handles(ApiKey.DESCRIBE_CLUSTER, "0-2")
+@handles(ApiKey.DESCRIBE_CLUSTER)
 def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type == EndpointType.CONTROLLER:
         message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"

@@ -24,12 +24,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minibroker.broker.coordination.coordinators import coordinator_of_group
+from minibroker.broker.coordination.coordinators import coordinator_of
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
 from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -81,7 +81,7 @@ class Asked(NamedTuple):
     answer: CommitAnswer
 
 
-@handles(ApiKey.OFFSET_COMMIT, "0-10")
+@handles(ApiKey.OFFSET_COMMIT)
 def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Any:
     steps = _offset_commit(context, request)
     asked = len(request.topics)
@@ -146,7 +146,7 @@ def _committed(context: RequestContext, request: OffsetCommitRequest, asked: Seq
     groups = context.cluster.groups
     coordinator = context.node
     if context.version < FIRST_WITH_COORDINATORS:
-        coordinator = coordinator_of_group(context.cluster, request.group_id)
+        coordinator = coordinator_of(groups, request.group_id)
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     accepted, offsets = [], []
     for one in asked:
@@ -159,7 +159,7 @@ def _committed(context: RequestContext, request: OffsetCommitRequest, asked: Seq
         offsets.append((one.topic.name, one.partition.partition_index, committed))
 
     def check() -> None:
-        groups.check_node(coordinator, request.group_id)
+        groups.check(coordinator, request.group_id)
         check_topics(context, (one.topic for one in accepted))
         check_partition = _check_committer(context, request)
         if check_partition is not None:
@@ -212,7 +212,7 @@ def _offset(context: RequestContext, retention_ms: int, asked: Asked) -> Committ
 # --- OffsetFetch --------------------------------------------------------------------------------
 
 
-@handles(ApiKey.OFFSET_FETCH, "0-10")
+@handles(ApiKey.OFFSET_FETCH)
 def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
         group = yield from _group(context, request, _as_group(request))
@@ -275,9 +275,9 @@ def _group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGro
     try:
         context.authorize(DESCRIBE_GROUP, asked.group_id)
         if context.version >= FIRST_WITH_COORDINATORS:
-            groups.check_node(context.node, asked.group_id)
-        elif groups.topic.topic is not None:
-            groups.check_node(groups.node_of(asked.group_id) or context.node, asked.group_id)
+            groups.check(context.node, asked.group_id)
+        elif groups.log.topic is not None:
+            groups.check(groups.node_of(asked.group_id) or context.node, asked.group_id)
         group = groups.groups.get(asked.group_id)
         if group is not None:
             group.check_fetch(asked.member_id, asked.member_epoch)

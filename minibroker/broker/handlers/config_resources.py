@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_CLUSTER_CONFIGS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -34,7 +34,7 @@ class Type(IntEnum):
     TOPIC = 2
 
 
-@handles(ApiKey.LIST_CONFIG_RESOURCES, "0-1")
+@handles(ApiKey.LIST_CONFIG_RESOURCES)
 def list_config_resources(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     context.authorize(DESCRIBE_CLUSTER_CONFIGS)
     asked = set(request.resource_types) if context.version >= FIRST_WITH_TYPES else {Type.CLIENT_METRICS}

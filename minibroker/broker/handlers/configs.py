@@ -19,8 +19,8 @@ from minibroker.broker.configs.resource_configs import describe_client_metrics, 
 from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, Settings
 from minibroker.broker.metadata.partitions import check_name
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
 from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
     CLUSTER_NAME,
     DESCRIBE_CLUSTER_CONFIGS,
@@ -60,7 +60,7 @@ NAMED = (ResourceType.TOPIC, ResourceType.GROUP)  # whose configs are rights of 
 UNTYPED = 0  # of loggers, Kafka tells no type
 
 
-@handles(ApiKey.DESCRIBE_CONFIGS, "0-4")
+@handles(ApiKey.DESCRIBE_CONFIGS)
 def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
     namings = Namings()
     results = yield from each(lambda resource: _described(context, request, resource, namings), request.resources)

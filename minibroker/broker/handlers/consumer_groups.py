@@ -17,7 +17,7 @@ from __future__ import annotations
 from minibroker.broker.groups.callers import caller_of
 from minibroker.broker.metadata.features import GROUP_VERSION
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, ResourceType
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -48,7 +48,7 @@ def _check_served(context: RequestContext) -> None:
 # --- ConsumerGroupHeartbeat -------------------------------------------------------------------------
 
 
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, "0-1")
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
@@ -62,7 +62,7 @@ def consumer_group_heartbeat(
         context.authorize(DESCRIBE_TOPIC, name)
     check_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
     groups = context.cluster.groups
-    groups.check_node(context.node, request.group_id)
+    groups.check(context.node, request.group_id)
     response = heartbeat(groups, request, caller_of(context))
     context.wait_for(groups.wait(request.group_id), lambda error: _refuse(response, error))
     return response
@@ -76,7 +76,7 @@ def _refuse(response: ConsumerGroupHeartbeatResponse, error: KafkaError) -> None
 # --- ConsumerGroupDescribe --------------------------------------------------------------------------
 
 
-@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, "0-1")
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE)
 def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Steps[ConsumerGroupDescribeResponse]:
@@ -95,7 +95,7 @@ def _described(context: RequestContext, group_id: str) -> Described:
     try:
         _check_served(context)
         context.authorize(DESCRIBE_GROUP, group_id)
-        context.cluster.groups.check(context.node, group_id)
+        context.cluster.groups.check_named(context.node, group_id)
         found = described(context.cluster.groups.consumer_group(group_id))
         for member in found.members:
             for part in (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions):

@@ -11,7 +11,7 @@ Not implemented: tokens.
 from __future__ import annotations
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.delegation_tokens import (
@@ -30,7 +30,7 @@ NO_TIME = -1
 FIRST_WITH_OWNER = 3
 
 
-@handles(ApiKey.CREATE_DELEGATION_TOKEN, "0-3")
+@handles(ApiKey.CREATE_DELEGATION_TOKEN)
 def create_delegation_token(
     context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
@@ -45,21 +45,21 @@ def create_delegation_token(
     return response
 
 
-@handles(ApiKey.RENEW_DELEGATION_TOKEN, "0-2")
+@handles(ApiKey.RENEW_DELEGATION_TOKEN)
 def renew_delegation_token(
     context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
     return RenewDelegationTokenResponse(error_code=NOT_ALLOWED, expiry_timestamp_ms=NO_TIME)
 
 
-@handles(ApiKey.EXPIRE_DELEGATION_TOKEN, "0-2")
+@handles(ApiKey.EXPIRE_DELEGATION_TOKEN)
 def expire_delegation_token(
     context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
     return ExpireDelegationTokenResponse(error_code=NOT_ALLOWED, expiry_timestamp_ms=NO_TIME)
 
 
-@handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, "0-3")
+@handles(ApiKey.DESCRIBE_DELEGATION_TOKEN)
 def describe_delegation_token(
     context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:

@@ -18,8 +18,8 @@ import logging
 
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -35,7 +35,7 @@ HIGH_WATERMARK = -1
 NO_WATERMARK = -1
 
 
-@handles(ApiKey.DELETE_RECORDS, "0-2")
+@handles(ApiKey.DELETE_RECORDS)
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
     asked: dict[str, dict[int, int]] = {}  # as in Kafka, of a partition that stands twice the last offset counts
     for topic in request.topics:

@@ -17,7 +17,7 @@ from minibroker.broker.control.elections import apply_changes, catch_up, electio
 from minibroker.broker.metadata.partition_changes import Election
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -31,7 +31,7 @@ PartitionResult = TopicResult.PartitionResult
 TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 
-@handles(ApiKey.ELECT_LEADERS, "0-2", durable=True)
+@handles(ApiKey.ELECT_LEADERS, durable=True)
 def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
     kind = TYPES.get(request.election_type)
     try:

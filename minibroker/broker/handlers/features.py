@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from minibroker.broker.metadata.features import Update
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -25,7 +25,7 @@ Result = UpdateFeaturesResponse.UpdatableFeatureResult
 LAST_WITH_RESULTS = 1
 
 
-@handles(ApiKey.UPDATE_FEATURES, "0-2", durable=True)
+@handles(ApiKey.UPDATE_FEATURES, durable=True)
 def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> Steps[UpdateFeaturesResponse]:
     context.authorize(ALTER_CLUSTER)
     asked = request.feature_updates

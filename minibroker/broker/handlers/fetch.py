@@ -30,7 +30,6 @@ from minibroker.broker.metadata.followers import preferred_replica, serves_as_fo
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
 from minibroker.broker.requests.down_conversion import (
     MAX_CONVERTED_BYTES,
     Conversion,
@@ -46,6 +45,7 @@ from minibroker.broker.requests.fetch_sessions import (
     FetchSession,
 )
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -72,7 +72,7 @@ Topics = dict[str | bytes, TopicAnswer]
 Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many bytes of records it carries
 
 
-@handles(ApiKey.FETCH, "0-18")
+@handles(ApiKey.FETCH)
 def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Parked | Steps[FetchResponse | Parked]:
     if context.version < FIRST_WITH_FORMAT_2 or _asks_much(context, request):
         return _fetch_in_steps(context, request)
@@ -288,12 +288,12 @@ class Reading:
             try:
                 return self._partition(fetched, self._left())
             except Conversion as needed:
-                conversion = needed
+                conversion = needed.with_traceback(None)  # which would hold this frame
             found: Region | Converted | KafkaError | None
             try:
                 found = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
             except KafkaError as error:
-                found = error
+                found = error.with_traceback(None)
             if not conversion.is_void():
                 return self._converted(fetched, conversion, found)
 

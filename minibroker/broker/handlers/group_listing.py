@@ -17,8 +17,8 @@ from __future__ import annotations
 from functools import partial
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_GROUP, DESCRIBE_CLUSTER, DESCRIBE_GROUP, ResourceType
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -39,7 +39,7 @@ FIRST_WITH_NOT_FOUND = 6
 DEAD = "Dead"
 
 
-@handles(ApiKey.DESCRIBE_GROUPS, "0-6")
+@handles(ApiKey.DESCRIBE_GROUPS)
 def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
     def described(group_id: str) -> Described:
         group = _described(context, group_id)
@@ -54,7 +54,7 @@ def _described(context: RequestContext, group_id: str) -> Described:
     groups = context.cluster.groups
     try:
         context.authorize(DESCRIBE_GROUP, group_id)
-        groups.check_node(context.node, group_id)
+        groups.check(context.node, group_id)
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code)
     try:
@@ -66,7 +66,7 @@ def _described(context: RequestContext, group_id: str) -> Described:
         return described
 
 
-@handles(ApiKey.LIST_GROUPS, "0-5")
+@handles(ApiKey.LIST_GROUPS)
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
@@ -90,7 +90,7 @@ def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[Li
     return response
 
 
-@handles(ApiKey.DELETE_GROUPS, "0-2")
+@handles(ApiKey.DELETE_GROUPS)
 def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse | Parked]:
     asked = dict.fromkeys(request.groups_names)  # each once, as in Kafka
     results = yield from each(lambda group_id: Deleted(group_id=group_id, error_code=_delete(context, group_id)), asked)
@@ -112,7 +112,7 @@ def _delete(context: RequestContext, group_id: str) -> ErrorCode:
     groups = context.cluster.groups
     try:
         context.authorize(DELETE_GROUP, group_id)
-        groups.check_node(context.node, group_id)
+        groups.check(context.node, group_id)
         groups.delete(groups.found(group_id))
     except KafkaError as error:
         return error.code

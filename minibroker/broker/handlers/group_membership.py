@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from minibroker.broker.groups.callers import caller_of
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import READ_GROUP
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -42,7 +42,7 @@ Identity = LeaveGroupRequest.MemberIdentity
 Left = LeaveGroupResponse.MemberResponse
 
 
-@handles(ApiKey.JOIN_GROUP, "0-9")
+@handles(ApiKey.JOIN_GROUP)
 def join_group(context: RequestContext, request: JoinGroupRequest) -> Parked:
     parked = Parked()
 
@@ -58,7 +58,7 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> Parked:
         context.authorize(READ_GROUP, request.group_id)
         groups.check_id(request.group_id)
         _check_session_timeout(context, request.session_timeout_ms)
-        groups.check_node(context.node, request.group_id)
+        groups.check(context.node, request.group_id)
         group = groups.to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
         group.join(caller_of(context), request, respond)
     except KafkaError as error:
@@ -73,7 +73,7 @@ def _check_session_timeout(context: RequestContext, timeout_ms: int) -> None:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
-@handles(ApiKey.SYNC_GROUP, "0-5")
+@handles(ApiKey.SYNC_GROUP)
 def sync_group(context: RequestContext, request: SyncGroupRequest) -> Parked:
     parked = Parked()
     named = request.protocol_type is not None and request.protocol_name is not None
@@ -85,14 +85,14 @@ def sync_group(context: RequestContext, request: SyncGroupRequest) -> Parked:
     return parked
 
 
-@handles(ApiKey.HEARTBEAT, "0-4")
+@handles(ApiKey.HEARTBEAT)
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     context.authorize(READ_GROUP, request.group_id)
     context.cluster.groups.of_members(context.node, request.group_id).heartbeat(request)
     return HeartbeatResponse()
 
 
-@handles(ApiKey.LEAVE_GROUP, "0-5")
+@handles(ApiKey.LEAVE_GROUP)
 def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     several = context.version >= FIRST_LEAVE_WITH_SEVERAL
     members = request.members if several else [Identity(member_id=request.member_id)]

@@ -26,7 +26,7 @@ from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize,
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.metadata.partitions import check_name
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS, Right
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -50,7 +50,7 @@ LIST_CHANGES = (ChangeKind.APPEND, ChangeKind.SUBTRACT)
 GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1", durable=True)
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, durable=True)
 def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Steps[IncrementalAlterConfigsResponse]:

@@ -22,8 +22,8 @@ from collections import defaultdict
 
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -53,7 +53,7 @@ NO_UNIQUE = "0" * 32  # for the length of a name
 Asked = dict[str, set[int]] | None
 
 
-@handles(ApiKey.DESCRIBE_LOG_DIRS, "0-5")
+@handles(ApiKey.DESCRIBE_LOG_DIRS)
 def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
     context.authorize(DESCRIBE_CLUSTER)
     asked = _asked(request)
@@ -105,7 +105,7 @@ def _is_told(context: RequestContext, name: str, index: int, asked: Asked) -> bo
 # --- AlterReplicaLogDirs ------------------------------------------------------------------------
 
 
-@handles(ApiKey.ALTER_REPLICA_LOG_DIRS, "0-2")
+@handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
 def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> Steps[AlterReplicaLogDirsResponse]:

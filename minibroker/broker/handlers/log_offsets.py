@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CLUSTER_ACTION, DESCRIBE_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -76,7 +76,7 @@ class Found(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
-@handles(ApiKey.LIST_OFFSETS, "0-11")
+@handles(ApiKey.LIST_OFFSETS)
 def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
     asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
     counts = yield from counted([(name, partition.partition_index) for name, partition in asked])
@@ -168,7 +168,7 @@ def _first_epoch(partition: Partition) -> int:
     return partition.leader_epoch if epoch == NO_EPOCH else epoch
 
 
-@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, "0-4")
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Steps[OffsetForLeaderEpochResponse]:

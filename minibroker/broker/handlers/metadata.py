@@ -29,8 +29,8 @@ from minibroker.broker.metadata.partitions import (
     check_name,
 )
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, ResourceType
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -50,7 +50,7 @@ FIRST_BY_TOPIC_ID = 12
 NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TOPIC}
 
 
-@handles(ApiKey.METADATA, "0-13", durable=True, lasting=True)
+@handles(ApiKey.METADATA, durable=True, lasting=True)
 def metadata(context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
     topics = yield from _topics(context, request)
     context.lasts = not any([topic.error_code for topic in topics])  # what is missing may be made by who asks again
@@ -140,10 +140,9 @@ def _existing(context: RequestContext, name: str, create: bool) -> Steps[Topic]:
 
 
 def _create(context: RequestContext, name: str) -> Steps[None]:
-    if name == GROUPS_TOPIC:
-        yield from context.cluster.groups.topic.create_in_steps()
-    elif name == TRANSACTIONS_TOPIC:
-        yield from context.cluster.transactions.create_topic_in_steps()
+    coordinators = context.cluster.coordinators.of_topic(name)
+    if coordinators is not None:
+        yield from coordinators.log.create_in_steps()
     else:
         yield from context.cluster.controller.create_topic_in_steps(name)
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_GROUP, READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -31,7 +31,7 @@ TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
 PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 
-@handles(ApiKey.OFFSET_DELETE, "0")
+@handles(ApiKey.OFFSET_DELETE)
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
     from minibroker.broker.groups.commits import delete_offsets, wait_for_offsets  # no start is to wait for it
 
@@ -57,7 +57,7 @@ def _group(context: RequestContext, group_id: str) -> Group:
     """The group, if offsets of it may be deleted. Raises KafkaError."""
     context.authorize(DELETE_GROUP, group_id)
     groups = context.cluster.groups
-    groups.check(context.node, group_id)
+    groups.check_named(context.node, group_id)
     group = groups.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id}.")

@@ -28,8 +28,9 @@ from minibroker.broker.handlers.known_produce import lost, remember
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import Unanswerable, handles
+from minibroker.broker.requests.dispatch import Unanswerable
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.served import handles
 from minibroker.broker.requests.turn import Wait
 from minibroker.broker.security.operations import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from minibroker.protocol.apis import ApiKey
@@ -66,7 +67,7 @@ TELL_LOG_START = frozenset(
 )
 
 
-@handles(ApiKey.PRODUCE, "0-13")
+@handles(ApiKey.PRODUCE)
 def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
         return _in_steps(context, request)
@@ -120,6 +121,7 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
                     raise refusal
                 appended = yield from _admit_and_append(context, request, key, asked)
             except KafkaError as error:
+                error.__traceback__ = None  # which would hold this frame, if it is the refusal
                 appended = _refused(context, key, asked.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)

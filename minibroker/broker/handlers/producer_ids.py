@@ -14,7 +14,7 @@ Not implemented: two-phase commit (KIP-939), which version 6 brings.
 from __future__ import annotations
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import IDEMPOTENT_WRITE, WRITE_TRANSACTIONAL_ID
 from minibroker.broker.transactions.answers import code_for
 from minibroker.protocol.apis import ApiKey
@@ -26,7 +26,7 @@ FIRST_EPOCH = 0
 FIRST_WITH_PRODUCER_FENCED = 4
 
 
-@handles(ApiKey.INIT_PRODUCER_ID, "0-5", durable=True)
+@handles(ApiKey.INIT_PRODUCER_ID, durable=True)
 def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     try:
         if request.transactional_id is not None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -37,7 +37,7 @@ ReplicaState = DescribeQuorumResponse.ReplicaState
 UNKNOWN_TIME = -1
 
 
-@handles(ApiKey.DESCRIBE_QUORUM, "0-2")
+@handles(ApiKey.DESCRIBE_QUORUM)
 def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
     context.authorize(DESCRIBE_CLUSTER)
     asked = yield from each(
@@ -101,7 +101,7 @@ def _voters(context: RequestContext) -> list[DescribeQuorumResponse.Node]:
     ]
 
 
-@handles(ApiKey.ADD_RAFT_VOTER, "0-1")
+@handles(ApiKey.ADD_RAFT_VOTER)
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     refusal = _refusal(context, request, "Add", "adding")
     if request.cluster_id in (None, context.cluster.cluster_id) and not request.listeners:
@@ -110,7 +110,7 @@ def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> Add
     raise refusal
 
 
-@handles(ApiKey.REMOVE_RAFT_VOTER, "0")
+@handles(ApiKey.REMOVE_RAFT_VOTER)
 def remove_raft_voter(context: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     raise _refusal(context, request, "Remove", "removing")
 

@@ -18,7 +18,7 @@ from minibroker.broker.control.elections import apply_changes, catch_up
 from minibroker.broker.control.reassignments import cancellation, reassignment
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -38,7 +38,7 @@ Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = Ongoing.OngoingPartitionReassignment
 
 
-@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1", durable=True)
+@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, durable=True)
 def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Steps[AlterPartitionReassignmentsResponse]:
@@ -95,7 +95,7 @@ def _change(
     return reassignment(context.cluster, partition, asked.replicas, keep_factor=keep_factor)
 
 
-@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0")
+@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Steps[ListPartitionReassignmentsResponse]:

@@ -14,7 +14,7 @@ from collections import Counter
 from enum import IntEnum
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -49,7 +49,7 @@ class Mechanism(IntEnum):
 HASHES = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
 
 
-@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "0")
+@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
 def describe_user_scram_credentials(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Steps[DescribeUserScramCredentialsResponse]:
@@ -82,7 +82,7 @@ def _described(context: RequestContext, name: str, count: int) -> Described:
     return result
 
 
-@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "0", durable=True)
+@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, durable=True)
 def alter_user_scram_credentials(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Steps[AlterUserScramCredentialsResponse]:

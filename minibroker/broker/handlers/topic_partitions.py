@@ -13,7 +13,7 @@ from __future__ import annotations
 from minibroker.broker.metadata.leaders import available_leader, offline_replicas
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, NO_LEADER, Partition, check_name
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_TOPIC, ResourceType
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -25,7 +25,7 @@ PartitionAnswer = TopicAnswer.DescribeTopicPartitionsResponsePartition
 Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
-@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "0")
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 def describe_topic_partitions(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Steps[DescribeTopicPartitionsResponse]:

@@ -18,7 +18,7 @@ from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
     ALTER_TOPIC,
     CREATE_CLUSTER,
@@ -48,7 +48,7 @@ FIRST_DELETION_BY_ID = 6
 FIRST_WITH_DELETION_DISABLED = 3
 
 
-@handles(ApiKey.CREATE_TOPICS, "0-7", durable=True)
+@handles(ApiKey.CREATE_TOPICS, durable=True)
 def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
     repeated = yield from _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]
@@ -121,7 +121,7 @@ def _configs(context: RequestContext, overrides: dict[str, str]) -> list[Created
     ]
 
 
-@handles(ApiKey.DELETE_TOPICS, "0-6", durable=True)
+@handles(ApiKey.DELETE_TOPICS, durable=True)
 def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
     if context.version >= FIRST_DELETION_BY_ID:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
@@ -180,7 +180,7 @@ def _existing(context: RequestContext, name: str | None, topic_id: bytes) -> Top
     return topic
 
 
-@handles(ApiKey.CREATE_PARTITIONS, "0-3", durable=True)
+@handles(ApiKey.CREATE_PARTITIONS, durable=True)
 def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
     repeated = yield from _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]

@@ -18,8 +18,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
 from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID, READ_TOPIC
 from minibroker.broker.transactions.transaction import LABELS, State, Transaction
 from minibroker.protocol.apis import ApiKey
@@ -48,7 +48,7 @@ ProducerAnswer = PartitionAnswer.ProducerState
 # --- DescribeTransactions -----------------------------------------------------------------------
 
 
-@handles(ApiKey.DESCRIBE_TRANSACTIONS, "0")
+@handles(ApiKey.DESCRIBE_TRANSACTIONS)
 def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> Steps[DescribeTransactionsResponse]:
@@ -84,7 +84,7 @@ def _described(context: RequestContext, transactional_id: str) -> Described:
 # --- ListTransactions ---------------------------------------------------------------------------
 
 
-@handles(ApiKey.LIST_TRANSACTIONS, "0-2")
+@handles(ApiKey.LIST_TRANSACTIONS)
 def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
     unknown = [name for name in request.state_filters if name not in LABELS]
     states = {LABELS[name] for name in request.state_filters if name in LABELS}
@@ -140,7 +140,7 @@ def _pattern(text: str) -> Pattern:
 # --- DescribeProducers --------------------------------------------------------------------------
 
 
-@handles(ApiKey.DESCRIBE_PRODUCERS, "0")
+@handles(ApiKey.DESCRIBE_PRODUCERS)
 def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
     namings = Namings()
 

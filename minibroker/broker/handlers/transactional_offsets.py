@@ -21,7 +21,7 @@ from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import check_topics, java_length
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.requests.turn import Wait
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 from minibroker.broker.transactions.verification import join_or_verify
@@ -44,7 +44,7 @@ FIRST_THAT_JOINS = 5
 NO_GENERATION = -1
 
 
-@handles(ApiKey.TXN_OFFSET_COMMIT, "0-5")
+@handles(ApiKey.TXN_OFFSET_COMMIT)
 def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
     from minibroker.broker.groups.commits import wait_for_offsets  # no start is to wait for it
 
@@ -108,8 +108,10 @@ def _committed(
 
     Raises KafkaError for all.
     """
+    from minibroker.broker.groups.commits import commit_offsets
+
     groups = context.cluster.groups
-    groups.check(context.node, request.group_id)
+    groups.check_named(context.node, request.group_id)
     producer = request.producer_id, request.producer_epoch
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     now_ms = context.cluster.clock.wall_ms()
@@ -132,15 +134,15 @@ def _committed(
             for topic, partition, _ in taken:
                 check_partition(topic.name, ZERO_UUID, partition.partition_index)
 
-    yield from groups.transactional.commit(request.group_id, producer, offsets, check)
+    yield from commit_offsets(groups, request.group_id, offsets, check, producer)
     return taken, joined
 
 
 def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Wait | None:
     """Make the group's partition part of the transaction, as `join_or_verify` does. Raises KafkaError."""
     groups = context.cluster.groups
-    groups.check(context.node, request.group_id)
-    partition = GROUPS_TOPIC, groups.topic.partition_of(request.group_id)
+    groups.check_named(context.node, request.group_id)
+    partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
     joins = context.version >= FIRST_THAT_JOINS
     return join_or_verify(context.cluster, request.transactional_id, producer, partition, joins=joins)
 

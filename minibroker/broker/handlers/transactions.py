@@ -20,7 +20,7 @@ from functools import partial
 
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import handles
+from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
     ALTER_CLUSTER,
     CLUSTER_ACTION,
@@ -63,7 +63,7 @@ CLASSIC = 0  # the transaction version of clients that add partitions by this re
 # --- AddPartitionsToTxn -------------------------------------------------------------------------
 
 
-@handles(ApiKey.ADD_PARTITIONS_TO_TXN, "0-5")
+@handles(ApiKey.ADD_PARTITIONS_TO_TXN)
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Steps[AddPartitionsToTxnResponse]:
@@ -189,7 +189,7 @@ def _results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[list[TopicResu
 # --- AddOffsetsToTxn ----------------------------------------------------------------------------
 
 
-@handles(ApiKey.ADD_OFFSETS_TO_TXN, "0-4", durable=True)
+@handles(ApiKey.ADD_OFFSETS_TO_TXN, durable=True)
 def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     response = AddOffsetsToTxnResponse()
 
@@ -201,8 +201,8 @@ def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest)
         context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
         context.authorize(READ_GROUP, request.group_id)
         transactions.check(context.node, request.transactional_id)
-        groups.topic.create()
-        partition = GROUPS_TOPIC, groups.topic.partition_of(request.group_id)
+        groups.log.create()
+        partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
         producer = request.producer_id, request.producer_epoch
         transactions.add_partitions(request.transactional_id, producer, [partition], CLASSIC)
         context.wait_for(transactions.wait(request.transactional_id), refuse)
@@ -214,7 +214,7 @@ def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest)
 # --- EndTxn and its markers ---------------------------------------------------------------------
 
 
-@handles(ApiKey.END_TXN, "0-5", durable=True)
+@handles(ApiKey.END_TXN, durable=True)
 def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     response = EndTxnResponse()
 
@@ -236,7 +236,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     return response
 
 
-@handles(ApiKey.WRITE_TXN_MARKERS, "0-2")
+@handles(ApiKey.WRITE_TXN_MARKERS)
 def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
     if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION)):
         return _no_markers(request)

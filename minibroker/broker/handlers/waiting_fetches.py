@@ -35,7 +35,7 @@ class WaitingFetch:
         for partition in self._partitions:
             partition.waiters.add(self)
         clock = reading.context.cluster.clock
-        self._timer: Timer = clock.call_later(reading.request.max_wait_ms, self._time_is_up)
+        self._timer: Timer | None = clock.call_later(reading.request.max_wait_ms, self._time_is_up)
 
     def _waited_for(self) -> Iterable[Partition]:
         for fetched in self._reading.wanted:
@@ -102,9 +102,16 @@ class WaitingFetch:
         self.parked.complete(self._reading.response())
 
     def _forget(self) -> None:
-        self._timer.cancel()
+        _cancel_timer(self)
         for partition in self._partitions:
             partition.waiters.discard(self)
+
+
+def _cancel_timer(fetch: WaitingFetch | WaitingInSteps) -> None:
+    """Cancel the timer, and drop it: uvloop's keeps its callback, which keeps the fetch."""
+    if fetch._timer is not None:
+        fetch._timer.cancel()
+        fetch._timer = None
 
 
 class WaitingInSteps:
@@ -159,7 +166,7 @@ class WaitingInSteps:
             raise
         self._begun = True
         clock = self._reading.context.cluster.clock
-        self._timer: Timer = clock.call_later(self._reading.request.max_wait_ms, self._time_is_up)
+        self._timer: Timer | None = clock.call_later(self._reading.request.max_wait_ms, self._time_is_up)
         self.changed()
 
     def _join(self) -> Steps[None]:
@@ -214,7 +221,7 @@ class WaitingInSteps:
             self._run(self._reading.read_in_steps(), self._answer)
 
     def _answer(self) -> None:
-        self._timer.cancel()
+        _cancel_timer(self)
         self._run(self._respond(), lambda: None)
 
     def _respond(self) -> Steps[None]:
@@ -237,7 +244,7 @@ class WaitingInSteps:
             work.on_end = ended
 
     def _cancel(self) -> None:
-        self._timer.cancel()
+        _cancel_timer(self)
         if self._work is not None:
             self._work.drop()
         self._slicer.start(self._forget())

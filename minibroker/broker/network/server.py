@@ -46,7 +46,9 @@ def bind(listener: Listener, settings: Any) -> BoundListener:
     """Take the listener's address. Raises BindError."""
     host = listener.host or "::"
     try:
-        family = socket.AF_INET6 if ":" in host else socket.getaddrinfo(host, listener.port)[0][0]
+        # A text would be encoded by a codec that takes a millisecond to import.
+        name = host.encode() if host.isascii() else host
+        family = socket.AF_INET6 if ":" in host else socket.getaddrinfo(name, listener.port)[0][0]
         bound = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         if listener.host:

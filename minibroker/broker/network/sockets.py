@@ -101,6 +101,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared.sockets.discard(self)
         self._drop_queue()
         self._connection.lost()
+        del self._connection  # which knows this socket, too
 
     def eof_received(self) -> bool:
         return False  # a client that sends no more gets no more: close
@@ -222,7 +223,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._pump()
         if self.congested:
             self._count_unread()
-        else:
+        elif not self._transport.is_closing():
             self._shared.unread.forget(self)
             self._connection.resume()
 

@@ -1,7 +1,7 @@
-"""From a frame to its handler and back: headers, versions, and the table of all handlers.
+"""From a frame to its handler and back: headers, versions, and what becomes of the answer.
 
 A handler is a plain function `(context, request) -> response | Parked | None`; None answers nothing (acks=0). It says
-with `@handles` which API and versions it serves; what it does stands in its own file. A KafkaError that it raises
+with `@handles` which API it serves; what it does stands in its own file (`served`). A KafkaError that it raises
 becomes the answer, where that has an error code for the whole request. One whose work grows with its
 request is a generator of steps instead, which returns as much; it is run in slices, and so are the reading of a large
 request and the writing of its answer.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from struct import Struct
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.requests.answers import (
     LastingAnswers,
@@ -28,13 +28,13 @@ from minibroker.broker.requests.answers import (
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import SERVED, Served
 from minibroker.broker.requests.slices import Sliced, Slicer
 from minibroker.broker.requests.turn import Wait, failure_of
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.fields import versions
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.protocol.primitives import MalformedMessage
@@ -61,48 +61,8 @@ READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LI
     ApiKey.OFFSET_FETCH,
 }
 
-Context = RequestContext
-Handler = Callable[[RequestContext, Any], Any]
+Context = RequestContext  # as the groups still call it
 KNOWN_KEYS = frozenset(ApiKey)
-AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
-
-
-class Served:
-    """One API as we serve it."""
-
-    def __init__(
-        self, key: ApiKey, served: range, handler: Handler, authenticated: bool, durable: bool, lasting: bool
-    ) -> None:
-        self.durable = durable
-        self.lasting = lasting
-        self.key = key
-        self.versions = served
-        self.handler = handler
-        self.authenticated = authenticated
-
-
-SERVED: dict[int, Served] = {}
-
-
-def handles(
-    key: ApiKey, served: str, *, authenticated: bool = True, durable: bool = False, lasting: bool = False
-) -> Callable[[AnyHandler], AnyHandler]:
-    """Register a handler for `key` in the versions `served` ("0-12").
-
-    `authenticated` says whether a client has to be authenticated first, where its listener asks for that. `durable`
-    says that the request may change the cluster's metadata: then it is answered once the change is synced, as Kafka's
-    controller does, and if that fails, when nobody knows whether a start will find it, its connection is closed.
-    `lasting` says that the same bytes get the same answer as long as nothing has changed, where the handler says so of
-    an answer by `context.lasts`.
-    """
-
-    def register(handler: AnyHandler) -> AnyHandler:
-        if key in SERVED:
-            raise ValueError(f"{key.name} has a handler already")
-        SERVED[key] = Served(key, versions(served), handler, authenticated, durable, lasting)
-        return handler
-
-    return register
 
 
 class Unanswerable(Exception):
@@ -226,7 +186,8 @@ class Due:
 
     def items(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
-        for wait, refuse in self._context.waits or ():
+        waits, self._context.waits = self._context.waits, None  # `refuse` may hold the context
+        for wait, refuse in waits or ():
             failure = failure_of(wait)
             if failure is not None:
                 refuse(failure)
@@ -414,6 +375,12 @@ class Dispatcher:
     ) -> Any:
         if parked.done:
             return route.answer(context, correlation_id, parked.response)
+        return self._wait(context, route, correlation_id, request, parked)
+
+    def _wait(
+        self, context: RequestContext, route: Route, correlation_id: int, request: Message | None, parked: Parked
+    ) -> Parked | None:
+        """Have the request answered once it is done; None if it was answered now."""
         connection = context.connection
 
         def finish(response: Message | None) -> None:
@@ -428,7 +395,6 @@ class Dispatcher:
             failed(context, route, error, None)
 
         def again() -> Parked | None:
-            nonlocal parked
             parked.cancel()
             context.cluster = self.cluster
             outcome = route.run(context, request)
@@ -437,16 +403,13 @@ class Dispatcher:
             if outcome.__class__ is not Parked:
                 finish(outcome)
                 return None
-            parked = outcome
-            parked.again = again
-            parked.attach(finish, fail)
-            return None if parked.done else parked
+            return self._wait(context, route, correlation_id, request, outcome)
 
         # Not what was written, and its records may be other bytes by now, nor what has not been read yet.
         if route.key != ApiKey.PRODUCE and request is not None:
             parked.again = again
         parked.attach(finish, fail)
-        return parked
+        return None if parked.done else parked
 
     def _intercepted(
         self, route: Route, context: RequestContext, request: Message, frame: memoryview, correlation_id: int

@@ -81,7 +81,7 @@ def test_the_apis_of_classic_groups_do_not_describe_it(harness: Harness) -> None
 def test_an_answer_waits_for_the_disk_if_the_topic_says_so(harness: Harness) -> None:
     harness.create_topic("t")
     player = Player(harness, "m1", "t")
-    partition = harness.partition("__consumer_offsets", harness.cluster.groups.topic.partition_of(GROUP))
+    partition = harness.partition("__consumer_offsets", harness.cluster.groups.log.partition_of(GROUP))
     partition.log.update_settings(partition.log.settings._replace(flush_messages=1))
     harness.clock.holds_aside = True
     first = {"rebalance_timeout_ms": REBALANCE_MS, "topic_partitions": [], "subscribed_topic_names": ["t"]}

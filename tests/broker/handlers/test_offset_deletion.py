@@ -55,10 +55,10 @@ def test_what_is_deleted_is_gone_also_after_a_restart(harness: Harness, crash: b
 
 
 def test_a_partition_without_an_offset_is_well_and_one_that_there_is_not_is_not(harness: Harness) -> None:
-    before = harness.partition(GROUPS_TOPIC, harness.cluster.groups.topic.partition_of("g")).log.log_end_offset
+    before = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.partition_of("g")).log.log_end_offset
     answer = delete(harness, "g", ("t", 2), ("t", 3), ("nope", 0))
     assert answer == (0, {("t", 2): 0, ("t", 3): UNKNOWN, ("nope", 0): UNKNOWN})
-    after = harness.partition(GROUPS_TOPIC, harness.cluster.groups.topic.partition_of("g")).log.log_end_offset
+    after = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.partition_of("g")).log.log_end_offset
     assert (left(harness), after) == ([("t", 0), ("t", 1), ("u", 0)], before)
 
 
@@ -101,7 +101,7 @@ def test_only_the_coordinator_deletes(tmp_path: Path) -> None:
 
 
 def test_a_deletion_that_cannot_be_recorded_changes_nothing(harness: Harness) -> None:
-    topic = harness.cluster.groups.topic
+    topic = harness.cluster.groups.log
     request = OffsetDeleteRequest(
         group_id="g", topics=[Topic(name="t", partitions=[Topic.OffsetDeleteRequestPartition(partition_index=0)])]
     )

@@ -10,8 +10,8 @@ import pytest
 
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import SERVED, handles
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import SERVED, handles
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.apis import ApiKey, request_class
 from minibroker.protocol.errors import ErrorCode
@@ -98,9 +98,15 @@ def test_a_client_without_a_name_is_served(tmp_path: Path) -> None:
         assert harness.request(MetadataRequest(), client_id=None).brokers
 
 
-def test_two_handlers_for_one_api_are_a_mistake(tmp_path: Path) -> None:
-    with Harness(tmp_path), pytest.raises(ValueError, match="METADATA has a handler already"):
-        handles(ApiKey.METADATA, "0")(lambda context, request: None)
+def test_two_handlers_for_one_api_are_a_mistake() -> None:
+    assert SERVED[ApiKey.METADATA].handler
+    with pytest.raises(ValueError, match="METADATA has a handler already"):
+        handles(ApiKey.METADATA)(lambda context, request: None)
+
+
+@pytest.mark.parametrize("key", SERVED, ids=lambda key: ApiKey(key).name)
+def test_the_file_of_each_api_has_its_handler(key: int) -> None:
+    assert SERVED[key].handler.__module__.startswith("minibroker.broker.handlers.")
 
 
 def test_a_handler_may_park_what_it_has_answered_already(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import SERVED
+from minibroker.broker.requests.served import SERVED
 from minibroker.broker.security.operations import DENIALS, REQUIRED, Right
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message, Struct

@@ -182,7 +182,7 @@ def code_in(answer: Any) -> int:
 def test_what_changes_a_transaction_is_answered_once_that_is_flushed(
     flushing: Flushing, kind: str, fails: bool
 ) -> None:
-    flushing.harness.cluster.groups.topic.create()
+    flushing.harness.cluster.groups.log.create()
     flushing.flush_each(TRANSACTIONS_TOPIC)
     waiting = flushing.ask(*requests_that_join(flushing.producer)[kind])
     assert isinstance(waiting, Waiting) and not waiting.done

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker import handlers
-from minibroker.broker.requests.dispatch import SERVED
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
 from minibroker.protocol.fields import fields
 from minibroker.protocol.response_errors import error_codes
 from minibroker.testing.faults.places import deepest_level, error_answer, places_in
 
-handlers.load()
 CODE = 6
 CASES = [(key, version) for key, served in SERVED.items() for version in served.versions]
 
