@@ -1,10 +1,10 @@
-"""What a broker's process asks of its machine, once, at the start; a broker inside of another program asks nothing.
+"""What the process of a broker sets on its machine, once, at the start; a broker inside another program sets nothing.
 
 glibc hands the top of the heap back to the kernel whenever a large block there is freed. A broker that takes and frees
 a megabyte a request then spends half of its time on page faults: 1.7 ms were measured for a MB received, 0.7 without.
 A log keeps a file open and so does a client; 1,024 of them, the usual soft limit, is soon not enough.
-A thread that computes, as the cleaner's does, lets that of the event loop in only every 5 ms: the slowest of a hundred
-requests took 5 to 7 ms while a log was compacted, 1 to 2 ms with what is set here, and 0.06 ms while none was.
+A thread that computes, as the cleaner does, lets the thread of the event loop in only every 5 ms: the slowest of a
+hundred requests took 5 to 7 ms while a log was compacted, 1 to 2 ms with the setting below, and 0.06 ms without.
 Python's collector of cycles goes through all objects whenever there are a quarter more of them: 30 ms with a thousand
 topics, which nobody should wait for. So all of them are looked at only when nothing else is to do, and what is alive
 then is frozen: a busy process goes through what came after it, often enough that this takes 10 ms.
@@ -44,7 +44,7 @@ def keep_freed_memory() -> bool:
 
 
 def raise_descriptor_limit() -> int:
-    """Allow as many open files as the hard limit does, up to about a million; the limit now in force."""
+    """Allow as many open files as the hard limit, up to about a million; return the limit now in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -53,7 +53,7 @@ def raise_descriptor_limit() -> int:
 
 
 def share_the_interpreter() -> None:
-    """Have a thread that computes let in one that waits for the interpreter after a tenth of a millisecond."""
+    """Switch threads after a tenth of a millisecond, so that one that computes does not hold up the event loop."""
     sys.setswitchinterval(SWITCH_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Reading from followers (KIP-392): which nodes may serve a consumer, and which one it is told to ask.
+"""Reading from followers (KIP-392): which nodes may serve a consumer, and which one it should ask.
 
 All nodes here share one log of each partition, so a follower has what the leader has. What is read is in
 `handlers/fetch`.
@@ -31,7 +31,7 @@ def serves_as_follower(node: Node, partition: Partition, version: int) -> bool:
 
 
 def preferred_replica(cluster: Cluster, node: Node, partition: Partition, rack_id: str) -> int | None:
-    """The follower that the leader tells a consumer to read from: one in its rack, if the leader is in another."""
+    """Return the follower in the consumer's rack that it should read from, or None; only the leader says so."""
     if not rack_id or partition.leader_id != node.node_id or node.rack == rack_id:
         return None
     if cluster.settings["replica.selector.class"] != RACK_AWARE:

@@ -78,14 +78,14 @@ class RequestContext:
         return True
 
     def authorize(self, right: Right, name: str = CLUSTER_NAME) -> None:
-        """Check a right. Raises KafkaError with the code for the type of resource, as TOPIC_AUTHORIZATION_FAILED."""
+        """Check a right. Raise KafkaError with the code for the type of resource, as TOPIC_AUTHORIZATION_FAILED."""
         if not self.allows(right, name):
             raise KafkaError(DENIALS[right.resource_type])
 
     def authorize_topic(self, right: Right, key: str | bytes) -> None:
         """Check a right on the topic of this name or id.
 
-        Raises KafkaError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_TOPIC_ID, as an id without a topic has no name.
+        Raise KafkaError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_TOPIC_ID, as an id without a topic has no name.
         """
         if not self.allows(right, key if isinstance(key, str) else self.topic(key).name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -113,7 +113,7 @@ class RequestContext:
     def topic(self, key: str | bytes, message: str | None = None) -> Topic:
         """Return the topic of this name or id.
 
-        Raises KafkaError, with this message: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
+        Raise KafkaError, with this message: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
         """
         topic = self.find_topic(key)
         if topic is None:
@@ -124,7 +124,7 @@ class RequestContext:
     def partition(self, key: str | bytes, index: int) -> Partition:
         """Return this partition of the topic of this name or id, if the node that is asked leads it.
 
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        Raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         topic = self.cluster.image.topics.get(key) if isinstance(key, str) else self.topic(key)
         return led_partition(self.node.node_id, topic, index)

@@ -25,7 +25,7 @@ from minibroker.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from confluent_kafka import ConsumerGroupState, ConsumerGroupType
+    pass
 
 STATES: Final = {  # as Kafka names them, and confluent-kafka
     "Stable": "STABLE",
@@ -68,8 +68,12 @@ def list_groups(
         minibroker groups list --state Empty --json
     """
     admin = admin_client(servers, client)
+    from confluent_kafka import ConsumerGroupState, ConsumerGroupType
+
+    wanted_states = {ConsumerGroupState[STATES[name]] for name in states}
+    wanted_types = {ConsumerGroupType[name.upper()] for name in types}
     listed = result(
-        admin.list_consumer_groups(states=_states(states), types=_types(types), request_timeout=REQUEST_TIMEOUT_S),
+        admin.list_consumer_groups(states=wanted_states, types=wanted_types, request_timeout=REQUEST_TIMEOUT_S),
         "cannot list the groups",
     )
     rows = [
@@ -82,18 +86,6 @@ def list_groups(
         print_table(["group", "type", "state"], [list(row.values()) for row in rows])
     if listed.errors:
         raise failure(f"not all groups are listed: {'; '.join(map(reason, listed.errors))}")
-
-
-def _states(names: tuple[str, ...]) -> set[ConsumerGroupState]:
-    from confluent_kafka import ConsumerGroupState
-
-    return {ConsumerGroupState[STATES[name]] for name in names}
-
-
-def _types(names: tuple[str, ...]) -> set[ConsumerGroupType]:
-    from confluent_kafka import ConsumerGroupType
-
-    return {ConsumerGroupType[name.upper()] for name in names}
 
 
 @groups.command()

@@ -76,7 +76,11 @@ def list_topics(servers: str, client: tuple[tuple[str, str], ...], as_json: bool
     """
     found = all_topics(admin_client(servers, client))
     rows = [
-        {"name": name, "partitions": len(topic.partitions), "replication_factor": _replication_factor(topic)}
+        {
+            "name": name,
+            "partitions": len(topic.partitions),
+            "replication_factor": max((len(each.replicas) for each in topic.partitions.values()), default=0),
+        }
         for name, topic in sorted(found.items())
     ]
     if as_json:
@@ -153,10 +157,6 @@ def delete(names: tuple[str, ...], servers: str, client: tuple[tuple[str, str], 
     admin = admin_client(servers, client)
     answers = admin.delete_topics(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
     report_deleted(answers, as_json)
-
-
-def _replication_factor(topic: TopicMetadata) -> int:
-    return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
 
 
 def _partitions(admin: AdminClient, name: str, topic: TopicMetadata) -> list[Partition]:

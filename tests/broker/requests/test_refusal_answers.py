@@ -37,6 +37,6 @@ def test_an_error_that_has_no_place_is_raised(key: Any) -> None:
 
 
 def test_a_handler_that_raises_is_answered_for_whether_it_runs_at_once_or_in_steps(harness: Harness) -> None:
-    assert harness.request(HeartbeatRequest(group_id="none")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.request(HeartbeatRequest(group_id="none")).error_code == ErrorCode.NOT_COORDINATOR
     answer = harness.request(UnregisterBrokerRequest(broker_id=77))
     assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -1,11 +1,11 @@
-"""What goes wrong when the test kit is asked over HTTP: a status, and one object that says it in one line.
+"""The errors of the HTTP control: a status, and an object that explains it in one line.
 
-400  it cannot be so: a duration, a fault, a topic's records
-401  the token is missing, or another
-404  a snapshot or a fault that is not there
-408  what was waited for has not come; the message says how far it came
-409  the broker refuses it, with Kafka's name of the error, or is down
-422  a word that is missing, not known, or of another kind
+400  a value that makes no sense: a duration, a fault, a topic's records
+401  a missing or wrong token
+404  an unknown snapshot or fault
+408  a wait that timed out; the message says how far it came
+409  a refusal of the broker, with Kafka's name of the error; or the broker is down
+422  a field that is missing, unknown, or of the wrong type
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from minibroker.testing.waiting import Expired
 
 
 class Refusal(BaseModel):
-    """A refused request: `error` is a name for programs, `message` a line for people."""
+    """An error: `error` is a name for programs, `message` a line for people."""
 
     error: str
     message: str
@@ -38,17 +38,17 @@ def _told(status: int, description: str) -> dict[int | str, dict[str, Any]]:
 
 
 EVERYWHERE: Final = {
-    **_told(400, "It cannot be so, or is no JSON"),
-    **_told(409, "The broker refuses it, with Kafka's name of the error, or is down"),
-    **_told(422, "A word is missing, not known, or of another kind"),
+    **_told(400, "A value makes no sense, or the body is not JSON"),
+    **_told(409, "The broker refuses the request, with Kafka's name of the error, or is down"),
+    **_told(422, "A field is missing, unknown, or of the wrong type"),
 }
-GUARDED: Final = _told(401, "The token is missing, or another")
-MISSING: Final = _told(404, "There is none with this number")
-WAITED: Final = _told(408, "It has not come; the message says how far it came")
+GUARDED: Final = _told(401, "The token is missing or wrong")
+MISSING: Final = _told(404, "There is no such number")
+WAITED: Final = _told(408, "The wait timed out; the message says how far it came")
 
 
 def register(app: FastAPI) -> None:
-    """Register what answers each kind of error."""
+    """Register a handler for each kind of error."""
 
     @app.exception_handler(RequestValidationError)
     def not_understood(_: Request, error: Exception) -> JSONResponse:
@@ -87,7 +87,7 @@ def register(app: FastAPI) -> None:
 
 
 def _line(fault: Mapping[str, Any]) -> str:
-    """Return what is wrong with one word, and where it stands; `loc` begins with "body", "path" or "query"."""
+    """Return what is wrong with a field, and where it is; `loc` begins with "body", "path" or "query"."""
     where = ".".join(map(str, fault["loc"]))
     given = "" if fault["type"] in ("missing", "json_invalid") else f", not {fault['input']!r:.80}"
     return f"{where}: {fault['msg']}{given}"

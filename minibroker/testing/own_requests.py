@@ -1,6 +1,6 @@
-"""Requests that the test kit makes of its own broker, without a socket: neither faults nor journal see them.
+"""Requests that the test kit sends to its own broker, without a socket, past faults and journal.
 
-They are messages of the protocol all the same, so that what a test does is done as a client would have it done.
+They are messages of the protocol, so that a verb has the same effect as a client.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLIENT_ID = "minibroker-testing"
 
 
 class NoOutlet:
-    """The socket of a connection that has none."""
+    """An output for a connection without a socket."""
 
     congested = False
 
@@ -44,7 +44,7 @@ class NoOutlet:
 
 
 async def ask(cluster: Cluster, node: Node, request: Message, version: int | None = None) -> Any:
-    """The answer of a node, in the newest version unless told. Raises what the handler raises."""
+    """Return the answer of a node to `request`, in the newest version by default. Raises what the handler raises."""
     api_key = request.api_key
     assert api_key is not None
     served = SERVED[api_key]

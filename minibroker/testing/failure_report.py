@@ -1,7 +1,4 @@
-"""What a broker saw, for the report of a test that failed: its topics, groups and faults, and the last requests.
-
-It is text for people; `Journal.save` writes what programs read.
-"""
+"""The state of a broker and its last requests, as text for the report of a failed test, and as values for HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.protocol.legible import legible
 from minibroker.testing.exchange import LINE_CHARACTERS
-from minibroker.testing.waits import member_ids
+from minibroker.testing.wait_verbs import member_ids
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import Group
@@ -20,7 +17,7 @@ MAXIMUM_LINES = 40  # of each kind
 
 
 def state_of(broker: Broker) -> dict[str, object]:
-    """Topics and groups, for programs: ends of partitions, states, members, committed offsets."""
+    """Return topics with the ends of their partitions, and groups with states, members and committed offsets."""
     cluster = broker.running.cluster
     topics = {
         topic.name: [each.log.log_end_offset if each.is_here else None for each in topic.partitions]
@@ -39,8 +36,8 @@ def _committed(group: Group) -> dict[str, int]:
 
 
 def seen_by(broker: Broker, before: int = 0) -> str:
-    """The lines, the newest request last; of the first `before` requests only how many they are."""
-    lines = broker.on_loop(lambda: list(_state(broker))) if broker.is_running else ["it is down"]
+    """Return the report, the newest request last; the first `before` requests are only counted."""
+    lines = broker.on_loop(lambda: list(_state(broker))) if broker.is_running else ["the broker is down"]
     requests = broker.on_loop(lambda: broker.journal.found(where=lambda exchange: exchange.number > before))
     shown = requests[-MAXIMUM_LINES:]
     older = len(broker.on_loop(broker.journal.found)) - len(shown) + broker.journal.dropped

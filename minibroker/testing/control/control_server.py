@@ -1,7 +1,4 @@
-"""Serving the HTTP control in the broker's own event loop, on an address that is taken before anybody learns of it.
-
-Which addresses are allowed without a token is decided here: those of this machine only.
-"""
+"""Serving the HTTP control in the broker's event loop. Without a token only addresses of this machine are allowed."""
 
 from __future__ import annotations
 
@@ -21,23 +18,23 @@ REMEDY = "the HTTP control needs FastAPI and uvicorn: python3 -m pip install 'mi
 
 
 class Address(NamedTuple):
-    """Where the control listens; port 0 is any free one."""
+    """The address on which the control listens; port 0 is any free one."""
 
     host: str
     port: int
 
 
 def address_of(text: str, token: str | None) -> Address:
-    """The address in "HOST:PORT" or "PORT". Raises StartError, also for one that others reach without a token.
+    """Parse "HOST:PORT" or "PORT". Raises StartError, also for an address that other machines reach without a token.
 
-    An empty token is none.
+    An empty token counts as none.
     """
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or LOOPBACK
     if not port.isdecimal() or int(port) > PORT_MAX:
         raise StartError(f"--control {text}: HOST:PORT or PORT is expected")
     if token == "":
-        raise StartError("--control-token is empty, and would keep nobody out")
+        raise StartError("--control-token is empty, which protects nothing")
     if token is None and not _is_loopback(host):
         raise StartError(f"--control {text} is open to other machines, which needs a token: --control-token")
     return Address(host, int(port))
@@ -52,7 +49,7 @@ def _is_loopback(host: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def controlled(broker: Broker, address: Address, token: str | None) -> AsyncIterator[str]:
-    """Serve inside the block; the URL. Raises StartError."""
+    """Serve inside the block; yield the URL. Raises StartError."""
     try:
         import uvicorn
 

@@ -1,6 +1,6 @@
-"""The directories of an embedded broker: its logs, one directory after another as it is reset, and its snapshots.
+"""The directories of an embedded broker: its logs, another directory after each reset, and its snapshots.
 
-What is in them is the broker's business; here they are made, copied and removed.
+They are made, copied and removed here; their content is the broker's business.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN
 from minibroker.storage.files import Disk, File
 from minibroker.storage.names import TEMPORARY_SUFFIX, topic_partition_of
 
-# What there is in a log directory beside the logs.
+# The files of a log directory beside the logs.
 FILES: Final = {
     META_PROPERTIES,
     CLEAN_SHUTDOWN,
@@ -43,34 +43,34 @@ UNLISTED_LOG: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray|future)")
 
 
 class UnsyncedFile(File):
-    """A file of which nothing needs to outlive the machine."""
+    """A file that is not synced: it need not survive a power cut."""
 
     __slots__ = ()
 
     def sync(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class UnsyncedDisk(Disk):
-    """For what is temporary: waiting for the disk itself is most of what a start, a reset or a stop would take."""
+    """A disk for temporary data, without syncs: they take most of the time of a start, a reset or a stop."""
 
     def opened(self, path: str, fd: int) -> File:
-        """A file that is not synced."""
+        """Return a file that is not synced."""
         return UnsyncedFile(path, fd)
 
     def sync_directory(self, path: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The logs as they were at one time, in a directory of its own, as a crash at that time would have left them."""
+    """A copy of the logs at one time, as a crash at that time would have left them."""
 
     directory: Path
 
 
-class Data:
-    """Where the logs are now (`current`, None while closed): in a given directory, or in temporary ones."""
+class Directories:
+    """The logs' place: `current` is a given directory, or one of several temporary ones, or None while closed."""
 
     def __init__(self, given: Path | None) -> None:
         self._given = given
@@ -79,21 +79,22 @@ class Data:
         self._number = 0
         self._removals: list[threading.Thread] = []
         self.current = given
-        self.disk = UnsyncedDisk() if given is None else Disk()
 
-    def measured(self, syncs: SyncStatistics) -> Disk:
-        """The disk, with its syncs counted; in a temporary directory there are none."""
-        return self.disk if self._given is None else MeasuredDisk(syncs)
+    def disk(self, syncs: SyncStatistics | None) -> Disk:
+        """Return the disk, which counts its syncs in `syncs`; a temporary directory has none."""
+        if self._given is None:
+            return UnsyncedDisk()
+        return Disk() if syncs is None else MeasuredDisk(syncs)
 
     def open(self) -> None:
-        """Make the temporary directory, in which snapshots are too."""
+        """Create the temporary directory, which holds the snapshots too."""
         self._temporary = Path(tempfile.mkdtemp(prefix="minibroker-"))
-        self._remove = weakref.finalize(self, _remove_own, self._temporary, os.getpid())  # at the latest at the exit
+        self._remove = weakref.finalize(self, _remove_own, self._temporary, os.getpid())  # at exit at the latest
         if self._given is None:
             self.current = self._next()
 
     def begin_anew(self) -> None:
-        """Go on with an empty directory. What was in a temporary one is removed by a thread: it takes its time."""
+        """Make an empty directory the current one. A thread removes the old one if it was temporary."""
         if self._given is not None:
             _empty(self._given)
             return
@@ -105,25 +106,25 @@ class Data:
             removal.start()
 
     def snapshot(self) -> Snapshot:
-        """A copy of what is there now."""
+        """Copy the current directory."""
         assert self.current is not None
         copy = self._next()
         _copy(self.current, copy)
         return Snapshot(copy)
 
     def check(self, snapshot: Snapshot) -> None:
-        """Raises FileNotFoundError for a snapshot that is gone, as its broker was stopped."""
+        """Raise FileNotFoundError for a snapshot that was removed when its broker stopped."""
         if not snapshot.directory.is_dir():
-            raise FileNotFoundError(f"the snapshot {snapshot.directory} went with its broker")
+            raise FileNotFoundError(f"the snapshot {snapshot.directory} was removed with its broker")
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go on with a copy of a snapshot, which `check` has seen."""
+        """Make a copy of a snapshot the current directory. `check` the snapshot before."""
         self.begin_anew()
         assert self.current is not None
         _copy(snapshot.directory, self.current)
 
     def close(self) -> None:
-        """Remove what is temporary."""
+        """Remove the temporary directory."""
         remove, self._remove, self._temporary = self._remove, None, None
         while self._removals:
             self._removals.pop().join()
@@ -140,7 +141,7 @@ class Data:
 
 
 def _remove_own(directory: Path, process_id: int) -> None:
-    """Remove a directory, but not in a fork of the process that made it, whose end it must outlive."""
+    """Remove a directory, but not in a fork of the process that made it, which still needs it."""
     if os.getpid() == process_id:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -150,7 +151,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _empty(directory: Path) -> None:
-    """Remove what a broker has written there, and nothing else: a test may have named a directory of somebody's own."""
+    """Remove what a broker has written there, and nothing else: the directory may hold other people's files."""
     for path in directory.iterdir():
         if path.is_dir() and not path.is_symlink():
             if _is_log(path.name):

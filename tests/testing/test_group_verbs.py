@@ -105,7 +105,7 @@ def test_a_rebalance_is_forced_on_members_of_the_new_protocol(broker: Broker) ->
 def test_joining_takes_its_time(broker: Broker, protocol: str) -> None:
     fault = broker.slow_joins("g", "1 hour")
     with Member(broker, protocol) as member:
-        fault.wait(1, "20 s")
+        fault.wait_for_hits(1, "20 s")
         assert member.assigned == 0
         fault.remove()
         broker.clock.advance("1 hour")

@@ -1,7 +1,7 @@
-"""Which error codes a release had, and what it answered with where today's releases answer with one that it had not.
+"""The error codes of each release, and what it answered where today's releases answer with a newer code.
 
-The codes grew with the releases: a release has those up to its last one. The source is the table `Errors` of each
-release's newest kafka-clients, with which conformance/emulation compares this one.
+A release has all codes up to its highest. The source is the table `Errors` in each release's newest kafka-clients;
+conformance/emulation compares this one with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from minibroker.protocol.errors import ErrorCode
 from minibroker.testing.emulation.releases import is_since
 
-# The highest code, from the release named on, until the next.
+# The highest code from each of these releases on.
 LAST_CODE: Final[dict[str, ErrorCode]] = {
     "0.8.2": ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     "0.9": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -41,10 +41,10 @@ LAST_CODE: Final[dict[str, ErrorCode]] = {
     "4.0": ErrorCode.REBOOTSTRAP_REQUIRED,
     "4.1": ErrorCode.SHARE_SESSION_LIMIT_REACHED,
 }
-# Where it matters which code came before; for all others a release answered as for any exception without a code.
+# The code that a release without the newer one answered with; for all others it was `OTHERWISE`.
 BEFORE: Final[dict[ErrorCode, ErrorCode]] = {
-    ErrorCode.INVALID_RECORD: ErrorCode.CORRUPT_MESSAGE,  # KIP-467: its exception was one of this code
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_LEADER_OR_FOLLOWER,  # KIP-112: what older clients get
+    ErrorCode.INVALID_RECORD: ErrorCode.CORRUPT_MESSAGE,  # KIP-467: its exception had this code before
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_LEADER_OR_FOLLOWER,  # KIP-112: as older clients get today
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,  # KIP-460
     ErrorCode.ELECTION_NOT_NEEDED: ErrorCode.NONE,  # KIP-460
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,  # KIP-588
@@ -54,12 +54,12 @@ OTHERWISE: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 
 @cache
 def last_code(release: str) -> ErrorCode:
-    """The highest error code that a release had."""
+    """Return the highest error code of a release."""
     return max(code for since, code in LAST_CODE.items() if is_since(release, since))
 
 
 def code_in(release: str, code: int) -> int:
-    """The code with which a release answered where today's have `code`."""
+    """Return the code with which a release answered where today's answer with `code`."""
     if code <= last_code(release):
         return code
     return code_in(release, BEFORE.get(ErrorCode(code), OTHERWISE))

@@ -1,6 +1,6 @@
-"""What a request is about: topics and their partitions, groups, transactional ids, read from any message by its fields.
+"""What a request is about: topics and their partitions, groups, transactional ids.
 
-Kafka's schemas name these things alike, so no message needs a rule of its own. What is done with them is in `matching`.
+Kafka's schemas name these alike in all messages, so no message needs code of its own.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ TOPIC_NAMES = ("name", "topic", "topic_name")
 PARTITION_NUMBERS = ("partition", "partition_index", "index")
 GROUPS = frozenset({"group_id", "group_ids", "groups", "groups_names"})
 TRANSACTIONAL_IDS = frozenset({"transactional_id", "transactional_ids", "v3_and_below_transactional_id"})
-GROUP_KEY, TRANSACTION_KEY = 0, 1  # FindCoordinator's types of keys
+GROUP_KEY, TRANSACTION_KEY = 0, 1  # FindCoordinator's key types
 TOPIC_RESOURCE = 2
 
 NameOf = Callable[[bytes], str | None]
 
 
 class Subjects(NamedTuple):
-    """The subjects that a request names. A topic without partitions (Metadata) has an empty set of them."""
+    """The topics, groups and transactional ids that a request names. A topic without partitions has an empty set."""
 
     topics: dict[str, set[int]]
     groups: set[str]
@@ -32,7 +32,7 @@ class Subjects(NamedTuple):
 
 
 def subjects_of(message: Message, name_of: NameOf) -> Subjects:
-    """Return what `message` names; `name_of` gives the name of a topic's id, None for one that nobody knows."""
+    """Return what `message` names. `name_of` returns the name of a topic id, or None."""
     found = Subjects({}, set(), set())
     _look(message, found, name_of)
     _look_for_keys(message, found)
@@ -40,7 +40,7 @@ def subjects_of(message: Message, name_of: NameOf) -> Subjects:
 
 
 def topic_of(struct: Any, name_of: NameOf) -> str | None:
-    """The topic that a struct is about by its own fields, if it is about one."""
+    """Return the topic that a struct names by its own fields, or None."""
     for name in TOPIC_NAMES:
         topic = getattr(struct, name, None)
         if isinstance(topic, str) and topic:
@@ -50,7 +50,7 @@ def topic_of(struct: Any, name_of: NameOf) -> str | None:
 
 
 def partition_of(value: Any) -> int | None:
-    """The number of a partition that a number, or a struct, in a topic's struct stands for."""
+    """Return the partition that a value in a topic's struct stands for: a number, or a struct with one; else None."""
     if isinstance(value, int):
         return value
     for name in PARTITION_NUMBERS:
@@ -62,7 +62,7 @@ def partition_of(value: Any) -> int | None:
 
 @cache
 def structs_below(struct: type) -> tuple[tuple[str, bool], ...]:
-    """The fields of a struct that hold structs, and whether these are about a topic each."""
+    """Return the fields of a struct that hold structs, and whether each of these is about a topic."""
     return tuple(
         (field.name, "topic" in field.name or field.name == "responses")
         for field in fields(struct)
@@ -71,7 +71,7 @@ def structs_below(struct: type) -> tuple[tuple[str, bool], ...]:
 
 
 def each(value: Any) -> Iterator[Any]:
-    """The items of a list, or the one value there is, if there is one."""
+    """Yield the items of a list, or the value itself unless it is None."""
     if isinstance(value, list):
         yield from value
     elif value is not None:
@@ -96,7 +96,7 @@ def _look(struct: Any, found: Subjects, name_of: NameOf) -> None:
 
 
 def partitions_in(struct: Any) -> Iterator[int]:
-    """The partitions of the topic that a struct is about."""
+    """Yield the partitions that a topic's struct names."""
     for field in _fields(struct):
         if field.name.startswith("partition"):
             for value in each(getattr(struct, field.name)):
@@ -111,7 +111,7 @@ def _fields(struct: Struct) -> tuple[Field, ...]:
 
 
 def _look_for_keys(message: Any, found: Subjects) -> None:
-    """FindCoordinator's keys, whose meaning another field tells, and the resources of configs."""
+    """Find FindCoordinator's keys, whose type is another field, and the topics among the resources of configs."""
     key_type = getattr(message, "key_type", None)
     keys = {key for key in (getattr(message, "key", ""), *getattr(message, "coordinator_keys", ())) if key}
     if key_type == GROUP_KEY:

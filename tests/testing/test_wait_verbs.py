@@ -130,9 +130,9 @@ def test_a_wait_that_ends_says_how_it_is(broker: Broker, wait: Callable[[Broker]
 @pytest.mark.parametrize(
     ("wait", "words"),
     [
-        (lambda b: b.wait_for_group("g", state="stable"), "'stable' is no state .* Empty, .* Stable"),
-        (lambda b: b.wait_for_requests("Fecth"), "'Fecth' is no API"),
-        (lambda b: b.wait_for_requests("Fetch", error="NOT_LEADER"), "'NOT_LEADER' is no error of Kafka's"),
+        (lambda b: b.wait_for_group("g", state="stable"), "'stable' is not a state .* Empty, .* Stable"),
+        (lambda b: b.wait_for_requests("Fecth"), "'Fecth' is not an API"),
+        (lambda b: b.wait_for_requests("Fetch", error="NOT_LEADER"), "'NOT_LEADER' is not an error of Kafka"),
     ],
 )
 def test_what_can_never_be_is_not_waited_for(broker: Broker, wait: Callable[[Broker], object], words: str) -> None:
@@ -187,12 +187,12 @@ def test_waits_can_be_awaited_in_the_brokers_own_loop() -> None:
             consumer = AIOKafkaConsumer("t", auto_offset_reset="earliest", **settings)
             await consumer.start()
             assert (await consumer.getone()).value == b"a"
-            assert len(await broker.await_group("g", 1)) == 1
+            assert len(await broker.await_for_group("g", 1)) == 1
             await consumer.commit()
-            assert await broker.await_commit("g", "t") == 1
-            await broker.await_caught_up("g", "t")
-            assert await broker.await_high_watermark("t", 1) == 1
-            assert await broker.await_requests("JoinGroup")
+            assert await broker.await_for_commit("g", "t") == 1
+            await broker.await_until_caught_up("g", "t")
+            assert await broker.await_for_high_watermark("t", 1) == 1
+            assert await broker.await_for_requests("JoinGroup")
             await consumer.stop()
 
     asyncio.run(use())

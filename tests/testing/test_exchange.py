@@ -8,7 +8,7 @@ import pytest
 
 from minibroker.protocol.describing import all_messages
 from minibroker.protocol.messages.metadata import MetadataRequest
-from minibroker.testing.plain import plain, text_of
+from minibroker.testing.exchange import plain, text_of
 
 
 def test_a_message_is_plain() -> None:

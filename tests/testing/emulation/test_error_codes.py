@@ -10,7 +10,7 @@ from kafka.errors import CorruptRecordError, InvalidRecordError
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.replicas import ElectLeadersRequest
 from minibroker.testing import Broker
-from minibroker.testing.emulation.errors import BEFORE, code_in, last_code
+from minibroker.testing.emulation.error_codes import BEFORE, code_in, last_code
 from minibroker.testing.emulation.releases import RELEASES
 from tests.testing.emulation.asking import asked
 

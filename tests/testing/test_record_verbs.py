@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
-from minibroker.testing.records import Records, SeenRecord
+from minibroker.testing.record_verbs import RecordVerbs, SeenRecord
 from minibroker.testing.waiting import Expired
 from tests.testing.support import settings
 
@@ -122,13 +122,13 @@ def test_expect_tells_records_that_do_not_count_from_those_that_do() -> None:
 
 def test_waiting_for_many_records_reads_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    original = Records.read
+    original = RecordVerbs.records
 
-    def counted(records: Records, topic: str) -> list[SeenRecord]:
+    def counted(records: RecordVerbs, topic: str) -> list[SeenRecord]:
         read.append(topic)
         return original(records, topic)
 
-    monkeypatch.setattr(Records, "read", counted)
+    monkeypatch.setattr(RecordVerbs, "records", counted)
     with Broker() as broker, ThreadPoolExecutor() as pool:
         waiting = pool.submit(broker.expect, "t", 100, "20 s")
         for number in range(100):

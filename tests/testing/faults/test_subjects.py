@@ -15,7 +15,7 @@ from minibroker.protocol.messages.groups import (
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.testing.subjects import Subjects, subjects_of
+from minibroker.testing.faults.subjects import Subjects, subjects_of
 
 TOPIC_ID = b"\x07" * 16
 Data = ProduceRequest.TopicProduceData
