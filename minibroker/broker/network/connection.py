@@ -143,7 +143,7 @@ class Connection:
             self._partial = None
             partial.close()
             self._refuse(error)
-            self._outlet.close()
+            self._close()
             return
         if not grown:
             self._outlet.pause_reading()
@@ -284,9 +284,11 @@ class Connection:
             self._parked = parked.run_again()
 
     def fail(self) -> None:
-        """The parked request cannot be answered: the answers so far still go out, and then the connection is closed."""
+        """A request cannot be answered: the answers so far still go out, and then the connection is closed."""
         self.closed = True
-        self._parked = None
+        parked, self._parked = self._parked, None
+        if parked is not None:
+            parked.cancel()  # it may be another one that fails
         self._close()
 
     def resume(self) -> None:
