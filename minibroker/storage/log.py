@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
@@ -251,6 +251,8 @@ class Log:
             self._torn = True
             self._active.append(pending.data, self.log_end_offset, pending.headers)
         except OSError as error:
+            with suppress(OSError):
+                self._trim()  # now, as whole batches may be left: a start after a crash would take them for good ones
             return self._failure("append", error)
         except KafkaError as offline:
             return offline

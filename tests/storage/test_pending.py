@@ -188,7 +188,7 @@ def test_a_lost_transaction_was_never_open(log: Log, disk: FailingDisk) -> None:
 
 
 @pytest.mark.parametrize("room_bytes", [None, 0, 1, 100, 200])
-def test_a_failed_write_loses_all_that_was_pending_and_the_next_append_trims(
+def test_a_failed_write_loses_all_that_was_pending_and_leaves_nothing(
     log: Log, disk: FailingDisk, room_bytes: int | None
 ) -> None:
     data = batch(**SEVEN, base_sequence=0)
@@ -200,10 +200,22 @@ def test_a_failed_write_loses_all_that_was_pending_and_the_next_append_trims(
     assert failure is not None and failure.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (log.next_offset, log.log_end_offset, log.producers.check(check_batch(data))) == (1, 1, None)
     assert values(log) == [b"first0"]
+    assert Path(log.segments[0].path + ".log").stat().st_size == log.size_bytes, "a start would find whole batches"
     disk.failing, disk.room_bytes = set(), None
-    assert append_soon(log, batch()) == -1, "what the failed write has left is to be removed"
-    assert append(log, data) == 1
-    assert append_soon(log, batch(value=b"next")) == 2
+    assert append_soon(log, data) == 1
+    log.write_pending()
+    assert [offset for offset, _ in read_values(log)] == [0, 1]
+
+
+def test_what_a_failed_write_has_left_is_removed_by_the_next_append_if_not_at_once(log: Log, disk: FailingDisk) -> None:
+    append_soon(log, batch())
+    append_soon(log, batch())
+    disk.failing, disk.room_bytes = {"truncate"}, len(batch()) + 1
+    assert log.write_pending() is not None
+    disk.failing, disk.room_bytes = set(), None
+    assert Path(log.segments[0].path + ".log").stat().st_size > log.size_bytes
+    assert append_soon(log, batch()) == -1
+    assert append(log, batch()) == append_soon(log, batch()) - 1 == 1
     log.write_pending()
     assert [offset for offset, _ in read_values(log)] == [0, 1, 2]
     assert Path(log.segments[0].path + ".log").stat().st_size == log.size_bytes
