@@ -6,24 +6,54 @@ What is asked of it, and how the answer is shown, is each command's business.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.shared import REQUEST_TIMEOUT_S, client_config, failure, reason
+from minibroker.cli.shared import (
+    CLIENT_ID,
+    REQUEST_TIMEOUT_S,
+    Bootstrap,
+    client_config,
+    failure,
+    reason,
+    require_connection,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from confluent_kafka.admin import AdminClient, ConfigEntry, OffsetSpec, TopicMetadata
 
+    from minibroker.client.blocking import Client
+
 TopicPartition = tuple[str, int]
+DEFAULTS: Final = {"default.api.timeout.ms": f"{REQUEST_TIMEOUT_S * 1000:.0f}"}
 
 
-def admin_client(servers: str, client: tuple[tuple[str, str], ...]) -> AdminClient:
+@contextmanager
+def connected(bootstrap: Bootstrap) -> Iterator[Client]:
+    """A client of these servers, which must be reachable. Its errors become click's: of a setting, or of a request."""
+    require_connection(bootstrap.servers)
+    from minibroker.client.blocking import Client
+    from minibroker.client.errors import ClientError, SettingError
+    from minibroker.client.settings import ClientSettings
+
+    try:
+        settings = {**DEFAULTS, "bootstrap.servers": bootstrap.servers, **dict(bootstrap.settings)}
+        with Client(ClientSettings(settings, CLIENT_ID)) as client:
+            yield client
+    except SettingError as error:
+        raise click.UsageError(f"--client: {error}") from None
+    except ClientError as error:
+        raise failure(str(error)) from None
+
+
+def admin_client(bootstrap: Bootstrap) -> AdminClient:
     """A client of these servers. Raises click.ClickException: nobody listens there, or a setting is none."""
-    config = client_config(servers, client)
+    config = client_config(bootstrap)
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 

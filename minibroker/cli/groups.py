@@ -16,6 +16,7 @@ from minibroker.cli.groups_facts import state_name, type_name
 from minibroker.cli.groups_reset import reset_offsets
 from minibroker.cli.shared import (
     REQUEST_TIMEOUT_S,
+    Bootstrap,
     client_options,
     failure,
     help_if_alone,
@@ -57,8 +58,7 @@ def groups(context: click.Context) -> None:
 def list_groups(
     states: tuple[str, ...],
     types: tuple[str, ...],
-    servers: str,
-    client: tuple[tuple[str, str], ...],
+    bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
     """List the groups of consumers, and those that only commit offsets.
@@ -67,7 +67,7 @@ def list_groups(
     Example:
         minibroker groups list --state Empty --json
     """
-    admin = admin_client(servers, client)
+    admin = admin_client(bootstrap)
     listed = result(
         admin.list_consumer_groups(states=_states(states), types=_types(types), request_timeout=REQUEST_TIMEOUT_S),
         "cannot list the groups",
@@ -100,14 +100,14 @@ def _types(names: tuple[str, ...]) -> set[ConsumerGroupType]:
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @client_options
 @json_option("Print a JSON object.")
-def delete(names: tuple[str, ...], servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """Delete groups that have no members, with all that they have committed, without asking.
 
     \b
     Example:
         minibroker groups delete billing
     """
-    admin = admin_client(servers, client)
+    admin = admin_client(bootstrap)
     answers = admin.delete_consumer_groups(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
     report_deleted(answers, as_json)
 

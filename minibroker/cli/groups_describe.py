@@ -13,7 +13,7 @@ import click
 
 from minibroker.cli.administration import TopicPartition, admin_client
 from minibroker.cli.groups_facts import committed, described, ends, state_name, type_name
-from minibroker.cli.shared import client_options, failure, json_option, print_table
+from minibroker.cli.shared import Bootstrap, client_options, failure, json_option, print_table
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription
@@ -45,14 +45,14 @@ class Member(NamedTuple):
 @click.argument("group")
 @client_options
 @json_option("Print a JSON object.")
-def describe(group: str, servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Show a group's members with their partitions, its committed offsets, and how far they are behind.
 
     \b
     Example:
         minibroker groups describe billing
     """
-    admin = admin_client(servers, client)
+    admin = admin_client(bootstrap)
     found = described(admin, group)
     if state_name(found.state) == "Dead":
         raise failure(f"there is no group {group}")

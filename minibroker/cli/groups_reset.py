@@ -14,7 +14,15 @@ import click
 from minibroker.cli.administration import TopicPartition, admin_client, all_topics, log_offsets, result
 from minibroker.cli.groups_facts import Committed, committed, described, state_name, timestamp_spec
 from minibroker.cli.groups_targets import Target, Topics, duration_of, moment_of, target_of, topics_of, within
-from minibroker.cli.shared import REQUEST_TIMEOUT_S, client_options, failure, json_option, print_table, reason
+from minibroker.cli.shared import (
+    REQUEST_TIMEOUT_S,
+    Bootstrap,
+    client_options,
+    failure,
+    json_option,
+    print_table,
+    reason,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -64,8 +72,7 @@ def reset_offsets(
     topics: tuple[Topics, ...],
     all_topics: bool,
     execute: bool,
-    servers: str,
-    client: tuple[tuple[str, str], ...],
+    bootstrap: Bootstrap,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -78,7 +85,7 @@ def reset_offsets(
     target = target_of(where)
     if bool(topics) == all_topics:
         raise click.UsageError("say which partitions, by --topic or by --all-topics")
-    admin = admin_client(servers, client)
+    admin = admin_client(bootstrap)
     _check_inactive(admin, group)
     positions = committed(admin, group)
     places = sorted(positions) if all_topics else _places(admin, topics)

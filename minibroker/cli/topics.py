@@ -23,6 +23,7 @@ from minibroker.cli.administration import (
 )
 from minibroker.cli.shared import (
     REQUEST_TIMEOUT_S,
+    Bootstrap,
     assignments_option,
     client_options,
     help_if_alone,
@@ -68,14 +69,14 @@ topics.add_command(config)
 @topics.command("list")
 @client_options
 @json_option("Print a JSON array.")
-def list_topics(servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
     """List the topics.
 
     \b
     Example:
         minibroker topics list --json
     """
-    found = all_topics(admin_client(servers, client))
+    found = all_topics(admin_client(bootstrap))
     rows = [
         {"name": name, "partitions": len(topic.partitions), "replication_factor": _replication_factor(topic)}
         for name, topic in sorted(found.items())
@@ -98,8 +99,7 @@ def create(
     partitions: int | None,
     replication_factor: int | None,
     configs: tuple[tuple[str, str], ...],
-    servers: str,
-    client: tuple[tuple[str, str], ...],
+    bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
     """Create a topic.
@@ -108,7 +108,7 @@ def create(
     Example:
         minibroker topics create orders --partitions 3
     """
-    admin = admin_client(servers, client)
+    admin = admin_client(bootstrap)
     from confluent_kafka.admin import NewTopic
 
     topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(configs))
@@ -121,14 +121,14 @@ def create(
 @click.argument("name")
 @client_options
 @json_option("Print a JSON object.")
-def describe(name: str, servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Show a topic's partitions, with their first and next offsets, and the configs it overrides.
 
     \b
     Example:
         minibroker topics describe orders
     """
-    admin = admin_client(servers, client)
+    admin = admin_client(bootstrap)
     topic = existing_topic(admin, name)
     partitions, configs = _partitions(admin, name, topic), _configs(admin, name)
     if as_json:
@@ -144,14 +144,14 @@ def describe(name: str, servers: str, client: tuple[tuple[str, str], ...], as_js
 @click.argument("names", nargs=-1, required=True)
 @client_options
 @json_option("Print a JSON object.")
-def delete(names: tuple[str, ...], servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """Delete topics and all that is in them, without asking.
 
     \b
     Example:
         minibroker topics delete orders payments
     """
-    admin = admin_client(servers, client)
+    admin = admin_client(bootstrap)
     answers = admin.delete_topics(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
     report_deleted(answers, as_json)
 

@@ -10,7 +10,7 @@ import json
 import click
 
 from minibroker.cli.administration import admin_client, existing_topic, result
-from minibroker.cli.shared import REQUEST_TIMEOUT_S, client_options, json_option
+from minibroker.cli.shared import REQUEST_TIMEOUT_S, Bootstrap, client_options, json_option
 
 
 @click.command()
@@ -18,14 +18,14 @@ from minibroker.cli.shared import REQUEST_TIMEOUT_S, client_options, json_option
 @click.option("--partitions", type=click.IntRange(1), required=True, help="How many it is to have: more than now.")
 @client_options
 @json_option("Print a JSON object.")
-def alter(name: str, partitions: int, servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> None:
     """Give a topic more partitions. Records that are there stay where they are.
 
     \b
     Example:
         minibroker topics alter orders --partitions 6
     """
-    admin = admin_client(servers, client)
+    admin = admin_client(bootstrap)
     before = len(existing_topic(admin, name).partitions)
     from confluent_kafka.admin import NewPartitions
 

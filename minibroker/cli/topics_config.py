@@ -13,6 +13,7 @@ import click
 from minibroker.cli.administration import admin_client, existing_topic, result, source_of, topic_configs
 from minibroker.cli.shared import (
     REQUEST_TIMEOUT_S,
+    Bootstrap,
     assignments_option,
     client_options,
     json_option,
@@ -52,8 +53,7 @@ def config(
     name: str,
     assignments: tuple[tuple[str, str], ...],
     deleted: tuple[str, ...],
-    servers: str,
-    client: tuple[tuple[str, str], ...],
+    bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
     """Show a topic's configs with their sources and defaults, or change some of them, all or none.
@@ -64,7 +64,7 @@ def config(
     """
     changed = dict(assignments)
     _check_change([key for key, _ in assignments], deleted)
-    admin = admin_client(servers, client)
+    admin = admin_client(bootstrap)
     existing_topic(admin, name)
     if not changed and not deleted:
         _show([_row(entry) for entry in topic_configs(admin, name)], as_json)

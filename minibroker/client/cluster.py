@@ -7,7 +7,6 @@ may ask twice says so by `retry`, which finds leaders and coordinators anew wher
 from __future__ import annotations
 
 import contextlib
-import ssl
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, Literal, NamedTuple, TypeVar
@@ -309,6 +308,8 @@ class Cluster:
 
     def _failure(self, sent: Sent, timeout_ms: int) -> ClientError:
         """Return the error as one line, and whether it may pass."""
+        import ssl  # takes a while, and most commands have no errors
+
         error = sent.error
         why = Reaction.FATAL
         text = str(error)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minibroker import __version__
 from minibroker.client.errors import AuthenticationFailed, UnsupportedVersion, error_name
-from minibroker.client.mechanisms import Exchange
 from minibroker.client.network import Link, Network
 from minibroker.client.settings import ClientSettings
 from minibroker.protocol.apis import api_name
@@ -14,6 +13,9 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
+
+if TYPE_CHECKING:
+    from minibroker.client.mechanisms import Exchange
 
 RENEW_AT = 0.85  # of the time for which an authentication is valid, as Kafka's clients do at the earliest
 
