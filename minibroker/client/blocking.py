@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from minibroker.client.cluster import Cluster, Leader, Sent
+from minibroker.client.cluster import Cluster, Leader, Partition, Sent
 from minibroker.client.connection import NEWEST, Connection
 from minibroker.client.network import Network
 from minibroker.client.settings import ClientSettings
@@ -76,9 +76,9 @@ class Client:
         """Return the ids of all nodes."""
         return run(self._cluster.nodes())
 
-    def leader(self, topic: str, partition: int) -> Leader:
+    def leader(self, partition: Partition) -> Leader:
         """Return the node that leads a partition."""
-        return run(self._cluster.leader(topic, partition))
+        return run(self._cluster.leader(partition))
 
     def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
         """Return the node that coordinates a group or a transactional id."""

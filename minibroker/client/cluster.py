@@ -40,7 +40,7 @@ _DEADLINE_S: ContextVar[float] = ContextVar("deadline_s", default=float("inf")) 
 
 Result = TypeVar("Result")
 Node = int | Address  # a node of the cluster by its id, or a bootstrap server
-Partition = tuple[str, int]
+Partition = tuple[str, int]  # a topic's name, and the index
 
 
 class Leader(NamedTuple):
@@ -114,7 +114,7 @@ class Cluster:
             sent = await self._send(message, self._node(node_id), lowest, highest, min(timeout_ms, self._left_ms()))
             if sent.link is not None:
                 return await self.wait(sent, timeout_ms)
-            failure = self._failure(sent, timeout_ms)
+            failure = self._failure(sent)
             if not failure.retriable or self._network.now() + backoff_s > deadline_s:
                 raise failure from None
             await self._network.sleep(backoff_s)
@@ -128,12 +128,12 @@ class Cluster:
         """Return the answer to a request of `send`. Raises `ClientError`."""
         timeout_ms = min(timeout_ms or self.settings.request_timeout_ms, self._left_ms())
         if sent.link is None or sent.error is not None:
-            raise self._failure(sent, timeout_ms) from None
+            raise self._failure(sent) from None
         try:
             answer = await sent.link.answer(sent.correlation_id, timeout_ms / 1000)
         except _FAILURES as error:
             self._drop(sent.node, sent.link)
-            raise self._failure(sent._replace(error=error), timeout_ms) from None
+            raise self._failure(sent._replace(error=_in_time(error, timeout_ms / 1000))) from None
         sent.link.used_s = self._network.now()
         return answer
 
@@ -158,11 +158,11 @@ class Cluster:
             _DEADLINE_S.reset(mark)
         raise AssertionError("backoffs do not end")
 
-    def check(self, code: int, what: str, node_id: int | None = None, message: str | None = None) -> None:
+    def check(self, code: int, what: str, node: Node | None = None, message: str | None = None) -> None:
         """Raise `ClientError` unless an error code of an answer is 0. `what` was asked: "reading topic-0 at 17"."""
         if code != ErrorCode.NONE:
             detail = f" ({message})" if message else ""
-            raise ClientError(f"{self.address(node_id)}: {what}: {error_name(code)}{detail}", reaction(code), code)
+            raise ClientError(f"{self.address(node)}: {what}: {error_name(code)}{detail}", reaction(code), code)
 
     # Where things are
 
@@ -196,13 +196,13 @@ class Cluster:
         await self.retry(self.metadata)
         return sorted(self._nodes)
 
-    async def leader(self, topic: str, partition: int) -> Leader:
+    async def leader(self, partition: Partition) -> Leader:
         """Return the node that leads a partition.
 
         Raises `ClientError` if the partition does not exist or has no leader in time.
         """
-        found = self._leaders.get((topic, partition))
-        return found if found is not None else await self.retry(lambda: self._found_leader(topic, partition))
+        found = self._leaders.get(partition)
+        return found if found is not None else await self.retry(lambda: self._found_leader(*partition))
 
     async def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
         """Return the node that coordinates a group or a transactional id. Raises `ClientError`."""
@@ -280,12 +280,15 @@ class Cluster:
 
     async def _connected(self, address: Address, timeout_s: float) -> Link:
         deadline_s = self._network.now() + timeout_s
-        link = await self._network.connect(address.host, address.port, self.settings, timeout_s)
         try:
-            await open_link(link, self.settings, self._network, deadline_s - self._network.now())
-        except BaseException:
-            link.close()
-            raise
+            link = await self._network.connect(address.host, address.port, self.settings, timeout_s)
+            try:
+                await open_link(link, self.settings, self._network, deadline_s - self._network.now())
+            except BaseException:
+                link.close()
+                raise
+        except TimeoutError as error:
+            raise _in_time(error, timeout_s) from None
         return link
 
     def _is_stale(self, link: Link) -> bool:
@@ -306,7 +309,7 @@ class Cluster:
                 self._drop(node, link)
         self._nodes = nodes
 
-    def _failure(self, sent: Sent, timeout_ms: int) -> ClientError:
+    def _failure(self, sent: Sent) -> ClientError:
         """Return the error as one line, and whether it may pass."""
         import ssl  # takes a while, and most commands have no errors
 
@@ -316,7 +319,7 @@ class Cluster:
         if isinstance(error, ssl.SSLError):
             text = f"TLS: {error.reason or error}"
         elif isinstance(error, TimeoutError):
-            text, why = f"no answer in {timeout_ms} ms", Reaction.FIND_BOTH
+            why = Reaction.FIND_BOTH
         elif isinstance(error, OSError):
             text, why = f"no connection: {error.strerror or error}", Reaction.FIND_BOTH
         elif isinstance(error, ProtocolError):
@@ -343,3 +346,8 @@ class Cluster:
             await self.metadata()
         self._coordinators[kind, key] = answer.node_id
         return int(answer.node_id)
+
+
+def _in_time(error: Exception, timeout_s: float) -> Exception:
+    """Say in an error about time how long was waited; any other stays."""
+    return TimeoutError(f"no answer in {timeout_s * 1000:.0f} ms") if isinstance(error, TimeoutError) else error

@@ -136,8 +136,8 @@ def _security(rest: Settings, read_store: ReadStore | None) -> tuple[ssl.SSLCont
     protocol = rest.pop("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise SettingError(f"security.protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}")
-    if protocol == "PLAINTEXT" and not any(name.startswith(("ssl.", "sasl.", "enable.s")) for name in rest):
-        return None, None  # neither is imported
+    if protocol == "PLAINTEXT" and not rest:
+        return None, None  # and nothing is imported for it
     from minibroker.client.credentials import credentials_of
     from minibroker.client.tls import tls_context
 

@@ -26,7 +26,7 @@ from minibroker.protocol.messages.groups import FindCoordinatorResponse, ListGro
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
 from minibroker.protocol.messages.topics import CreateTopicsRequest
-from tests.pipeline.brokers.scripted import VERSIONS, Script, scripted
+from tests.client.scripted import VERSIONS, Script, scripted
 from tests.running import RunningBroker, running_broker
 
 IMPATIENT = {"request.timeout.ms": "300", "default.api.timeout.ms": "600"}
@@ -57,18 +57,18 @@ def free_address() -> str:
 def test_leaders_and_coordinators_are_found_and_asked(broker: RunningBroker) -> None:
     with Client(settings(broker.bootstrap_servers)) as client:
         assert client.nodes() == [1, 2]
-        assert {client.leader("apples", each).node_id for each in range(4)} == {1, 2}
+        assert {client.leader(("apples", each)).node_id for each in range(4)} == {1, 2}
         for kind in ("group", "transaction"):
             node = client.coordinator(kind, "me")
             assert client.request(DescribeClusterRequest(), node).error_code == 0
         with pytest.raises(ClientError, match=r"127\.0\.0\.1:\d+.*: apples-4 does not exist"):
-            client.leader("apples", 4)
+            client.leader(("apples", 4))
 
 
 async def test_many_tasks_ask_over_one_connection(broker: RunningBroker) -> None:
     async with AsyncClient(settings(broker.bootstrap_servers)) as client:
         assert await client.nodes() == [1, 2]
-        leaders = await asyncio.gather(*(client.leader("apples", each) for each in range(4)))
+        leaders = await asyncio.gather(*(client.leader(("apples", each)) for each in range(4)))
         answers = await asyncio.gather(*(client.request(DescribeClusterRequest(), 2) for _ in range(50)))
     assert {each.node_id for each in leaders} == {1, 2} and all(len(each.brokers) == 2 for each in answers)
 
@@ -167,7 +167,7 @@ def test_an_error_that_stays_ends_with_its_name() -> None:
         Client(ClientSettings({"bootstrap.servers": nodes.bootstrap_servers, **IMPATIENT})) as client,
     ):
         with pytest.raises(ClientError, match="t-0 has no leader") as failure:
-            client.leader("t", 0)
+            client.leader(("t", 0))
         assert failure.value.code == ErrorCode.LEADER_NOT_AVAILABLE
 
 

@@ -9,10 +9,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafka.protocol.consumer import ListOffsetsRequest
-
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
+from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -47,7 +46,8 @@ def _ask(
 ) -> None:
     """Ask one leader, and note what it finds; of its refusals the first is raised when all answers are noted."""
     refused = []
-    answer = client.request(_request(timestamps_ms, read_committed), node_id)
+    lowest = 2 if read_committed else 1  # version 0 has neither one offset nor timestamps of records
+    answer = client.request(_request(timestamps_ms, read_committed), node_id, lowest=lowest)
     for topic in answer.topics:
         for each in topic.partitions:
             partition = TopicPartition(topic.name, each.partition_index)
@@ -59,17 +59,15 @@ def _ask(
         client.check(code, f"offsets of {partition}", node_id)
 
 
-def _request(timestamps_ms: Mapping[TopicPartition, int], read_committed: bool) -> Any:
+def _request(timestamps_ms: Mapping[TopicPartition, int], read_committed: bool) -> ListOffsetsRequest:
     topics: dict[str, list[Any]] = defaultdict(list)
     for partition, timestamp in timestamps_ms.items():
         topics[partition.topic].append(
             ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-                partition_index=partition.partition, current_leader_epoch=-1, timestamp=timestamp
+                partition_index=partition.partition, timestamp=timestamp
             )
         )
     return ListOffsetsRequest(
-        replica_id=-1,
         isolation_level=int(read_committed),
         topics=[ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=each) for name, each in topics.items()],
-        min_version=2 if read_committed else 1,  # version 0 has neither one offset nor timestamps of records
     )

@@ -8,11 +8,10 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from kafka.protocol.metadata import MetadataRequest
-
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.sink.errors import RETRIABLE, WriteFailed, error_name
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.metadata import MetadataRequest
 
 _BACKOFF_S: Final = 0.1
 

@@ -19,7 +19,8 @@ from kafka.partitioner.default import murmur2
 from rich.progress import Progress
 
 from minibroker.cli import pipeline_replay
-from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.client.errors import ClientError
+from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.source import BrokerSource
 from minibroker.pipeline.jobs.replay import Archived, needed_topics, replay_id_of, replay_settings
 from minibroker.pipeline.jobs.replay_targets import Needed, prepare_topics

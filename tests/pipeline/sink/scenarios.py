@@ -12,7 +12,6 @@ from typing import Protocol
 
 import pyarrow as pa
 import pytest
-from kafka.protocol.admin import UpdateFeaturesRequest
 
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.sink import delivery
@@ -20,6 +19,7 @@ from minibroker.pipeline.sink.delivery import Delivered, Open
 from minibroker.pipeline.sink.errors import Fenced, WriteFailed
 from minibroker.pipeline.sink.settings import SinkSettings, parse_settings
 from minibroker.pipeline.sink.transaction import generation_of
+from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from tests.pipeline.sink.committed import create_topic, values
 
 NUMBERS = count()
