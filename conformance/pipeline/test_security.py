@@ -7,10 +7,12 @@ The settings are those that Spark's users write after `kafka.`; the certificates
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -208,13 +210,27 @@ async def test_a_wrong_password_is_told_to_tasks(kafka: SecureKafka) -> None:
 
 
 def test_commands_come_in(kafka: SecureKafka) -> None:
-    _, settings = WAYS["librdkafka's names"]
+    run = functools.partial(run_command, kafka.address("SECURE"), WAYS["librdkafka's names"][1])
+    assert run("transactions", "list") == []
+    assert run("topics", "create", "made", "--partitions", "2", "--config", "retention.ms=5000") == {"created": "made"}
+    assert {"name": "made", "partitions": 2, "replication_factor": 1} in run("topics", "list")
+    made = run("topics", "describe", "made")
+    assert made["configs"] == {"retention.ms": "5000"} and [each["latest"] for each in made["partitions"]] == [0, 0]
+    changed = run("topics", "config", "made", "--set", "retention.ms=6000", "--delete", "flush.ms")
+    assert changed == {"name": "made", "set": {"retention.ms": "6000"}, "deleted": ["flush.ms"]}
+    assert {row["config"]: row["value"] for row in run("topics", "config", "made")}["retention.ms"] == "6000"
+    assert run("topics", "alter", "made", "--partitions", "3")["before"] == 2
+    moved = run("groups", "reset-offsets", "billing", "--topic", "t", "--to-offset", "40", "--execute")
+    assert moved["offsets"] == [{"topic": "t", "partition": 0, "current": None, "new": 40}]
+    assert {"group": "billing", "type": "classic", "state": "Empty"} in run("groups", "list")
+    (place,) = run("groups", "describe", "billing")["offsets"]
+    assert (place["committed"], place["end"], place["lag"]) == (40, 100, 60)
+    assert run("groups", "delete", "billing") == {"deleted": ["billing"]}
+    assert run("topics", "delete", "made") == {"deleted": ["made"]}
+
+
+def run_command(address: str, settings: dict[str, str], *arguments: str) -> Any:
     given = [word for pair in settings.items() for word in ("--client", "=".join(pair))]
-    where = ["--bootstrap-server", kafka.address("SECURE"), "--json", *given]
-    assert json.loads(run_command("transactions", "list", *where)) == []
-
-
-def run_command(*arguments: str) -> str:
-    result = CliRunner().invoke(main, arguments)
+    result = CliRunner().invoke(main, [*arguments, "--json", "--bootstrap-server", address, *given])
     assert result.exit_code == 0, result.stderr
-    return result.stdout
+    return json.loads(result.stdout)

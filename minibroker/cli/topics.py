@@ -1,4 +1,4 @@
-"""`minibroker topics`: list, create, describe and delete topics of any Kafka, through confluent-kafka.
+"""`minibroker topics`: list, create, describe and delete topics of any Kafka, by our own client.
 
 Tables for a person, one JSON document for a program; how existing ones are changed is in `topics_alter` and
 `topics_config`. Nothing here knows how a broker does it.
@@ -7,22 +7,19 @@ Tables for a person, one JSON document for a program; how existing ones are chan
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from minibroker.cli.administration import (
-    admin_client,
+    TIMEOUT_MS,
     all_topics,
+    connected,
+    delete_each,
     existing_topic,
-    log_offsets,
-    report_deleted,
-    result,
-    source_of,
     topic_configs,
 )
 from minibroker.cli.shared import (
-    REQUEST_TIMEOUT_S,
     Bootstrap,
     assignments_option,
     client_options,
@@ -34,7 +31,7 @@ from minibroker.cli.topics_alter import alter
 from minibroker.cli.topics_config import config
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, TopicMetadata
+    from minibroker.client.blocking import Client
 
 DYNAMIC_TOPIC_CONFIG = 1
 
@@ -76,7 +73,8 @@ def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker topics list --json
     """
-    found = all_topics(admin_client(bootstrap))
+    with connected(bootstrap) as client:
+        found = all_topics(client)
     rows = [
         {"name": name, "partitions": len(topic.partitions), "replication_factor": _replication_factor(topic)}
         for name, topic in sorted(found.items())
@@ -108,12 +106,20 @@ def create(
     Example:
         minibroker topics create orders --partitions 3
     """
-    admin = admin_client(bootstrap)
-    from confluent_kafka.admin import NewTopic
+    from minibroker.client.errors import check
+    from minibroker.protocol.messages.topics import CreateTopicsRequest
 
-    topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(configs))
-    created = admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)
-    result(created[name], f"cannot create {name}")
+    of_topic = CreateTopicsRequest.CreatableTopic
+    topic = of_topic(
+        name=name,
+        num_partitions=partitions or -1,
+        replication_factor=replication_factor or -1,
+        configs=[of_topic.CreatableTopicConfig(name=key, value=value) for key, value in configs],
+    )
+    with connected(bootstrap) as client:
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+        (answer,) = client.request(request, client.controller()).topics
+        check(answer.error_code, f"cannot create {name}", answer.error_message)
     click.echo(json.dumps({"created": name}) if as_json else f"created {name}")
 
 
@@ -128,9 +134,9 @@ def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker topics describe orders
     """
-    admin = admin_client(bootstrap)
-    topic = existing_topic(admin, name)
-    partitions, configs = _partitions(admin, name, topic), _configs(admin, name)
+    with connected(bootstrap) as client:
+        topic = existing_topic(client, name)
+        partitions, configs = _partitions(client, topic), _configs(client, name)
     if as_json:
         rows = [row._asdict() for row in partitions]
         click.echo(json.dumps({"name": name, "partitions": rows, "configs": configs}))
@@ -151,27 +157,43 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     Example:
         minibroker topics delete orders payments
     """
-    admin = admin_client(bootstrap)
-    answers = admin.delete_topics(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
-    report_deleted(answers, as_json)
+    with connected(bootstrap) as client:
+        delete_each(names, lambda name: _delete(client, name), as_json)
 
 
-def _replication_factor(topic: TopicMetadata) -> int:
-    return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
+def _delete(client: Client, name: str) -> None:
+    from minibroker.client.errors import check
+    from minibroker.protocol.messages.topics import DeleteTopicsRequest
+
+    of_topic = DeleteTopicsRequest.DeleteTopicState
+    request = DeleteTopicsRequest(topics=[of_topic(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
+    (answer,) = client.request(request, client.controller()).responses
+    check(answer.error_code, f"cannot delete {name}", answer.error_message)
 
 
-def _partitions(admin: AdminClient, name: str, topic: TopicMetadata) -> list[Partition]:
-    from confluent_kafka.admin import OffsetSpec
+def _replication_factor(topic: Any) -> int:
+    return max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
 
-    led = [(name, index) for index, part in topic.partitions.items() if part.leader >= 0]
-    earliest, latest = (log_offsets(admin, led, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
+
+def _partitions(client: Client, topic: Any) -> list[Partition]:
+    from minibroker.client.offsets import EARLIEST, LATEST, list_offsets
+
+    led = [(topic.name, each.partition_index) for each in topic.partitions if each.leader_id >= 0]
+    earliest, latest = (list_offsets(client, dict.fromkeys(led, where)) for where in (EARLIEST, LATEST))
     return [
-        Partition(index, part.leader, part.replicas, part.isrs, earliest.get((name, index)), latest.get((name, index)))
-        for index, part in sorted(topic.partitions.items())
+        Partition(
+            each.partition_index,
+            each.leader_id,
+            each.replica_nodes,
+            each.isr_nodes,
+            earliest.get((topic.name, each.partition_index)),
+            latest.get((topic.name, each.partition_index)),
+        )
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
     ]
 
 
-def _configs(admin: AdminClient, name: str) -> dict[str, str | None]:
+def _configs(client: Client, name: str) -> dict[str, str | None]:
     """The configs that are the topic's own."""
-    entries = topic_configs(admin, name)
-    return {entry.name: entry.value for entry in entries if source_of(entry) == DYNAMIC_TOPIC_CONFIG}
+    entries = topic_configs(client, name)
+    return {entry.name: entry.value for entry in entries if entry.config_source == DYNAMIC_TOPIC_CONFIG}

@@ -1,4 +1,4 @@
-"""`minibroker topics alter`: how many partitions a topic has, through confluent-kafka.
+"""`minibroker topics alter`: how many partitions a topic has.
 
 Its configs are changed in `topics_config`.
 """
@@ -9,8 +9,8 @@ import json
 
 import click
 
-from minibroker.cli.administration import admin_client, existing_topic, result
-from minibroker.cli.shared import REQUEST_TIMEOUT_S, Bootstrap, client_options, json_option
+from minibroker.cli.administration import TIMEOUT_MS, connected, existing_topic
+from minibroker.cli.shared import Bootstrap, client_options, json_option
 
 
 @click.command()
@@ -25,12 +25,15 @@ def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> No
     Example:
         minibroker topics alter orders --partitions 6
     """
-    admin = admin_client(bootstrap)
-    before = len(existing_topic(admin, name).partitions)
-    from confluent_kafka.admin import NewPartitions
+    from minibroker.client.errors import check
+    from minibroker.protocol.messages.topics import CreatePartitionsRequest
 
-    answers = admin.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_S)
-    result(answers[name], f"cannot alter {name}")
+    wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
+    with connected(bootstrap) as client:
+        before = len(existing_topic(client, name).partitions)
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
+        (answer,) = client.request(request, client.controller()).results
+        check(answer.error_code, f"cannot alter {name}", answer.error_message)
     if as_json:
         click.echo(json.dumps({"altered": name, "partitions": partitions, "before": before}))
     else:

@@ -1,18 +1,17 @@
 """`minibroker topics config`: what a topic's configs are and where they come from, and their change.
 
-Through confluent-kafka; a topic's partitions are changed in `topics_alter`.
+A topic's partitions are changed in `topics_alter`.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.administration import admin_client, existing_topic, result, source_of, topic_configs
+from minibroker.cli.administration import TOPIC_RESOURCE, connected, existing_topic, topic_configs
 from minibroker.cli.shared import (
-    REQUEST_TIMEOUT_S,
     Bootstrap,
     assignments_option,
     client_options,
@@ -21,9 +20,10 @@ from minibroker.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ConfigEntry
+    from minibroker.client.blocking import Client
 
 DEFAULT_CONFIG = 5
+SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
 SOURCES: Final = {  # by the number that DescribeConfigs gives
     1: "topic",
     2: "broker",
@@ -64,12 +64,12 @@ def config(
     """
     changed = dict(assignments)
     _check_change([key for key, _ in assignments], deleted)
-    admin = admin_client(bootstrap)
-    existing_topic(admin, name)
-    if not changed and not deleted:
-        _show([_row(entry) for entry in topic_configs(admin, name)], as_json)
-        return
-    _change(admin, name, changed, deleted)
+    with connected(bootstrap) as client:
+        existing_topic(client, name)
+        if not changed and not deleted:
+            _show([_row(entry) for entry in topic_configs(client, name)], as_json)
+            return
+        _change(client, name, changed, deleted)
     if as_json:
         click.echo(json.dumps({"name": name, "set": changed, "deleted": list(deleted)}))
         return
@@ -87,11 +87,11 @@ def _check_change(assigned: list[str], deleted: tuple[str, ...]) -> None:
         raise click.UsageError(f"{twice} is given twice")
 
 
-def _row(entry: ConfigEntry) -> Config:
-    said = [entry, *entry.synonyms.values()]
-    defaults = [each.value for each in said if source_of(each) == DEFAULT_CONFIG]
+def _row(entry: Any) -> Config:
+    said = [(entry.config_source, entry.value), *((each.source, each.value) for each in entry.synonyms)]
+    defaults = [value for source, value in said if source == DEFAULT_CONFIG]
     default = defaults[0] if defaults else _documented_default(entry.name)
-    return Config(entry.name, entry.value, SOURCES.get(source_of(entry), "unknown"), default, entry.is_read_only)
+    return Config(entry.name, entry.value, SOURCES.get(entry.config_source, "unknown"), default, entry.read_only)
 
 
 def _documented_default(name: str) -> str | None:
@@ -108,13 +108,15 @@ def _show(rows: list[Config], as_json: bool) -> None:
         print_table(Config._fields[:-1], [row[:-1] for row in rows])
 
 
-def _change(admin: AdminClient, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
-    """Raises click.ClickException if the broker refuses it; then nothing is changed."""
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+def _change(client: Client, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
+    """Raises `ClientError` if the broker refuses it; then nothing is changed."""
+    from minibroker.client.errors import check
+    from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 
-    entries = [ConfigEntry(*pair, incremental_operation=AlterConfigOpType.SET) for pair in changed.items()]
-    entries += [ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE) for key in deleted]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
-    answers = admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
-    (future,) = answers.values()
-    result(future, f"cannot change the configs of {name}")
+    of_resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    changes = [(key, SET, value) for key, value in changed.items()] + [(key, DELETE, None) for key in deleted]
+    configs = [of_resource.AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in changes]
+    resource = of_resource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    (answer,) = client.request(request, client.controller()).responses
+    check(answer.error_code, f"cannot change the configs of {name}", answer.error_message)

@@ -76,6 +76,10 @@ class Client:
         """Return the ids of all nodes."""
         return run(self._cluster.nodes())
 
+    def controller(self) -> int | None:
+        """Return the node that changes what belongs to the cluster as a whole, None for any."""
+        return run(self._cluster.controller())
+
     def leader(self, partition: Partition) -> Leader:
         """Return the node that leads a partition."""
         return run(self._cluster.leader(partition))

@@ -19,7 +19,7 @@ from minibroker.client.errors import (
     Reaction,
     TokenError,
     UnsupportedVersion,
-    error_name,
+    check,
     reaction,
 )
 from minibroker.client.network import Link, Network
@@ -161,8 +161,7 @@ class Cluster:
     def check(self, code: int, what: str, node: Node | None = None, message: str | None = None) -> None:
         """Raise `ClientError` unless an error code of an answer is 0. `what` was asked: "reading topic-0 at 17"."""
         if code != ErrorCode.NONE:
-            detail = f" ({message})" if message else ""
-            raise ClientError(f"{self.address(node)}: {what}: {error_name(code)}{detail}", reaction(code), code)
+            check(code, f"{self.address(node)}: {what}", message)
 
     # Where things are
 
@@ -195,6 +194,11 @@ class Cluster:
         """Return the ids of all nodes. Raises `ClientError`."""
         await self.retry(self.metadata)
         return sorted(self._nodes)
+
+    async def controller(self) -> int | None:
+        """Return the node that changes what belongs to the cluster as a whole, None for any. Raises `ClientError`."""
+        node = (await self.retry(self.metadata)).controller_id
+        return node if node >= 0 else None
 
     async def leader(self, partition: Partition) -> Leader:
         """Return the node that leads a partition.
@@ -314,7 +318,7 @@ class Cluster:
         import ssl  # takes a while, and most commands have no errors
 
         error = sent.error
-        why = Reaction.FATAL
+        why, code = Reaction.FATAL, None
         text = str(error)
         if isinstance(error, ssl.SSLError):
             text = f"TLS: {error.reason or error}"
@@ -324,7 +328,9 @@ class Cluster:
             text, why = f"no connection: {error.strerror or error}", Reaction.FIND_BOTH
         elif isinstance(error, ProtocolError):
             text = f"the answer is malformed: {error}"
-        return ClientError(f"{self.address(sent.node)}: {sent.api}: {text}", why)
+        elif isinstance(error, UnsupportedVersion):
+            code = ErrorCode.UNSUPPORTED_VERSION
+        return ClientError(f"{self.address(sent.node)}: {sent.api}: {text}", why, code)
 
     async def _found_leader(self, topic: str, partition: int) -> Leader:
         for found in (await self.metadata([topic])).topics:

@@ -79,6 +79,13 @@ def error_name(code: int) -> str:
     return ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"
 
 
+def check(code: int, what: str, message: str | None = None) -> None:
+    """Raise `ClientError` unless an error code of an answer is 0. `what` was asked, `message` is the broker's."""
+    if code != ErrorCode.NONE:
+        detail = f" ({message})" if message else ""
+        raise ClientError(f"{what}: {error_name(code)}{detail}", reaction(code), code)
+
+
 class SettingError(ValueError):
     """A setting that cannot be; the message begins with its name."""
 

@@ -138,6 +138,8 @@ class ScriptedNodes:
             return self._versions()
         if isinstance(request, MetadataRequest):
             return self._metadata()
+        if getattr(request, "replica_id", -1) != -1:
+            raise Hang  # a replica is asked for other things than a consumer
         if isinstance(request, ListOffsetsRequest):
             return self._bounds(request)
         if isinstance(request, FetchRequest):

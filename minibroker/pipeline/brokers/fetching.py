@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, Self
 
 from minibroker.client.cluster import Sent
 from minibroker.client.errors import ClientError, Reaction
+from minibroker.client.offsets import EARLIEST, LATEST, list_offsets
 from minibroker.client.settings import taken
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.client_settings import option_errors
-from minibroker.pipeline.brokers.offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.decode.scanning import extent
 from minibroker.pipeline.log_source import DataLoss, OffsetRange
 from minibroker.protocol.errors import ErrorCode

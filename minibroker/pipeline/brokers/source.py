@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from minibroker.client.errors import ClientError
+from minibroker.client.offsets import EARLIEST, LATEST, list_offsets
 from minibroker.client.settings import Settings
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.client_settings import client_settings
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
-from minibroker.pipeline.brokers.offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
 from minibroker.pipeline.log_source import Bounds, OffsetRange, OptionError, ReadRequest, Split, TopicPartition
 from minibroker.pipeline.selection import TopicSelection

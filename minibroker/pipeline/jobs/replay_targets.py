@@ -74,8 +74,7 @@ def _create(client: Client, topic: str, partitions: int, configs: Mapping[str, s
     wanted = of_topic(
         name=topic, num_partitions=partitions, replication_factor=_BROKERS_CHOICE, assignments=[], configs=settings
     )
-    controller = client.metadata().controller_id
-    answer = client.request(CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), controller)
+    answer = client.request(CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), client.controller())
     for each in answer.topics:
         client.check(each.error_code, f"creating topic {topic}", message=each.error_message)
 
