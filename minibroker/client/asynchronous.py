@@ -41,7 +41,7 @@ class LoopLink(asyncio.BufferedProtocol):
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._loop = asyncio.get_running_loop()
-        self.opened_s = self.used_s = self._loop.time()
+        self.used_s = self._loop.time()
         self._waiting: dict[int, asyncio.Future[Any]] = {}  # by correlation id
         self._error: Exception | None = None
         self._writable = asyncio.Event()
@@ -101,6 +101,10 @@ class LoopLink(asyncio.BufferedProtocol):
         self._waiting[correlation_id] = waiting = self._loop.create_future()
         async with asyncio.timeout(timeout_s):
             return await waiting
+
+    def is_open(self) -> bool:
+        """Whether the broker has neither closed the connection nor said anything."""
+        return self._error is None
 
     def close(self) -> None:
         """Close the connection."""

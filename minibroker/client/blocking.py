@@ -107,7 +107,7 @@ class SocketLink:
 
     def __init__(self, connected: socket.socket, connection: Connection) -> None:
         self.connection = connection
-        self.opened_s = self.used_s = time.monotonic()
+        self.used_s = time.monotonic()
         self._socket = connected
 
     async def write(self, data: bytes, timeout_s: float) -> None:
@@ -132,6 +132,17 @@ class SocketLink:
                 raise ConnectionResetError("the broker closed the connection")
             connection.received(count)
         return connection.answers.pop(correlation_id)
+
+    def is_open(self) -> bool:
+        """Whether the broker has neither closed the connection nor said anything."""
+        self._socket.settimeout(0)
+        try:
+            self._socket.recv(1)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            return type(error).__name__ == "SSLWantReadError"  # the module takes a while to import
+        return False
 
     def close(self) -> None:
         """Close the socket."""

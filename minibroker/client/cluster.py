@@ -121,7 +121,10 @@ class Cluster:
         raise AssertionError("backoffs do not end")
 
     async def send(self, message: Message, node_id: int, *, lowest: int = 0, highest: int = NEWEST) -> Sent:
-        """Send a request and do not wait: its answer travels while the caller does something else. See `wait`."""
+        """Send a request and do not wait: its answer travels while the caller does something else. See `wait`.
+
+        A Produce request with acks=0, to which there is no answer, cannot be sent.
+        """
         return await self._send(message, node_id, lowest, highest, self.settings.request_timeout_ms)
 
     async def wait(self, sent: Sent, timeout_ms: int | None = None) -> Any:
@@ -252,14 +255,14 @@ class Cluster:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
             self._drop(node, link)
-            return Sent(node, api, link, correlation_id, error)
+            return Sent(node, api, link, correlation_id, _in_time(error, timeout_ms / 1000))
         return Sent(node, api, link, correlation_id)
 
     async def _link(self, node: Node, timeout_s: float) -> Link:
         """Return a connection that is ready for requests. Raises what `_FAILURES` are."""
         async with self._locks.setdefault(node, self._network.lock()):
             link = self._links.get(node)
-            if link is not None and not self._is_stale(link):
+            if link is not None and self._is_usable(link):
                 return link
             if link is not None:
                 self._drop(node, link)
@@ -295,11 +298,13 @@ class Cluster:
             raise _in_time(error, timeout_s) from None
         return link
 
-    def _is_stale(self, link: Link) -> bool:
-        """Say whether to connect again: brokers close connections that were idle, or authenticated too long ago."""
+    def _is_usable(self, link: Link) -> bool:
+        """Whether to use it again: brokers close connections that were idle, or authenticated too long ago."""
+        if link.connection.pending:
+            return True
         now_s = self._network.now()
-        idle_s = now_s - link.used_s
-        return not link.connection.pending and (now_s > link.expires_s or idle_s * 1000 > self.settings.idle_max_ms)
+        idle_ms = (now_s - link.used_s) * 1000
+        return now_s < link.expires_s and idle_ms < self.settings.idle_max_ms and link.is_open()
 
     def _drop(self, node: Node, link: Link) -> None:
         link.close()

@@ -94,7 +94,7 @@ class ClientError(Exception):
     """A request failed, said in one line; `code` is that of the answer, None if there was no answer."""
 
     def __init__(self, message: str, reaction: Reaction = Reaction.FATAL, code: int | None = None) -> None:
-        super().__init__(message)
+        super().__init__(" ".join(message.split()))  # also where a broker's words are in it
         self.reaction = reaction
         self.code = code
 

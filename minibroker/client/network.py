@@ -16,8 +16,7 @@ class Link(Protocol):
     """A connection that was made. Its methods raise OSError (TimeoutError for one) and `ProtocolError`."""
 
     connection: Connection
-    opened_s: float  # all by the network's clock
-    used_s: float
+    used_s: float  # when it was last used, by the network's clock, as the next one
     expires_s: float  # when what authenticated us is no longer valid
 
     async def write(self, data: bytes, timeout_s: float) -> None:
@@ -25,6 +24,9 @@ class Link(Protocol):
 
     async def answer(self, correlation_id: int, timeout_s: float) -> Any:
         """Wait for the answer to a request."""
+
+    def is_open(self) -> bool:
+        """Whether the broker has neither closed the connection nor said anything, while nothing is on its way."""
 
     def close(self) -> None:
         """Close the connection; nothing happens if it is closed already."""

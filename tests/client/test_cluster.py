@@ -17,6 +17,7 @@ import pytest
 from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.blocking import Client
 from minibroker.client.errors import ClientError, Reaction, reaction
+from minibroker.client.offsets import LATEST, list_offsets
 from minibroker.client.settings import ClientSettings
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -26,7 +27,8 @@ from minibroker.protocol.messages.groups import FindCoordinatorResponse, ListGro
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
 from minibroker.protocol.messages.topics import CreateTopicsRequest
-from tests.client.scripted import VERSIONS, Script, scripted
+from minibroker.testing.broker import Broker
+from tests.client.scripted import VERSIONS, Script, ScriptedNodes, scripted
 from tests.running import RunningBroker, running_broker
 
 IMPATIENT = {"request.timeout.ms": "300", "default.api.timeout.ms": "600"}
@@ -169,6 +171,33 @@ def test_an_error_that_stays_ends_with_its_name() -> None:
         with pytest.raises(ClientError, match="t-0 has no leader") as failure:
             client.leader(("t", 0))
         assert failure.value.code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "asyncio"])
+def test_a_connection_that_was_closed_while_idle_is_made_again(asynchronous: bool) -> None:
+    async def ask_twice(nodes: ScriptedNodes) -> None:
+        async with AsyncClient(settings(nodes.bootstrap_servers)) as client:
+            await client.request(MetadataRequest(topics=[]))
+            nodes.hang_up()
+            await asyncio.sleep(0.05)
+            await client.request(MetadataRequest(topics=[]))
+
+    with scripted(Script()) as nodes:
+        if asynchronous:
+            return asyncio.run(ask_twice(nodes))
+        with Client(settings(nodes.bootstrap_servers)) as client:
+            client.request(MetadataRequest(topics=[]))
+            nodes.hang_up()
+            client.request(MetadataRequest(topics=[]))
+
+
+@pytest.mark.parametrize("release", ["0.10.2", "1.1", "2.4", "3.9"])
+def test_brokers_of_then_are_spoken_to(release: str) -> None:
+    with Broker(emulate=release) as old, Client(settings(old.bootstrap_servers)) as client:
+        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        client.check(client.request(CreateTopicsRequest(topics=[topic])).topics[0].error_code, "creating t")
+        assert list_offsets(client, {("t", 0): LATEST}) == {("t", 0): 0}
+        assert client.coordinator("group", "g") == 1
 
 
 def test_a_session_that_is_over_is_begun_anew() -> None:
