@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from minibroker.broker.sockets import SocketProtocol
+from minibroker.broker.network.sockets import SocketProtocol
 from minibroker.cli.main import main
 
 if "_sendfile" not in vars(SocketProtocol):

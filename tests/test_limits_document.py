@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import re
 
-from minibroker.broker import (
-    answers,
-    connection,
-    dispatch,
-    down_conversion,
-    framing,
-    line_limit,
-    metrics,
-    metrics_server,
-    namings,
-    sessions,
-    slices,
-    unread,
-)
+from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.broker.handlers import fetch, waiting_fetches
-from minibroker.broker.settings_table import BROKER_SETTINGS
+from minibroker.broker.monitoring import line_limit, metrics, metrics_server
+from minibroker.broker.network import connection, framing, unread
+from minibroker.broker.requests import answers, dispatch, down_conversion, namings, slices
+from minibroker.broker.requests import fetch_sessions as sessions
 from minibroker.protocol import primitives, reading
 from tests.test_readme import README
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from minibroker.broker.settings import Settings
+from minibroker.broker.configs.settings import Settings
 from tests.running import PATIENCE_S, environment_for_broker
 
 README = Path(__file__).parent.parent / "README.md"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conformance import builds
-from minibroker.broker.settings_table import BROKER_SETTINGS
+from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.protocol.apis import ApiKey
 from minibroker.testing.emulation.defaults import settings_of
 from minibroker.testing.emulation.emulation import levels_of

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 from conformance.builds import apache_kafka
-from minibroker.broker.features import METADATA_VERSION, METADATA_VERSION_LEVEL, SUPPORTED
-from minibroker.broker.metadata_log import written_version
+from minibroker.broker.metadata.features import METADATA_VERSION, METADATA_VERSION_LEVEL, SUPPORTED
+from minibroker.broker.metadata.metadata_log import written_version
 from minibroker.protocol.messages.metadata_records import (
     PartitionChangeRecord,
     PartitionRecord,

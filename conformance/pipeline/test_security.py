@@ -30,9 +30,9 @@ from minibroker.cli.main import main
 from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.errors import ClientError
 from minibroker.client.settings import ClientSettings
+from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.java_store import read_store
-from minibroker.pipeline.brokers.source import BrokerSource
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.messages.cluster import DescribeClusterRequest

@@ -17,11 +17,18 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from conformance import builds
 from conformance.kafka_files.scenario import wait_until
 from conformance.kafka_reference import running_kafka
-from minibroker.broker.properties import MalformedProperties, parse_properties
-from minibroker.broker.settings import ConfigEntry, Settings, broker_setting, validate_topic_overrides
-from minibroker.broker.settings_table import BROKER_SETTINGS, SETTINGS, TOPIC_SETTINGS, ConfigType, Scope, Setting
-from minibroker.broker.settings_values import InvalidValue, format_value, parse_value
-from minibroker.broker.settings_without_effect import WITHOUT_EFFECT
+from minibroker.broker.configs.properties import MalformedProperties, parse_properties
+from minibroker.broker.configs.settings import ConfigEntry, Settings, broker_setting, validate_topic_overrides
+from minibroker.broker.configs.settings_table import (
+    BROKER_SETTINGS,
+    SETTINGS,
+    TOPIC_SETTINGS,
+    ConfigType,
+    Scope,
+    Setting,
+)
+from minibroker.broker.configs.settings_values import InvalidValue, format_value, parse_value
+from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
 
 # What Kafka 4.3 does not know (any more) is not asked about.
 TOPIC_NAMES = [name for name, row in TOPIC_SETTINGS.items() if row.in_kafka]

@@ -7,42 +7,43 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from minibroker.broker import elections, features, registration
 from minibroker.broker.clock import Clock
-from minibroker.broker.controller import Controller
-from minibroker.broker.image import BROKER_RESOURCE, Image
-from minibroker.broker.listeners import settings_of_node
-from minibroker.broker.log_moves import LogMoves
-from minibroker.broker.metadata_log import MetadataError, MetadataLog
-from minibroker.broker.recorded_configs import drop_unusable
-from minibroker.broker.settings import Settings
-from minibroker.broker.topics import (
+from minibroker.broker.configs.recorded_configs import drop_unusable
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.control import elections, registration
+from minibroker.broker.control.controller import Controller
+from minibroker.broker.control.log_moves import LogMoves
+from minibroker.broker.metadata import features
+from minibroker.broker.metadata.image import BROKER_RESOURCE, Image
+from minibroker.broker.metadata.metadata_log import MetadataError, MetadataLog
+from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
     METADATA_TOPIC,
     NO_LEADER,
     TRANSACTIONS_TOPIC,
     Partition,
     Topic,
-    Waiter,
 )
+from minibroker.broker.network.listeners import settings_of_node
+from minibroker.broker.requests.turn import Turn
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
 from minibroker.protocol.steps import Steps
-from minibroker.storage.checkpoints import PARTITION_METADATA
+from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
-    from minibroker.broker.sessions import FetchSessions
+    from minibroker.broker.requests.fetch_sessions import FetchSessions
     from minibroker.broker.transactions.coordinator import TransactionCoordinator
-    from minibroker.storage.log_directories import LogDirectories
+    from minibroker.storage.directories.log_directories import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
 
@@ -108,8 +109,7 @@ class Cluster:
         self.metadata_log = MetadataLog(self._open_metadata(), logs.disk)
         self.moves = LogMoves(self)
         self.commits = 0
-        self.unflushed: list[tuple[Log, Any]] = []  # what the request being handled must not be answered before
-        self._woken: set[Waiter] = set()
+        self.turn = Turn()
         self._groups: GroupCoordinator | None = None
         self._transactions: TransactionCoordinator | None = None
 
@@ -356,6 +356,11 @@ class Cluster:
             self.image.apply(record)
         self._committed()
 
+    @property
+    def generation(self) -> tuple[int, int]:
+        """What moves when anything changes on which answers about the cluster depend."""
+        return self.commits, Log.failures
+
     def _metadata_level(self) -> int:
         return self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
 
@@ -438,11 +443,6 @@ class Cluster:
         """An id for something new."""
         return new_uuid(self.random)
 
-    def take_unflushed(self) -> list[tuple[Log, Any]]:
-        """(log, its part of the answer) of what the request being handled must see flushed before it is answered."""
-        unflushed, self.unflushed = self.unflushed, []
-        return unflushed
-
     # --- look-up --------------------------------------------------------------------------------
 
     def led_partition(self, node: Node, topic: Topic | None, index: int) -> Partition:
@@ -462,29 +462,3 @@ class Cluster:
         if partition.log.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)
         return partition
-
-    # --- waiting --------------------------------------------------------------------------------
-
-    def appended(self, partition: Partition, size_bytes: int) -> None:
-        """Tell those who wait for records of `partition` that there are more."""
-        for waiter in partition.waiters:
-            waiter.appended(partition, size_bytes)
-
-    def wake_soon(self, waiter: Waiter) -> None:
-        """Have `waiter` look again at the end of this read batch."""
-        self._woken.add(waiter)
-
-    def let_woken_look(self) -> None:
-        """Have the woken ones look soon: what a timer has appended is followed by no read batch that ends."""
-        self.after_batch(lambda look: self.clock.call_later(0, look))
-
-    def after_batch(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
-        """At the end of a read batch: let the woken ones look, in a turn of their own."""
-        if self._woken:
-            woken, self._woken = self._woken, set()
-            call_soon(lambda: _look_again(woken))
-
-
-def _look_again(woken: Iterable[Waiter]) -> None:
-    for waiter in woken:
-        waiter.look()

@@ -12,7 +12,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from minibroker.broker.clock import SystemClock
-from minibroker.broker.line_limit import limited_lines
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.lifecycle import Bound, Running, Seams, UncleanStop, bound_listeners
 from minibroker.broker.machine import (
     collect_when_idle,
     keep_freed_memory,
@@ -20,10 +21,9 @@ from minibroker.broker.machine import (
     share_the_interpreter,
     spare_the_old,
 )
-from minibroker.broker.measured_disk import MeasuredDisk
-from minibroker.broker.measuring import bound_metrics, metrics_served
-from minibroker.broker.running import Bound, Running, Seams, UncleanStop, bound_listeners
-from minibroker.broker.settings import Settings
+from minibroker.broker.monitoring.line_limit import limited_lines
+from minibroker.broker.monitoring.measured_disk import MeasuredDisk
+from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
 from minibroker.storage.files import Disk
 
 log = logging.getLogger("minibroker")

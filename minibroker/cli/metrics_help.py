@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minibroker.broker.metrics import COUNTER, HISTOGRAM, PARTITIONS_TOLD, ROWS, Row
-from minibroker.broker.request_statistics import DURATION_BUCKETS_MS
+from minibroker.broker.monitoring.metrics import COUNTER, HISTOGRAM, PARTITIONS_TOLD, ROWS, Row
+from minibroker.broker.monitoring.request_statistics import DURATION_BUCKETS_MS
 
 HEAD = ("metric", "type", "labels", "meaning")
 PREAMBLE = """\
@@ -25,7 +25,7 @@ histograms end at {buckets} seconds.
 With more than {partitions} partitions, those of the oldest topics have series of their own. One more series has the sum
 of all others, with `(other)` for topic and partition.
 
-Made from `minibroker/broker/metrics.py`, by `python3 -m minibroker.cli.metrics_help > docs/metrics.md`.
+Made from `minibroker/broker/monitoring/metrics.py`, by `python3 -m minibroker.cli.metrics_help > docs/metrics.md`.
 """
 
 

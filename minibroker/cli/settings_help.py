@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minibroker.broker.settings_table import (
+from minibroker.broker.configs.settings_table import (
     SETTINGS,
     AnyCaseOf,
     FormatVersion,
@@ -20,7 +20,7 @@ from minibroker.broker.settings_table import (
     Scope,
     Setting,
 )
-from minibroker.broker.settings_values import format_value
+from minibroker.broker.configs.settings_values import format_value
 
 HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meaning")
 PREAMBLE = """\
@@ -38,7 +38,7 @@ A name that Kafka does not know is refused at the start. A name that Kafka knows
 accepted with a warning that names it, and so is any name that is set while the broker runs, as in Kafka.
 DescribeConfigs lists all of them, and says "No effect yet"; those of them that a topic can have stand in this table.
 
-Made from `minibroker/broker/settings_table.py`, by `python3 -m minibroker.cli.settings_help > docs/settings.md`.
+Made from `minibroker/broker/configs/settings_table.py`: `python3 -m minibroker.cli.settings_help > docs/settings.md`.
 """
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from minibroker.protocol.compiling import READ_FAILURES, compiled, malformed
 from minibroker.protocol.constructing import constructing
 from minibroker.protocol.fields import (
     Facts,
@@ -30,6 +29,7 @@ from minibroker.protocol.fields import (
 from minibroker.protocol.fields import versions as version_range
 from minibroker.protocol.primitives import MalformedMessage, Output
 from minibroker.protocol.reading import reading
+from minibroker.protocol.source import READ_FAILURES, compiled, malformed
 from minibroker.protocol.steps import Steps
 from minibroker.protocol.writing import writing
 

@@ -97,12 +97,12 @@ def admit_formats(
             )
         source = yield from _messages(records, settings, now_ms)
     for _ in range(_ATTEMPTS):
-        offset = log.log_end_offset
+        offset = log.next_offset
         admitted = yield from _admitted(records, source, offset, settings, now_ms)
-        if log.log_end_offset == offset:
+        if log.next_offset == offset:
             break
     else:  # others have appended each time: no pause any more
-        admitted = at_once(_admitted(records, source, log.log_end_offset, settings, now_ms))
+        admitted = at_once(_admitted(records, source, log.next_offset, settings, now_ms))
     if len(admitted[0]) > settings.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,

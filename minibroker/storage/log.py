@@ -8,23 +8,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import ClassVar
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
-from minibroker.storage import failed_sync
 from minibroker.storage.environment import Environment as Environment
+from minibroker.storage.environment import attempt
 from minibroker.storage.files import TOO_MANY_FILES
-from minibroker.storage.flushing import Flush, Flusher, Waiter, attempt
-from minibroker.storage.log_contents import LogContents
+from minibroker.storage.flushing import Flush, Flusher, Waiter
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_name
+from minibroker.storage.pending import MAX_PENDING_BYTES, Pending
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction
+from minibroker.storage.producers.transaction_markers import read_marker
+from minibroker.storage.recovery import failed_sync
 from minibroker.storage.removal import unlink_later
 from minibroker.storage.retention import Extent, expired
 from minibroker.storage.segment import Finding, Region, Segment
 from minibroker.storage.segments import Segments
-from minibroker.storage.side_files import SideFiles
-from minibroker.storage.transaction_index import AbortedTransaction
-from minibroker.storage.transaction_markers import read_marker
+from minibroker.storage.side_files import LogContents, SideFiles
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +45,10 @@ class Log:
     after a sync that failed, nobody knows what is on the disk, and a second one would not tell.
 
     Methods raise `KafkaError`: KAFKA_STORAGE_ERROR when the disk fails, and CORRUPT_MESSAGE when it holds nonsense.
-    A failed append leaves the log as it was.
+    A failed append leaves the log as it was. `Log.failures` counts how often a log of this process went offline.
     """
+
+    failures: ClassVar[int] = 0
 
     __slots__ = (
         "topic",
@@ -71,6 +75,7 @@ class Log:
         "_beside",
         "_aborted",
         "flusher",
+        "pending",
         "_torn",
         "_closed",
         "_synced_to",
@@ -104,6 +109,7 @@ class Log:
         self._beside = SideFiles(self._disk, directory, contents)
         self._aborted = contents.aborted
         self.flusher = Flusher(self, environment.run_aside)
+        self.pending = Pending()
         self.flush_at = self.recovery_point + settings.flush_messages
         self.flushed_ms = environment.now_ms()  # when the last flush began
         self.offline = ""
@@ -125,6 +131,11 @@ class Log:
         return self.epochs.latest
 
     @property
+    def next_offset(self) -> int:
+        """The next offset to be given out: behind what is pending."""
+        return self.pending.next_offset if self.pending.headers else self.log_end_offset
+
+    @property
     def in_use(self) -> bool:
         """Whether the log is neither offline nor closed."""
         return not (self.offline or self._closed)
@@ -144,7 +155,9 @@ class Log:
 
         They must be admitted: sound, and in sequence if they have a producer id. `batches` are their headers. Messages
         of formats 0 and 1 have their offsets already, from `log_end_offset` on; a wrapper's header counts those in it.
+        What is pending is written first.
         """
+        self._settle()
         first_offset = next_offset = self.log_end_offset
         max_timestamp = -1
         position = 0
@@ -174,10 +187,85 @@ class Log:
             position += header.batch_length + LOG_OVERHEAD_BYTES
             offset += header.last_offset_delta + 1
         self.producers.end_offset = next_offset
+        self._end_at(next_offset)
+        return first_offset
+
+    def _end_at(self, next_offset: int) -> None:
         self.log_end_offset = self.high_watermark = self.last_stable_offset = next_offset
         if self.producers.open_transactions:
-            self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
+            self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, next_offset)
+
+    def append_soon(self, records: memoryview | bytearray, header: BatchHeader, leader_epoch: int) -> int:
+        """Append a batch as `append` does, but keep it until `write_pending`; return its offset.
+
+        Return -1, and do nothing, for a batch that is to be appended at once: one that begins a segment or an epoch, or
+        ends a transaction. Raises the `KafkaError` with which an earlier write of the same turn failed.
+        """
+        pending = self.pending
+        if pending.failure is not None:
+            raise pending.failure
+        size_bytes = len(records)
+        if pending.headers:
+            if len(pending.data) + size_bytes > MAX_PENDING_BYTES:
+                self._settle()
+            first_offset = pending.next_offset
+        else:
+            first_offset = self.log_end_offset
+            if not self._active.indexes.has_room_for(MAX_PENDING_BYTES):
+                return -1
+        active = self._active
+        if (
+            self._torn
+            or leader_epoch != self.epochs.latest
+            or header.attributes & CONTROL_BIT
+            or header.magic != MAGIC
+            or not active.size_bytes
+        ):
+            return -1
+        now_ms = 0 if active.first_timestamp >= 0 else self._environment.now_ms()
+        end = first_offset + header.last_offset_delta
+        if not active.accepts(len(pending.data) + size_bytes, end, header.max_timestamp, now_ms):
+            return -1
+        pending.add(records, header, first_offset, leader_epoch)
+        if header.producer_id >= 0:
+            self.producers.update(header, first_offset)
+            pending.has_producers = True
+        self.producers.end_offset = end + 1
         return first_offset
+
+    def write_pending(self) -> None:
+        """Write the pending batches, in one go. If that fails, all of them are lost, and `pending.failure` says why."""
+        pending = self.pending
+        if not pending.headers:
+            return
+        self._torn = True
+        try:
+            self._active.append(pending.data, self.log_end_offset, pending.headers)
+        except OSError as error:
+            pending.failure = self._failure("append", error)
+            self._lose_pending()
+            return
+        self._torn = False
+        self._end_at(pending.next_offset)
+        pending.clear()
+
+    def _lose_pending(self) -> None:
+        """Forget what is pending; the producers, who were ahead, are read from the log again."""
+        had_producers = self.pending.has_producers
+        self.pending.clear()
+        self.producers.end_offset = self.log_end_offset
+        if had_producers:
+            try:
+                self._beside.restore_producers(self.log_end_offset, self.segments)
+            except (OSError, CorruptBatch) as error:
+                self._go_offline("read its producers again", error)
+
+    def _settle(self) -> None:
+        """Write what is pending before something else happens to the log. Raises KafkaError if it failed this turn."""
+        if self.pending.headers:
+            self.write_pending()
+        if self.pending.failure is not None:
+            raise self.pending.failure
 
     def _end_transaction(self, header: BatchHeader, offset: int, batch: memoryview | bytearray) -> None:
         aborted = self.producers.end_transaction(header, offset, read_marker(batch))
@@ -235,6 +323,7 @@ class Log:
 
     def roll(self) -> None:
         """Begin another segment, unless the present one is still empty."""
+        self._settle()
         with self._disk_work("roll"):
             self._trim()
             if self._active.size_bytes:
@@ -260,6 +349,8 @@ class Log:
 
         Such a start makes the indexes of the segment with the recovery point anew: only with `whole` they are synced.
         """
+        if not self._closed:
+            self._settle()
         if self._closed or (self.recovery_point == self.log_end_offset and not whole):
             return None
         with self._disk_work("flush"):
@@ -301,16 +392,22 @@ class Log:
     def _go_offline(self, what: str, error: Exception) -> KafkaError:
         failure = self._failure(what, error)
         failed_sync.remember(self._disk, self.directory)
-        self.offline = f"{self.topic}-{self.partition} is offline until the next start: it could not {what}: {error}"
+        self.take_offline(f"it could not {what}: {error}")
         self._torn = True  # so that the next append looks closer
-        logger.critical("%s", self.offline)
         return failure
+
+    def take_offline(self, reason: str) -> None:
+        """Let nobody use the log until the next start, and say so in the log of the process."""
+        Log.failures += 1
+        self.offline = f"{self.topic}-{self.partition} is offline until the next start: {reason}"
+        logger.critical("%s", self.offline)
 
     def close(self) -> None:
         """Write down what makes the next start cheap, flush, and let go of the files. Raises if it is offline.
 
         The name of the log's own directory is not synced: who closes thousands of logs does that once for all.
         """
+        self.write_pending()  # what fails so has failed for whom it was appended
         with self._disk_work("close"):
             self._check_online()
             self._trim()
@@ -322,6 +419,11 @@ class Log:
 
     def abandon(self) -> None:
         """Let go of the files and leave them as they are."""
+        if self.pending.headers:
+            self.pending.failure = KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed."
+            )
+            self.pending.clear()
         self.cuts += 1
         self._closed = True
         for segment in self._segments.all:
@@ -333,6 +435,7 @@ class Log:
         Before, the recovery point checkpoint must have been written with an offset below that batch's: a start after a
         crash looks at nothing before the segment with that offset.
         """
+        self._settle()
         if offset < self.log_end_offset:
             try:
                 self._truncate(max(offset, self._segments.base_offsets[0]))
@@ -347,11 +450,13 @@ class Log:
         if offset > self.high_watermark:
             raise self._out_of_range(offset)
         if offset > self.log_start_offset:
+            self._settle()
             with self._disk_work("delete"):
                 self._begin_at(offset)
 
     def delete_old_segments(self) -> int:
         """Remove the segments whose time is over, as `retention.py` has it; how many. The log start offset follows."""
+        self._settle()
         with self._disk_work("delete old segments"):
             extent = Extent(self.log_start_offset, self.high_watermark, self.log_end_offset)
             reasons = expired(self.segments, extent, self.settings, self._environment.now_ms())

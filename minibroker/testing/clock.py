@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from minibroker.testing.durations import Duration, milliseconds
+from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.moving_clock import JUMPS, MovingClock
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minibroker.broker.interceptors import Interceptor
+from minibroker.broker.requests.interceptors import Interceptor
 
 if TYPE_CHECKING:
-    from minibroker.broker.measuring import Measurements
+    from minibroker.broker.monitoring.measuring import Measurements
     from minibroker.testing.embedded import Embedded
 
 

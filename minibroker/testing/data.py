@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from minibroker.broker.measured_disk import MeasuredDisk, SyncStatistics
-from minibroker.broker.metadata_snapshots import BOOTSTRAP
-from minibroker.storage.checkpoints import (
+from minibroker.broker.metadata.metadata_snapshots import BOOTSTRAP
+from minibroker.broker.monitoring.measured_disk import MeasuredDisk, SyncStatistics
+from minibroker.storage.checkpoints.checkpoint_texts import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
+from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN
 from minibroker.storage.files import Disk, File
-from minibroker.storage.log_directory import CLEAN_SHUTDOWN
 from minibroker.storage.names import TEMPORARY_SUFFIX, topic_partition_of
 
 # What there is in a log directory beside the logs.

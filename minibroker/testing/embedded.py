@@ -14,11 +14,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from minibroker.broker.clock import LifeClock, SystemClock
-from minibroker.broker.configuration import load_settings
-from minibroker.broker.features import INITIAL
-from minibroker.broker.interceptors import Interceptor
-from minibroker.broker.running import Running, Seams
-from minibroker.broker.settings import Settings, SettingsError
+from minibroker.broker.configs.configuration import load_settings
+from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.lifecycle import Running, Seams
+from minibroker.broker.metadata.features import INITIAL
+from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.testing.data import Data, Snapshot
 from minibroker.testing.emulation.defaults import settings_of
 from minibroker.testing.emulation.emulation import Emulation, first_levels_of
@@ -28,7 +28,7 @@ from minibroker.testing.moving_clock import MovingClock
 from minibroker.testing.ports import Ports, close_all
 
 if TYPE_CHECKING:
-    from minibroker.broker.measuring import Measurements
+    from minibroker.broker.monitoring.measuring import Measurements
 
 log = logging.getLogger("minibroker")
 

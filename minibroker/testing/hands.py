@@ -13,8 +13,8 @@ from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.consumer import leaving
 from minibroker.broker.groups.consumer.group import ConsumerGroup
 from minibroker.broker.groups.consumer.updating import Update
-from minibroker.broker.interceptors import Call, Interceptor
-from minibroker.broker.parked import Parked
+from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.requests.parked import Parked
 from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError

@@ -9,11 +9,11 @@ import asyncio
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.connection import Connection
-from minibroker.broker.dispatch import SERVED, Context
-from minibroker.broker.framing import FrameBudget
-from minibroker.broker.parked import Parked
-from minibroker.broker.slices import Slicer
+from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.framing import FrameBudget
+from minibroker.broker.requests.dispatch import SERVED, Context, Route
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.declare import Message
 from minibroker.protocol.steps import at_once
 
@@ -47,14 +47,13 @@ async def ask(cluster: Cluster, node: Node, request: Message, version: int | Non
     assert api_key is not None
     served = SERVED[api_key]
     connection = Connection(
-        node, next(iter(node.endpoints)), NoOutlet(), lambda *_: None, lambda: None, FrameBudget(), 0, "inside:0"
+        node, next(iter(node.endpoints)), NoOutlet(), lambda *_: None, lambda _: None, FrameBudget(), 0, "inside:0"
     )
     version = served.versions[-1] if version is None else version
     context = Context(cluster, connection, version, CLIENT_ID, Slicer())
-    outcome = served.handler(context, request)
+    outcome = Route(served, version).run(context, request)
     if isinstance(outcome, GeneratorType):
         outcome = at_once(outcome)
-    cluster.after_batch(asyncio.get_running_loop().call_soon)
     return await _completed(outcome) if isinstance(outcome, Parked) else outcome
 
 

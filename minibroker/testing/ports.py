@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from minibroker.broker.listeners import Listener, broker_listeners, listeners_of_node
-from minibroker.broker.running import Bound, StartError
-from minibroker.broker.server import BindError, BoundListener, bind
-from minibroker.broker.settings import Settings, SettingsError
+from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.lifecycle import Bound, StartError
+from minibroker.broker.network.listeners import Listener, broker_listeners, listeners_of_node
+from minibroker.broker.network.server import BindError, BoundListener, bind
 
 
 class Ports:

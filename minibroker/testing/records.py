@@ -17,13 +17,13 @@ from minibroker.protocol.records.batch import MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import batches_in, records_in
 from minibroker.protocol.records.record import Record
-from minibroker.testing.durations import Duration
+from minibroker.quantities import Duration
 from minibroker.testing.filling import NewTopic
 from minibroker.testing.inside import ask
 from minibroker.testing.waiting import Expired
 
 if TYPE_CHECKING:
-    from minibroker.broker.topics import Partition
+    from minibroker.broker.metadata.partitions import Partition
     from minibroker.testing.embedded import Embedded
     from minibroker.testing.waiting import Watch
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minibroker.broker.clock import SystemClock
-from minibroker.broker.measuring import bound_metrics, metrics_served
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.lifecycle import StartError
+from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
 from minibroker.broker.process import run_until_done, stop_signal
-from minibroker.broker.running import StartError
-from minibroker.broker.settings import Settings
 from minibroker.testing.broker import Broker
 from minibroker.testing.counting import count_into
 from minibroker.testing.embedded import DEFAULTS

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minibroker.broker.elections import apply_changes, bring_up
-from minibroker.broker.topics import NO_LEADER
+from minibroker.broker.control.elections import apply_changes, bring_up
+from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.testing.pausing import Paused, Stale
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
-    from minibroker.broker.state_topics import StateTopic
-    from minibroker.broker.topics import Partition
+    from minibroker.broker.coordination.coordinator_logs import StateTopic
+    from minibroker.broker.metadata.partitions import Partition
     from minibroker.testing.embedded import Embedded
 
 

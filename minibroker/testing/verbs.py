@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from minibroker.protocol.records.record import Record
-from minibroker.testing.durations import DEFAULT_SILENCE, DEFAULT_TIMEOUT, Duration
+from minibroker.quantities import Duration
+from minibroker.testing.durations import DEFAULT_SILENCE, DEFAULT_TIMEOUT
 from minibroker.testing.embedded import Embedded, text_of_setting
 from minibroker.testing.exchange import Exchange
 from minibroker.testing.faults.engine import Faults

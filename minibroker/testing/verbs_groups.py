@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from minibroker.testing.durations import Duration
+from minibroker.quantities import Duration
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.hands import Groups, Held, Transactions
 from minibroker.testing.verbs import Verbs

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from minibroker.broker.interceptors import Call, Interceptor
+from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol.declare import Message
-from minibroker.testing.durations import Duration, milliseconds
+from minibroker.quantities import Duration, milliseconds
 
 if TYPE_CHECKING:
     from minibroker.testing.embedded import Embedded

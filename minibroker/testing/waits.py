@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.groups.classic.states import State as ClassicState
 from minibroker.broker.groups.consumer.group import State as ConsumerState
-from minibroker.testing.durations import Duration
+from minibroker.quantities import Duration
 from minibroker.testing.exchange import Exchange
 from minibroker.testing.journal import JOURNAL_IS_OFF, Journal, Which
 

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from minibroker.broker import handlers
-from minibroker.broker.dispatch import SERVED
+from minibroker.broker.requests.dispatch import SERVED
 from minibroker.protocol import headers
 from minibroker.protocol.apis import ApiKey, api_name, response_class
 from minibroker.protocol.messages.topics import CreateTopicsRequest

@@ -14,15 +14,15 @@ from typing import Any
 from minibroker.broker import handlers
 from minibroker.broker.clock import ManualClock
 from minibroker.broker.cluster import Cluster, Endpoint, Node, new_uuid
-from minibroker.broker.connection import Connection
-from minibroker.broker.dispatch import SERVED, Dispatcher, Unanswerable
-from minibroker.broker.framing import PREFIX, FrameBudget
-from minibroker.broker.interceptors import Mark
-from minibroker.broker.parked import Parked
-from minibroker.broker.sessions import FetchSessions
-from minibroker.broker.settings import Settings
-from minibroker.broker.sockets import CLOSE
-from minibroker.broker.topics import Partition
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.framing import PREFIX, FrameBudget
+from minibroker.broker.network.sockets import CLOSE
+from minibroker.broker.requests.dispatch import SERVED, Dispatcher, Unanswerable
+from minibroker.broker.requests.fetch_sessions import FetchSessions
+from minibroker.broker.requests.interceptors import Mark
+from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -38,9 +38,9 @@ from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.primitives import Output, uuid_text
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
+from minibroker.storage.directories.log_directories import LogDirectories
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
-from minibroker.storage.log_directories import LogDirectories
 from tests.storage.support import FailingDisk
 
 LISTENERS = {"PLAINTEXT": 9000, "INTERNAL": 19000}  # by name, the port of node 0
@@ -167,7 +167,7 @@ class Client:
         self._asked: list[tuple[int, int]] = []
         self._read = 0
         self.connection = Connection(
-            node, listener, self.outlet, self._execute, harness.after_batch, budget, limit_bytes, "test:1"
+            node, listener, self.outlet, self._execute, harness.cluster.turn.tell, budget, limit_bytes, "test:1"
         )
 
     def send(self, request: Message, version: int | None = None, *, correlation_id: int = 7) -> None:
@@ -185,6 +185,7 @@ class Client:
             room[:count] = data[:count]
             data = data[count:]
             self.connection.received(scratch, count)
+        self._harness.end_turn()
         self.outlet.run_soon()
 
     def sent_bytes(self) -> bytes:
@@ -268,6 +269,7 @@ class Harness:
             slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
             node = cluster.nodes[node_id] = Node(node_id, FetchSessions(slots, self.random))
             node.endpoints = {name: Endpoint(f"node{node_id}.test", port + node_id) for name, port in LISTENERS.items()}
+        cluster.turn.bind(lambda end: self.clock.call_later(0, end))
         cluster.load()
         self.dispatcher = Dispatcher(cluster)
 
@@ -280,6 +282,7 @@ class Harness:
 
     def stop(self, *, crash: bool = False) -> None:
         """Stop as a signal or, with `crash`, as SIGKILL does."""
+        self.end_turn()
         if crash:
             self.logs.abandon()
         else:
@@ -292,9 +295,9 @@ class Harness:
         self._texts.update(settings or {})
         self._open(self._node_ids if nodes is None else nodes)
 
-    def after_batch(self) -> None:
-        """Do what the server does after each run of requests: those that appends have woken look again."""
-        self.cluster.after_batch(lambda callback: callback())
+    def end_turn(self) -> None:
+        """Do what happens when a turn of the loop ends: write, answer, and let those look whom appends have woken."""
+        self.cluster.turn.end()
 
     # --- asking ---------------------------------------------------------------------------------
 
@@ -322,18 +325,20 @@ class Harness:
             listener,
             outlet,
             self.dispatcher.execute,
-            self.after_batch,
+            self.cluster.turn.tell,
             FrameBudget(),
             LIMIT_BYTES,
         )
         frame = memoryview(bytearray(frame_of(request, version, client_id=client_id)))
         outcome = self.dispatcher.execute(connection, frame[PREFIX.size :])
-        self.after_batch()
+        self.end_turn()
         if outcome is None:
             return None
         if isinstance(outcome, Parked):
-            return Waiting(outlet, request.api_key, version, outcome)
-        correlation_id, response = answer_in(joined(outcome), request.api_key, version)
+            waiting = Waiting(outlet, request.api_key, version, outcome)
+            return waiting.response() if waiting.done else waiting
+        items = outcome if isinstance(outcome, list) else outcome.items()
+        correlation_id, response = answer_in(joined(items), request.api_key, version)
         assert correlation_id == 7
         return response
 

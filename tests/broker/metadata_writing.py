@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from minibroker.broker.metadata_log import encode_record
+from minibroker.broker.metadata.metadata_log import encode_record
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from minibroker.protocol.records.building import build_batch

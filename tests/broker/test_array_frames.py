@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.connection import Connection
-from minibroker.broker.dispatch import LARGE_FRAME_BYTES, Dispatcher, Unanswerable
-from minibroker.broker.framing import FrameBudget
-from minibroker.broker.slices import SLICE_SECONDS, Slicer
+from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.framing import FrameBudget
+from minibroker.broker.requests.dispatch import LARGE_FRAME_BYTES, Dispatcher, Unanswerable
+from minibroker.broker.requests.slices import SLICE_SECONDS, Slicer
 from minibroker.protocol.apis import ApiKey, request_class, response_class
 from minibroker.protocol.headers import RequestHeader, request_header_version
 from minibroker.protocol.primitives import Output
@@ -128,7 +128,7 @@ class Asked:
         self.loop = loop or Loop()
         self.outlet = KeptOutlet()
         self.outlet.soon = self.loop.soon
-        self.slicer = Slicer(self.loop.soon.append, harness.after_batch, self.loop.now)
+        self.slicer = Slicer(self.loop.soon.append, self.loop.now)
         self._harness = harness
         self._dispatcher = Dispatcher(harness.cluster, None, self.slicer)
         self._connection = Connection(
@@ -136,7 +136,7 @@ class Asked:
             "PLAINTEXT",
             self.outlet,
             self._execute,
-            harness.after_batch,
+            harness.cluster.turn.tell,
             FrameBudget(),
             1 << 27,
         )

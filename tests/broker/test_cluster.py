@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.cluster import Endpoint, new_uuid
-from minibroker.broker.image import BROKER_RESOURCE
-from minibroker.broker.metadata_log import MetadataError
-from minibroker.broker.topics import NO_LEADER
+from minibroker.broker.metadata.image import BROKER_RESOURCE
+from minibroker.broker.metadata.metadata_log import MetadataError
+from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.broker.harness import Harness
 
 ID = bytes(15) + b"\x07"
@@ -426,7 +426,7 @@ def test_a_deleted_topic_lets_go_of_those_who_wait_for_it(harness: Harness) -> N
     waiting = harness.request(request, 12)
     assert not waiting.done
     harness.cluster.controller.delete_topic(harness.cluster.image.topics["t"])
-    harness.after_batch()
+    harness.end_turn()
     ((partition,),) = (topic.partitions for topic in waiting.response().responses)
     assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

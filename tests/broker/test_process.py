@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.lifecycle import StartError
 from minibroker.broker.process import run
-from minibroker.broker.running import StartError
-from minibroker.broker.settings import Settings
 from tests.broker.harness import Harness
 from tests.storage.support import FailingDisk
 
@@ -96,7 +96,7 @@ def test_a_refused_start_leaves_a_directory_that_the_next_one_takes(data: Path) 
     "late",
     [
         "minibroker.storage.compaction",
-        "minibroker.broker.state_topics",
+        "minibroker.broker.coordination.coordinator_logs",
         "minibroker.broker.groups.classic",
         "minibroker.broker.groups.commits",
         "minibroker.broker.groups.consumer",

@@ -9,7 +9,7 @@ import pytest
 
 from minibroker import __version__
 from minibroker.cli.main import COMMANDS
-from minibroker.cli.pipeline import JOBS
+from minibroker.cli.pipeline.pipeline_command import JOBS
 from tests.cli.conftest import Run
 
 SUBCOMMANDS = {
@@ -91,8 +91,8 @@ def test_python_m_minibroker_is_the_command() -> None:
 
 def test_serving_does_not_load_what_only_the_clients_need() -> None:
     program = (
-        "import sys, minibroker.cli.main, minibroker.cli.serve\n"
-        "import minibroker.broker.process, minibroker.broker.configuration\n"
+        "import sys, minibroker.cli.main, minibroker.cli.serve_command\n"
+        "import minibroker.broker.process, minibroker.broker.configs.configuration\n"
         "print(sorted({'rich', 'confluent_kafka', 'difflib', 'importlib.metadata'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minibroker.broker.settings_table import SETTINGS
+from minibroker.broker.configs.settings_table import SETTINGS
 from minibroker.cli.settings_help import markdown, rows
 from tests.cli.conftest import Run
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from minibroker.broker.configuration import load_settings
-from minibroker.broker.listeners import Listener, broker_listeners
+from minibroker.broker.configs.configuration import load_settings
+from minibroker.broker.network.listeners import Listener, broker_listeners
 from minibroker.cli.main import main
 
 ROOT = Path(__file__).parents[2]

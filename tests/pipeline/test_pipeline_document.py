@@ -13,7 +13,7 @@ from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import NAMES
 from minibroker.pipeline.schemas import BATCHES, RECORDS
-from minibroker.pipeline.sink.settings import parse_settings
+from minibroker.pipeline.sink.sink_settings import parse_settings
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text()
 

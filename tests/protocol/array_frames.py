@@ -13,7 +13,7 @@ from struct import pack
 from typing import NamedTuple
 
 from minibroker.broker import handlers
-from minibroker.broker.dispatch import ALLOWED_BYTES, ALLOWED_BYTES_A_BYTE, LARGE_FRAME_BYTES, SERVED
+from minibroker.broker.requests.dispatch import ALLOWED_BYTES, ALLOWED_BYTES_A_BYTE, LARGE_FRAME_BYTES, SERVED
 from minibroker.protocol.apis import ApiKey, api_name, request_class
 from minibroker.protocol.fields import Field, Kind, default_value
 from minibroker.protocol.headers import RequestHeader, request_header_version

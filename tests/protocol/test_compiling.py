@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.protocol.compiling import compiled, malformed
-from minibroker.protocol.source import Source
+from minibroker.protocol.source import Source, compiled, malformed
 
 
 def reader(*lines: tuple[str, str]) -> Any:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from minibroker.broker import handlers
-from minibroker.broker.dispatch import SERVED
+from minibroker.broker.requests.dispatch import SERVED
 from minibroker.protocol.apis import api_name, request_class
 from minibroker.protocol.headers import RequestHeader, request_header_version
 from minibroker.protocol.primitives import MalformedMessage

@@ -17,8 +17,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 
-from minibroker.broker.running import StartError
-from minibroker.broker.settings import SettingsError
+from minibroker.broker.configs.settings import SettingsError
+from minibroker.broker.lifecycle import StartError
 from minibroker.testing import Broker
 from minibroker.testing.loops import NotRunning
 

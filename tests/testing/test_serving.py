@@ -16,9 +16,9 @@ import pytest
 from kafka import KafkaProducer
 from prometheus_client.parser import text_string_to_metric_families
 
-from minibroker.broker.measuring import Measurements, bound_metrics
-from minibroker.broker.metrics import Observed, exposition
-from minibroker.broker.settings import Settings
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.monitoring.measuring import Measurements, bound_metrics
+from minibroker.broker.monitoring.metrics import Observed, exposition
 from minibroker.protocol.apis import ApiKey
 from minibroker.testing import Broker
 from minibroker.testing.counting import count_into

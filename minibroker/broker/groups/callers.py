@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from minibroker.broker.dispatch import Context
+    from minibroker.broker.requests.dispatch import Context
 
 
 class Caller(NamedTuple):

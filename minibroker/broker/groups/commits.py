@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.groups.records import offset_entry
-from minibroker.broker.parked import Parked
-from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES
 from minibroker.protocol.steps import Steps, chunks
 
 if TYPE_CHECKING:
+    from minibroker.broker.coordination.coordinator_logs import Entry
     from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.groups.group import Group
-    from minibroker.broker.state_topics import Entry
-    from minibroker.broker.topics import Topic
+    from minibroker.broker.metadata.partitions import Topic
+    from minibroker.broker.requests.dispatch import Context
+    from minibroker.broker.requests.turn import Refuse
 
 Committed = tuple[str, int, CommittedOffset]  # topic, partition, what is committed for it
 RECORD_OVERHEAD_BYTES = 24  # lengths, offset and timestamp of a record, at most
@@ -133,25 +133,13 @@ def _try_to_forget(coordinator: GroupCoordinator, group: Group, partitions: list
         log.error("%s keeps its offsets of deleted topics (%s): %s", group, names, error)
 
 
-def answer_when_kept(
-    coordinator: GroupCoordinator, group_id: str, answer: Callable[[KafkaError | None], Message]
-) -> Parked:
-    """A request that has `answer(failure)` once what was appended for a group is kept: mostly at once.
+def wait_for_offsets(context: Context, group_id: str, refuse: Refuse) -> None:
+    """Let a request be answered once what was appended for a group is kept. Raises KafkaError.
 
-    After `offsets.commit.timeout.ms` it fails with COORDINATOR_NOT_AVAILABLE, as nobody knows yet.
+    After `offsets.commit.timeout.ms` it is refused with COORDINATOR_NOT_AVAILABLE, as nobody knows yet.
     """
-    parked = Parked()
-
-    def complete(failure: KafkaError | None) -> None:
-        if not parked.done:
-            parked.complete(answer(failure))
-
-    try:
-        coordinator.when_kept(group_id, complete)
-    except KafkaError as error:
-        complete(error)
-    if not parked.done:
-        cluster = coordinator.cluster
+    wait = context.cluster.groups.wait(group_id)
+    context.wait_for(wait, refuse)
+    if wait.synced:
         too_late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The offsets are not on the disk yet.")
-        cluster.clock.call_later(cluster.settings["offsets.commit.timeout.ms"], lambda: complete(too_late))
-    return parked
+        context.wait_at_most(context.cluster.settings["offsets.commit.timeout.ms"], lambda: refuse(too_late))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, Entry, StateTopic, StateTopicSettings
 from minibroker.broker.groups import records
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.classic.recording import membership_entry
@@ -21,8 +22,7 @@ from minibroker.broker.groups.consumer.recording import Change, entries
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.offsets import CommittedOffsets
 from minibroker.broker.groups.transactional import TransactionalOffsets
-from minibroker.broker.state_topics import NO_PRODUCER, Entry, StateTopic, StateTopicSettings
-from minibroker.broker.topics import GROUPS_TOPIC, Partition, Topic
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Partition, Topic
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records
@@ -32,6 +32,7 @@ from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.requests.turn import Wait
 
 log = logging.getLogger("minibroker.groups")
 
@@ -189,6 +190,10 @@ class GroupCoordinator:
     def when_kept(self, group_id: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once what was appended for a group may be told to a client; mostly at once."""
         self.topic.when_kept(self.topic.partition_of(group_id), then)
+
+    def wait(self, group_id: str) -> Wait:
+        """The promise to be kept before a client is told what was appended for a group. Raises KafkaError."""
+        return self.topic.wait(self.topic.partition_of(group_id))
 
     def delete(self, group: Group) -> None:
         """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or what `append` raises."""

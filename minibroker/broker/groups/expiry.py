@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.commits import forget_offsets
-from minibroker.broker.slices import Then, in_slices
+from minibroker.broker.requests.slices import Then, in_slices
 from minibroker.protocol.errors import KafkaError
 
 if TYPE_CHECKING:

@@ -32,9 +32,9 @@ from minibroker.protocol.messages.groups import (
 )
 
 if TYPE_CHECKING:
+    from minibroker.broker.coordination.coordinator_logs import Entry
     from minibroker.broker.groups.callers import Caller
     from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
-    from minibroker.broker.state_topics import Entry
 
 # (topic, topic id of 16 bytes, partition): raises KafkaError for a partition that must not be committed.
 CheckPartition = Callable[[str, bytes, int], None]

@@ -5,8 +5,8 @@ From bytes to messages is `protocol.records.internal`; what the records mean is 
 
 from __future__ import annotations
 
+from minibroker.broker.coordination.coordinator_logs import Entry, entry
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
-from minibroker.broker.state_topics import Entry, entry
 from minibroker.protocol.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,

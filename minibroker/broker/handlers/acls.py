@@ -10,7 +10,7 @@ Not implemented: an authorizer.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, Unanswerable, handles
+from minibroker.broker.requests.dispatch import Context, Unanswerable, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import (

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.broker.config_changes import ChangeKind
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
+from minibroker.broker.configs.config_changes import ChangeKind
 from minibroker.broker.handlers.incremental_configs import altered
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -28,8 +27,7 @@ Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
 Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-@handles(ApiKey.ALTER_CONFIGS, "0-2")
-@durably
+@handles(ApiKey.ALTER_CONFIGS, "0-2", durable=True)
 def alter_configs(context: Context, request: AlterConfigsRequest) -> Steps[AlterConfigsResponse]:
     changes = yield from each(partial(_changed, context), request.resources)
     answers = yield from altered(context, changes, validate_only=request.validate_only, loggers=False)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 
-from minibroker.broker.dispatch import SERVED, Context, handles
-from minibroker.broker.features import KRAFT_VERSION, SUPPORTED
+from minibroker.broker.metadata.features import KRAFT_VERSION, SUPPORTED
+from minibroker.broker.requests.dispatch import SERVED, Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse

@@ -14,10 +14,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.image import QuotaEntity
-from minibroker.broker.quotas import Filter, check_value, checked_entity
+from minibroker.broker.metadata.image import QuotaEntity
+from minibroker.broker.quotas.client_quotas import Filter, check_value, checked_entity
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import ClientQuotaRecord
@@ -65,8 +64,7 @@ def _sorted(entity: QuotaEntity) -> list[tuple[str, str | None]]:
     return sorted(entity, key=lambda part: part[0])
 
 
-@handles(ApiKey.ALTER_CLIENT_QUOTAS, "0-1")
-@durably
+@handles(ApiKey.ALTER_CLIENT_QUOTAS, "0-1", durable=True)
 def alter_client_quotas(context: Context, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
     named = yield from each(_parts, request.entries)
     counts = yield from counted(named)

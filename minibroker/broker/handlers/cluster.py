@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.security.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse

@@ -24,12 +24,11 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minibroker.broker.coordinators import coordinator_of_group
-from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.coordination.coordinators import coordinator_of_group
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
-from minibroker.broker.namings import Namings
-from minibroker.broker.parked import Parked
-from minibroker.broker.topics import Topic
+from minibroker.broker.metadata.partitions import Topic
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.namings import Namings
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import (
@@ -89,8 +88,8 @@ def offset_commit(context: Context, request: OffsetCommitRequest) -> Any:
     return steps if asked > FEW else at_once(steps)
 
 
-def _offset_commit(context: Context, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse | Parked]:
-    from minibroker.broker.groups.commits import answer_when_kept  # no start is to wait for it
+def _offset_commit(context: Context, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
+    from minibroker.broker.groups.commits import wait_for_offsets  # no start is to wait for it
 
     response = OffsetCommitResponse()
     asked: list[Asked] = []
@@ -99,15 +98,11 @@ def _offset_commit(context: Context, request: OffsetCommitRequest) -> Steps[Offs
         yield
     try:
         committed = yield from _committed(context, request, asked)
+        if committed:
+            wait_for_offsets(context, request.group_id, lambda error: _refuse(committed, error))
     except KafkaError as error:
-        return _refused(response, asked, error)
-    if not committed:
-        return response
-    return answer_when_kept(
-        context.cluster.groups,
-        request.group_id,
-        lambda failure: response if failure is None else _refused(response, committed, failure),
-    )
+        _refuse(asked, error)
+    return response
 
 
 def _existing(context: Context, topic: CommitTopic, response: OffsetCommitResponse) -> Steps[list[Asked]]:
@@ -130,10 +125,9 @@ def _existing(context: Context, topic: CommitTopic, response: OffsetCommitRespon
     return asked
 
 
-def _refused(response: OffsetCommitResponse, asked: Iterable[Asked], error: KafkaError) -> OffsetCommitResponse:
+def _refuse(asked: Iterable[Asked], error: KafkaError) -> None:
     for one in asked:
         one.answer.error_code = error.code
-    return response
 
 
 def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[Asked]) -> Steps[list[Asked]]:

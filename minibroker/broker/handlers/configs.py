@@ -15,11 +15,11 @@ import re
 from collections.abc import Callable
 from enum import IntEnum
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.namings import Namings
-from minibroker.broker.resource_configs import describe_client_metrics, describe_group, describe_loggers
-from minibroker.broker.settings import ConfigEntry, ConfigSource, Settings
-from minibroker.broker.topics import check_name
+from minibroker.broker.configs.resource_configs import describe_client_metrics, describe_group, describe_loggers
+from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, Settings
+from minibroker.broker.metadata.partitions import check_name
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.namings import Namings
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse

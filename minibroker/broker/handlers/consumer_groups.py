@@ -14,11 +14,10 @@ Not implemented: racks, which Kafka's own assignors do not look at either.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.features import GROUP_VERSION
 from minibroker.broker.groups.callers import caller_of
-from minibroker.broker.operations import GROUP_OPERATIONS
-from minibroker.broker.parked import Parked
+from minibroker.broker.metadata.features import GROUP_VERSION
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.security.operations import GROUP_OPERATIONS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.consumer_groups import (
@@ -49,22 +48,28 @@ def _check_served(context: Context) -> None:
 
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, "0-1")
-def consumer_group_heartbeat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Parked:
+def consumer_group_heartbeat(
+    context: Context, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
     # Imported by the first one that comes: many a broker never has a group, and is not to pay for them when it starts.
     from minibroker.broker.groups.consumer.heartbeat import heartbeat
     from minibroker.broker.groups.consumer.validation import check_request
 
-    parked = Parked()
     try:
         _check_served(context)
         check_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
         groups = context.cluster.groups
         groups.check_node(context.node, request.group_id)
         response = heartbeat(groups, request, caller_of(context))
-        groups.when_kept(request.group_id, lambda failure: parked.complete(_failed(failure) if failure else response))
+        context.wait_for(groups.wait(request.group_id), lambda error: _refuse(response, error))
     except KafkaError as error:
-        parked.complete(_failed(error))
-    return parked
+        return _failed(error)
+    return response
+
+
+def _refuse(response: ConsumerGroupHeartbeatResponse, error: KafkaError) -> None:
+    response.error_code, response.error_message = error.code, error.message
+    response.member_id, response.member_epoch, response.assignment = None, 0, None
 
 
 def _failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

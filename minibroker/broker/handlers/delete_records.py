@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import logging
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.refusals import refused, tell_refusals
-from minibroker.broker.topics import INTERNAL_TOPICS
+from minibroker.broker.metadata.partitions import INTERNAL_TOPICS
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.refusals import refused, tell_refusals
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest, DeleteRecordsResponse

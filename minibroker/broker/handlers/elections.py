@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.elections import apply_changes, catch_up, election
-from minibroker.broker.partition_changes import Election
-from minibroker.broker.topics import Partition
+from minibroker.broker.control.elections import apply_changes, catch_up, election
+from minibroker.broker.metadata.partition_changes import Election
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -30,8 +29,7 @@ PartitionResult = TopicResult.PartitionResult
 TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 
-@handles(ApiKey.ELECT_LEADERS, "0-2")
-@durably
+@handles(ApiKey.ELECT_LEADERS, "0-2", durable=True)
 def elect_leaders(context: Context, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
     kind = TYPES.get(request.election_type)
     if kind is None:

@@ -11,9 +11,8 @@ and validate_only, 2 one answer for all features.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.features import Update
+from minibroker.broker.metadata.features import Update
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -24,8 +23,7 @@ Result = UpdateFeaturesResponse.UpdatableFeatureResult
 LAST_WITH_RESULTS = 1
 
 
-@handles(ApiKey.UPDATE_FEATURES, "0-2")
-@durably
+@handles(ApiKey.UPDATE_FEATURES, "0-2", durable=True)
 def update_features(context: Context, request: UpdateFeaturesRequest) -> Steps[UpdateFeaturesResponse]:
     asked = request.feature_updates
     updates = [Update(update.feature, update.max_version_level, update.upgrade_type) for update in asked]

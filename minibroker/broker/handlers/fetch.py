@@ -25,20 +25,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.down_conversion import (
+from minibroker.broker.handlers.waiting_fetches import WaitingFetch, WaitingInSteps
+from minibroker.broker.metadata.followers import preferred_replica, readable_partition
+from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
+from minibroker.broker.metadata.partitions import Partition, Topic
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.down_conversion import (
     MAX_CONVERTED_BYTES,
     Conversion,
     Converted,
     Wanted,
     read_for_client_in_steps,
 )
-from minibroker.broker.followers import preferred_replica, readable_partition
-from minibroker.broker.handlers.waiting_fetches import WaitingFetch, WaitingInSteps
-from minibroker.broker.leaders import current_leader, leader_endpoints
-from minibroker.broker.parked import Parked
-from minibroker.broker.sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
-from minibroker.broker.topics import Partition, Topic
+from minibroker.broker.requests.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchedPartition,
+    FetchSession,
+)
+from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse

@@ -17,9 +17,8 @@ import contextlib
 from enum import IntEnum
 
 from minibroker.broker.cluster import Node
-from minibroker.broker.coordinators import coordinator_of_group, coordinator_of_transactions
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
+from minibroker.broker.coordination.coordinators import coordinator_of_group, coordinator_of_transactions
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
@@ -38,8 +37,7 @@ class KeyType(IntEnum):
     TRANSACTION = 1
 
 
-@handles(ApiKey.FIND_COORDINATOR, "0-6")
-@durably
+@handles(ApiKey.FIND_COORDINATOR, "0-6", durable=True)
 def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
     if context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys:
         with contextlib.suppress(KafkaError):  # it is told with each key

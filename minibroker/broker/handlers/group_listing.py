@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.operations import GROUP_OPERATIONS
-from minibroker.broker.parked import Parked
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.security.operations import GROUP_OPERATIONS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (
@@ -91,7 +91,16 @@ def delete_groups(context: Context, request: DeleteGroupsRequest) -> Steps[Delet
     results = yield from each(lambda group_id: Deleted(group_id=group_id, error_code=_delete(context, group_id)), asked)
     deleted = [result for result in results if result.error_code == ErrorCode.NONE]
     response = DeleteGroupsResponse(results=results)
-    return _once_kept(context, response, deleted) if deleted else response
+    for result in deleted:
+        try:
+            context.wait_for(context.cluster.groups.wait(result.group_id), partial(_refuse, result))
+        except KafkaError as error:
+            _refuse(result, error)
+    return response
+
+
+def _refuse(result: Deleted, error: KafkaError) -> None:
+    result.error_code = error.code
 
 
 def _delete(context: Context, group_id: str) -> ErrorCode:
@@ -102,24 +111,3 @@ def _delete(context: Context, group_id: str) -> ErrorCode:
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
-
-
-def _once_kept(context: Context, response: DeleteGroupsResponse, deleted: list[Deleted]) -> Parked:
-    """Answer when no crash brings one of the groups back, where flush.messages of the topic asks for that."""
-    parked = Parked()
-    missing = len(deleted)
-
-    def kept(result: Deleted, failure: KafkaError | None) -> None:
-        nonlocal missing
-        missing -= 1
-        if failure is not None:
-            result.error_code = failure.code
-        if not missing:
-            parked.complete(response)
-
-    for result in deleted:
-        try:
-            context.cluster.groups.when_kept(result.group_id, partial(kept, result))
-        except KafkaError as error:
-            kept(result, error)
-    return parked

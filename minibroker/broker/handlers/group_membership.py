@@ -15,9 +15,9 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.groups.callers import caller_of
-from minibroker.broker.parked import Parked
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (

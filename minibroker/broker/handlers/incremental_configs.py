@@ -15,18 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from minibroker.broker.client_metrics import CLIENT_METRICS_SETTINGS, validate_client_metrics
-from minibroker.broker.config_changes import Change, ChangeKind, check_sizes, differences, outcome
-from minibroker.broker.controller import MINIMUM_ISR
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS
-from minibroker.broker.group_settings import GROUP_SETTINGS, validate_group_overrides
+from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS, validate_client_metrics
+from minibroker.broker.configs.config_changes import Change, ChangeKind, check_sizes, differences, outcome
+from minibroker.broker.configs.group_settings import GROUP_SETTINGS, validate_group_overrides
+from minibroker.broker.configs.logger_levels import change_levels
+from minibroker.broker.configs.settings import broker_setting, validate_broker_overrides, validate_topic_overrides
+from minibroker.broker.configs.settings_table import TOPIC_SETTINGS, ConfigType, Setting
+from minibroker.broker.control.controller import MINIMUM_ISR
 from minibroker.broker.handlers.configs import INTEGER, ResourceType, check_broker
-from minibroker.broker.logger_levels import change_levels
-from minibroker.broker.settings import broker_setting, validate_broker_overrides, validate_topic_overrides
-from minibroker.broker.settings_table import TOPIC_SETTINGS, ConfigType, Setting
-from minibroker.broker.topics import check_name
+from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
+from minibroker.broker.metadata.partitions import check_name
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import (
@@ -42,8 +41,7 @@ LIST_CHANGES = (ChangeKind.APPEND, ChangeKind.SUBTRACT)
 GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1")
-@durably
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1", durable=True)
 def incremental_alter_configs(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> Steps[IncrementalAlterConfigsResponse]:

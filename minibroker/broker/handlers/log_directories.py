@@ -20,9 +20,9 @@ import logging
 import os
 from collections import defaultdict
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.refusals import refused, tell_refusals
-from minibroker.broker.topics import METADATA_TOPIC
+from minibroker.broker.metadata.partitions import METADATA_TOPIC
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.refusals import refused, tell_refusals
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.replicas import (
@@ -32,7 +32,7 @@ from minibroker.protocol.messages.replicas import (
     DescribeLogDirsResponse,
 )
 from minibroker.protocol.steps import Steps, each_in_steps
-from minibroker.storage.log_directory import LogDirectory
+from minibroker.storage.directories.log_directory import LogDirectory
 from minibroker.storage.names import MAX_NAME_BYTES, future_log_name
 
 log = logging.getLogger("minibroker.moves")

@@ -27,8 +27,8 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.topics import Partition
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.log_offsets import (

@@ -16,12 +16,8 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.leaders import available_leader, offline_replicas
-from minibroker.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from minibroker.broker.refusals import refused, tell_refusals
-from minibroker.broker.topics import (
+from minibroker.broker.metadata.leaders import available_leader, offline_replicas
+from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
     INTERNAL_TOPICS,
     METADATA_TOPIC,
@@ -31,6 +27,9 @@ from minibroker.broker.topics import (
     Topic,
     check_name,
 )
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -49,10 +48,10 @@ FIRST_BY_TOPIC_ID = 12
 NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TOPIC}
 
 
-@handles(ApiKey.METADATA, "0-13")
-@durably
+@handles(ApiKey.METADATA, "0-13", durable=True, lasting=True)
 def metadata(context: Context, request: MetadataRequest) -> Steps[MetadataResponse]:
     topics = yield from _topics(context, request)
+    context.lasts = not any([topic.error_code for topic in topics])  # what is missing may be made by who asks again
     tell_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
         for topic in topics:

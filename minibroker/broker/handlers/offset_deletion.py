@@ -14,8 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.parked import Parked
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetDeleteResponse
@@ -31,8 +30,8 @@ PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 
 @handles(ApiKey.OFFSET_DELETE, "0")
-def offset_delete(context: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse | Parked]:
-    from minibroker.broker.groups.commits import answer_when_kept, delete_offsets  # no start is to wait for it
+def offset_delete(context: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
+    from minibroker.broker.groups.commits import delete_offsets, wait_for_offsets  # no start is to wait for it
 
     groups = context.cluster.groups
     try:
@@ -46,17 +45,15 @@ def offset_delete(context: Context, request: OffsetDeleteRequest) -> Steps[Offse
             committed = group.offsets
             delete_offsets(groups, group, [found for found in wanted if committed.has(*found)])
             yield
+        response = OffsetDeleteResponse(topics=topics)
+        wait_for_offsets(context, request.group_id, lambda error: _refuse(response, error))
     except KafkaError as error:
-        return _failed(error)
-    return answer_when_kept(
-        groups,
-        request.group_id,
-        lambda failure: OffsetDeleteResponse(topics=topics) if failure is None else _failed(failure),
-    )
+        return OffsetDeleteResponse(error_code=error.code)
+    return response
 
 
-def _failed(error: KafkaError) -> OffsetDeleteResponse:
-    return OffsetDeleteResponse(error_code=error.code)
+def _refuse(response: OffsetDeleteResponse, error: KafkaError) -> None:
+    response.error_code, response.topics = error.code, []
 
 
 def _group(context: Context, group_id: str) -> Group:

@@ -22,15 +22,14 @@ Not implemented: nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from minibroker.broker.dispatch import Context, Unanswerable, handles
-from minibroker.broker.leaders import current_leader, leader_endpoints
-from minibroker.broker.parked import Parked
-from minibroker.broker.refusals import refused, tell_refusals
-from minibroker.broker.topics import Partition, Topic
+from minibroker.broker.handlers.known_produce import lost, remember
+from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
+from minibroker.broker.metadata.partitions import Partition, Topic
+from minibroker.broker.requests.dispatch import Context, Unanswerable, handles
+from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.turn import Wait
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -39,11 +38,7 @@ from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps
 from minibroker.storage.admission import admit_in_steps, admit_plain, is_plain
 from minibroker.storage.format_admission import Admitted
-from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG
-
-if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster
 
 log = logging.getLogger("minibroker.produce")
 
@@ -69,9 +64,7 @@ TELL_LOG_START = frozenset(
 
 
 @handles(ApiKey.PRODUCE, "0-13")
-def produce(
-    context: Context, request: ProduceRequest
-) -> ProduceResponse | Parked | Steps[ProduceResponse | Parked | None] | None:
+def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
         return _in_steps(context, request)
     data = request.topic_data[0]
@@ -88,19 +81,19 @@ def produce(
         admitted = admit_plain(partition.log, asked.records, now_ms)
         if admitted is None:
             return _in_steps(context, request)
-        appended = _append(cluster, partition, asked.index, admitted, None, now_ms)
+        appended = _append(context, partition, request, asked.index, admitted, None, now_ms)
     except KafkaError as error:
         appended = _refused(context, topic, data.name, asked.index, error)
         failed.append(appended)
         tell_refusals(context, log, ApiKey.PRODUCE)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
-    if not (failed or cluster.unflushed) and request.acks:
+    if not failed and request.acks:
+        remember(context, partition, len(asked.records), answer)
         return ProduceResponse(responses=[answer])
-    unflushed = cluster.take_unflushed() if cluster.unflushed else ()
-    return _answered(context, request, [answer], failed, unflushed)
+    return _answered(context, request, [answer], failed)
 
 
-def _in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | Parked | None]:
+def _in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | None]:
     """Produce as `produce` does, for more; keep the records before the first step, which may have to wait."""
     if not context.keep_frame():
         for data in request.topic_data:
@@ -110,11 +103,10 @@ def _in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceRespons
     return _produce_in_steps(context, request)
 
 
-def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | Parked | None]:
+def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | None]:
     """The steps: a partition at a time, while others may append to the same ones."""
     answers = []
     failed: list[PartitionAnswer] = []
-    unflushed: list[tuple[Log, PartitionAnswer]] = []
     refusal = yield from _refusal_of_all(request)
     for data in request.topic_data:
         answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
@@ -127,13 +119,12 @@ def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[Produc
                 appended = _refused(context, _topic(context, data), data.name, asked.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
-            unflushed += context.cluster.take_unflushed()
             yield
         answers.append(answer)
         yield
     if failed:
         tell_refusals(context, log, ApiKey.PRODUCE)
-    return _answered(context, request, answers, failed, unflushed)
+    return _answered(context, request, answers, failed)
 
 
 def _admit_and_append(
@@ -149,19 +140,13 @@ def _admit_and_append(
         partition, _, joined = _ready(context, request, _topic(context, data), asked)
         if partition.log is not admitted_to:  # it has moved, or is a namesake's; the offsets may not be its own
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has another log now.")
-    return _append(context.cluster, partition, asked.index, admitted, joined, now_ms)
+    return _append(context, partition, request, asked.index, admitted, joined, now_ms)
 
 
 def _answered(
-    context: Context,
-    request: ProduceRequest,
-    answers: list[TopicAnswer],
-    failed: list[PartitionAnswer],
-    unflushed: Sequence[tuple[Log, PartitionAnswer]],
-) -> ProduceResponse | Parked | None:
+    context: Context, request: ProduceRequest, answers: list[TopicAnswer], failed: list[PartitionAnswer]
+) -> ProduceResponse | None:
     if request.acks == 0:
-        for kept, _ in unflushed:
-            kept.flush_soon()
         if failed:
             raise Unanswerable(f"a Produce with acks=0 failed: {ErrorCode(failed[0].error_code).name}")
         return None
@@ -169,7 +154,7 @@ def _answered(
     if failed and context.version >= FIRST_WITH_LEADERS:
         leaders = [partition.current_leader for answer in answers for partition in answer.partition_responses]
         response.node_endpoints = leader_endpoints(context, leaders, ProduceResponse.NodeEndpoint)
-    return WaitingProduce(response, unflushed).parked if unflushed else response
+    return response
 
 
 def _refusal_of_all(request: ProduceRequest) -> Steps[KafkaError | None]:
@@ -212,8 +197,8 @@ def _check_writable(context: Context, request: ProduceRequest, partition: Partit
 
 def _ready(
     context: Context, request: ProduceRequest, topic: Topic | None, asked: PartitionData
-) -> tuple[Partition, memoryview, Log | None]:
-    """The partition and the records that this request may write to it; the log of the transaction it was added to."""
+) -> tuple[Partition, memoryview, Wait | None]:
+    """The partition, the records that may be written to it, and the promise that its transaction has it."""
     joined = None
     partition = _led(context, topic, asked.index)
     if request.transactional_id is not None and asked.records is not None and is_transactional(asked.records):
@@ -231,9 +216,15 @@ def _led(context: Context, topic: Topic | None, index: int) -> Partition:
 
 
 def _append(
-    cluster: Cluster, partition: Partition, index: int, admitted: Admitted, joined: Log | None, now_ms: int
+    context: Context,
+    partition: Partition,
+    request: ProduceRequest,
+    index: int,
+    admitted: Admitted,
+    joined: Wait | None,
+    now_ms: int,
 ) -> PartitionAnswer:
-    """Append what was admitted, unless it is a repetition."""
+    """Append what was admitted, unless it is a repetition; the answer waits until it is written, or also synced."""
     log = partition.log
     records, headers = admitted
     header = headers[0]
@@ -241,28 +232,41 @@ def _append(
     if original is not None:
         # As in Kafka, a repetition gets the time of its original even if the topic does not stamp its records.
         first_offset, append_time_ms = original
-        last_offset = first_offset + header.last_offset_delta
-        must_flush = last_offset >= log.recovery_point and log.settings.flush_messages != MAX_LONG
+        end_offset = first_offset + header.last_offset_delta + 1
+        must_sync = end_offset > log.recovery_point and log.settings.flush_messages != MAX_LONG
     else:
-        first_offset = log.append(records, headers, partition.leader_epoch)
+        first_offset = partition.append(context.cluster.turn, records, headers)
         append_time_ms = now_ms if log.settings.message_timestamp_type == LOG_APPEND_TIME else -1
-        if partition.waiters:
-            cluster.appended(partition, len(records))
-        must_flush = log.log_end_offset >= log.flush_at
+        end_offset = log.next_offset
+        must_sync = end_offset >= log.flush_at
     answer = PartitionAnswer(
         index=index,
         base_offset=first_offset,
         log_append_time_ms=append_time_ms,
         log_start_offset=log.log_start_offset,
     )
-    if must_flush:
-        cluster.unflushed.append((log, answer))
+    if must_sync or end_offset > log.log_end_offset:
+        _wait_for(context, request, Wait(log, end_offset, must_sync), answer)
     if joined is not None:
-        cluster.unflushed.append((joined, answer))
+        _wait_for(context, request, joined, answer)
     return answer
 
 
-def _join_transaction(context: Context, partition: Partition, records: Bytes, transactional_id: str) -> Log | None:
+def _wait_for(context: Context, request: ProduceRequest, wait: Wait, answer: PartitionAnswer) -> None:
+    if request.acks:
+        context.wait_for(wait, partial(lost, answer))
+    else:
+        context.cluster.turn.when(wait, partial(_unanswered, context))
+
+
+def _unanswered(context: Context, failure: KafkaError | None) -> None:
+    """Close the connection of a client that wants no answer, which is all that it can notice."""
+    if failure is not None:
+        log.warning("closing %s: a Produce with acks=0 failed: %s", context.connection.peer, failure)
+        context.connection.fail()
+
+
+def _join_transaction(context: Context, partition: Partition, records: Bytes, transactional_id: str) -> Wait | None:
     from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
 
     header = read_header(records)
@@ -284,28 +288,3 @@ def _refused(context: Context, topic: Topic | None, name: str, index: int, error
     if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
         answer.current_leader = current_leader(topic.partitions[index], PartitionAnswer.LeaderIdAndEpoch)
     return answer
-
-
-# --- waiting ------------------------------------------------------------------------------------
-
-
-class WaitingProduce:
-    """A produce some of whose records must be on the disk itself before it is answered: `unflushed` says which."""
-
-    __slots__ = ("_missing", "_response", "parked")
-
-    def __init__(self, response: ProduceResponse, unflushed: Sequence[tuple[Log, PartitionAnswer]]) -> None:
-        self.parked = Parked()
-        self._response = response
-        self._missing = len(unflushed)
-        for kept, answer in unflushed:
-            kept.flush_soon(partial(self._flushed, answer))
-
-    def _flushed(self, answer: PartitionAnswer, failure: KafkaError | None) -> None:
-        if failure is not None:
-            answer.error_code = failure.code
-            answer.error_message = failure.message
-            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-        self._missing -= 1
-        if not self._missing:
-            self.parked.complete(self._response)

@@ -13,10 +13,8 @@ Not implemented: two-phase commit (KIP-939), which version 6 brings.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.parked import Parked
-from minibroker.broker.transactions.answers import answer_when_kept, code_for
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.transactions.answers import code_for
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
@@ -26,9 +24,8 @@ FIRST_EPOCH = 0
 FIRST_WITH_PRODUCER_FENCED = 4
 
 
-@handles(ApiKey.INIT_PRODUCER_ID, "0-5")
-@durably
-def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse | Parked:
+@handles(ApiKey.INIT_PRODUCER_ID, "0-5", durable=True)
+def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
     try:
         if (request.producer_id == NONE_GIVEN) != (request.producer_epoch == NONE_GIVEN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch go together.")
@@ -40,7 +37,7 @@ def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitPr
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
 
 
-def _transactional(context: Context, request: InitProducerIdRequest, transactional_id: str) -> Parked:
+def _transactional(context: Context, request: InitProducerIdRequest, transactional_id: str) -> InitProducerIdResponse:
     transactions = context.cluster.transactions
     transactions.check(context.node, transactional_id)
     timeout_ms = request.transaction_timeout_ms
@@ -49,7 +46,13 @@ def _transactional(context: Context, request: InitProducerIdRequest, transaction
     expected = None if request.producer_id == NONE_GIVEN else (request.producer_id, request.producer_epoch)
     producer_id, epoch = transactions.initialize(transactional_id, timeout_ms, expected)
     response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
-    return answer_when_kept(transactions, transactional_id, response, lambda failure: _refused(context, failure))
+
+    def refuse(error: KafkaError) -> None:
+        response.error_code = code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+        response.producer_id = response.producer_epoch = -1
+
+    context.wait_for(transactions.wait(transactional_id), refuse)
+    return response
 
 
 def _refused(context: Context, error: KafkaError) -> InitProducerIdResponse:

@@ -13,8 +13,8 @@ Not implemented: a listener of the controllers' own; a voter's addresses are tho
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.topics import METADATA_TOPIC
+from minibroker.broker.metadata.partitions import METADATA_TOPIC
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import (

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.elections import apply_changes, catch_up
-from minibroker.broker.reassignments import cancellation, reassignment
-from minibroker.broker.topics import Partition
+from minibroker.broker.control.elections import apply_changes, catch_up
+from minibroker.broker.control.reassignments import cancellation, reassignment
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -37,8 +36,7 @@ Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = Ongoing.OngoingPartitionReassignment
 
 
-@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1")
-@durably
+@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1", durable=True)
 def alter_partition_reassignments(
     context: Context, request: AlterPartitionReassignmentsRequest
 ) -> Steps[AlterPartitionReassignmentsResponse]:

@@ -11,7 +11,7 @@ Not implemented: authentication.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import (

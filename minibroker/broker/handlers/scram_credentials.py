@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import IntEnum
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -80,8 +79,7 @@ def _described(context: Context, name: str, count: int) -> Described:
     return result
 
 
-@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "0")
-@durably
+@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "0", durable=True)
 def alter_user_scram_credentials(
     context: Context, request: AlterUserScramCredentialsRequest
 ) -> Steps[AlterUserScramCredentialsResponse]:

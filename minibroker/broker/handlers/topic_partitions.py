@@ -10,10 +10,10 @@ but a directory of Kafka's may have some.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.leaders import available_leader, offline_replicas
-from minibroker.broker.operations import TOPIC_OPERATIONS
-from minibroker.broker.topics import INTERNAL_TOPICS, NO_LEADER, Partition, Topic, check_name
+from minibroker.broker.metadata.leaders import available_leader, offline_replicas
+from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, NO_LEADER, Partition, Topic, check_name
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.security.operations import TOPIC_OPERATIONS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
-from minibroker.broker.topics import Topic
+from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
+from minibroker.broker.metadata.partitions import Topic
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.topics import (
@@ -40,8 +39,7 @@ FIRST_DELETION_BY_ID = 6
 FIRST_WITH_DELETION_DISABLED = 3
 
 
-@handles(ApiKey.CREATE_TOPICS, "0-7")
-@durably
+@handles(ApiKey.CREATE_TOPICS, "0-7", durable=True)
 def create_topics(context: Context, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
     repeated = yield from _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]
@@ -109,8 +107,7 @@ def _configs(context: Context, overrides: dict[str, str]) -> list[CreatedConfig]
     ]
 
 
-@handles(ApiKey.DELETE_TOPICS, "0-6")
-@durably
+@handles(ApiKey.DELETE_TOPICS, "0-6", durable=True)
 def delete_topics(context: Context, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
     if context.version >= FIRST_DELETION_BY_ID:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
@@ -169,8 +166,7 @@ def _existing(context: Context, name: str | None, topic_id: bytes) -> Topic:
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
 
-@handles(ApiKey.CREATE_PARTITIONS, "0-3")
-@durably
+@handles(ApiKey.CREATE_PARTITIONS, "0-3", durable=True)
 def create_partitions(context: Context, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
     repeated = yield from _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]

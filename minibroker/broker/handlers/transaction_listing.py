@@ -17,8 +17,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.namings import Namings
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.namings import Namings
 from minibroker.broker.transactions.transaction import LABELS, State, Transaction
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -31,7 +31,7 @@ from minibroker.protocol.messages.transactions import (
     ListTransactionsResponse,
 )
 from minibroker.protocol.steps import Steps, each, each_in_steps, each_once
-from minibroker.storage.producer_state import ProducerEntry
+from minibroker.storage.producers.producer_state import ProducerEntry
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.consumer.patterns.program import Pattern

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from minibroker.broker.dispatch import Context, handles
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import check_topics, java_length
-from minibroker.broker.parked import Parked
-from minibroker.broker.topics import GROUPS_TOPIC, Topic
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.turn import Wait
 from minibroker.broker.transactions.verification import join_or_verify
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -31,7 +31,6 @@ from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import CheckPartition
-    from minibroker.storage.log import Log
 
 AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -44,33 +43,20 @@ NO_GENERATION = -1
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, "0-5")
-def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse | Parked]:
-    from minibroker.broker.groups.commits import answer_when_kept  # no start is to wait for it
+def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
+    from minibroker.broker.groups.commits import wait_for_offsets  # no start is to wait for it
 
     response = TxnOffsetCommitResponse()
     asked = yield from _existing(context, request, response)
     try:
         taken, joined = yield from _committed(context, request, asked)
+        if taken:
+            wait_for_offsets(context, request.group_id, lambda error: _refuse(taken, error))
+        if joined is not None:
+            context.wait_for(joined, lambda error: _refuse(taken, error))
     except KafkaError as error:
-        return _refused(response, asked, _for_client(context, error))
-    if not taken:
-        return response
-
-    def told(failure: KafkaError | None) -> TxnOffsetCommitResponse:
-        return response if failure is None else _refused(response, taken, failure)
-
-    if joined is None:
-        return answer_when_kept(context.cluster.groups, request.group_id, told)
-    parked = Parked()
-
-    def flushed(failure: KafkaError | None) -> None:
-        if failure is None:
-            answer_when_kept(context.cluster.groups, request.group_id, told).attach(parked.complete)
-        else:
-            parked.complete(told(failure))
-
-    context.cluster.transactions.when_kept(request.transactional_id, flushed)
-    return parked
+        _refuse(asked, _for_client(context, error))
+    return response
 
 
 def _for_client(context: Context, error: KafkaError) -> KafkaError:
@@ -100,15 +86,14 @@ def _existing(
     return found
 
 
-def _refused(response: TxnOffsetCommitResponse, asked: Iterable[Asked], error: KafkaError) -> TxnOffsetCommitResponse:
+def _refuse(asked: Iterable[Asked], error: KafkaError) -> None:
     for _, _, answer in asked:
         answer.error_code = error.code
-    return response
 
 
 def _committed(
     context: Context, request: TxnOffsetCommitRequest, asked: Sequence[Asked]
-) -> Steps[tuple[list[Asked], Log | None]]:
+) -> Steps[tuple[list[Asked], Wait | None]]:
     """Record what is asked for as pending: those of `asked` for which that was done, and as `join_or_verify`.
 
     Raises KafkaError for all.
@@ -126,7 +111,7 @@ def _committed(
             continue
         taken.append((topic, partition, answer))
         offsets.append((topic.name, partition.partition_index, _offset(partition, now_ms)))
-    joined: Log | None = None
+    joined: Wait | None = None
 
     def check() -> None:
         nonlocal joined
@@ -141,7 +126,7 @@ def _committed(
     return taken, joined
 
 
-def _joined(context: Context, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Log | None:
+def _joined(context: Context, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Wait | None:
     """Make the group's partition part of the transaction, as `join_or_verify` does. Raises KafkaError."""
     groups = context.cluster.groups
     groups.check(context.node, request.group_id)

@@ -18,11 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.parked import Parked
-from minibroker.broker.topics import GROUPS_TOPIC
-from minibroker.broker.transactions.answers import answer_when_kept, code_for
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC
+from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.transactions.answers import code_for
 from minibroker.broker.transactions.marking import write_markers
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition
 from minibroker.protocol.apis import ApiKey
@@ -55,24 +53,18 @@ CLASSIC = 0  # the transaction version of clients that add partitions by this re
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, "0-5")
-def add_partitions_to_txn(
-    context: Context, request: AddPartitionsToTxnRequest
-) -> Steps[AddPartitionsToTxnResponse | Parked]:
+def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         return (yield from _added_by_brokers(context, request))
     return (yield from _added_by_producer(context, request))
 
 
-def _added_by_producer(
-    context: Context, request: AddPartitionsToTxnRequest
-) -> Steps[AddPartitionsToTxnResponse | Parked]:
+def _added_by_producer(context: Context, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
     topics, transactional_id = request.v3_and_below_topics, request.v3_and_below_transactional_id
     producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
 
-    def refused(error: KafkaError) -> AddPartitionsToTxnResponse:
-        code = code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
-        _refuse(done.results_by_topic_v3_and_below, code)
-        return done
+    def refuse(error: KafkaError) -> None:
+        _refuse(done.results_by_topic_v3_and_below, code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED))
 
     transactions = context.cluster.transactions
     codes = yield from _existing(context, topics)
@@ -82,13 +74,13 @@ def _added_by_producer(
     try:
         transactions.check(context.node, transactional_id)
         transactions.add_partitions(transactional_id, producer, codes, CLASSIC)
+        context.wait_for(transactions.wait(transactional_id), refuse)
     except KafkaError as error:
-        return refused(error)
-    return answer_when_kept(transactions, transactional_id, done, refused)
+        refuse(error)
+    return done
 
 
-def _added_by_brokers(context: Context, request: AddPartitionsToTxnRequest) -> Steps[Parked]:
-    """The answer, once what was written for each of the transactions is kept: mostly at once."""
+def _added_by_brokers(context: Context, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
     outcomes: list[tuple[Asked, Codes]] = []
     for asked in request.transactions:
         outcomes.append((asked, (yield from _added_by_broker(context, asked))))
@@ -102,25 +94,18 @@ def _added_by_brokers(context: Context, request: AddPartitionsToTxnRequest) -> S
         if not asked.verify_only and not any(codes.values()):
             written.append(result)
         yield
-    parked, missing = Parked(), len(written)
-
-    def kept(result: Result, failure: KafkaError | None) -> None:
-        nonlocal missing
-        missing -= 1
-        if failure is not None:
-            _refuse(result.topic_results, failure.code)
-        if not missing:
-            parked.complete(done)
-
     for result in written:
         try:
-            context.cluster.transactions.when_kept(result.transactional_id, partial(kept, result))
+            wait = context.cluster.transactions.wait(result.transactional_id)
+            context.wait_for(wait, partial(_refuse_result, result))
         except KafkaError as error:
-            kept(result, error)
+            _refuse_result(result, error)
         yield
-    if not written:
-        parked.complete(done)
-    return parked
+    return done
+
+
+def _refuse_result(result: Result, error: KafkaError) -> None:
+    _refuse(result.topic_results, error.code)
 
 
 def _refuse(topics: Iterable[TopicResult], code: ErrorCode) -> None:
@@ -185,11 +170,12 @@ def _results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[list[TopicResu
 # --- AddOffsetsToTxn ----------------------------------------------------------------------------
 
 
-@handles(ApiKey.ADD_OFFSETS_TO_TXN, "0-4")
-@durably
-def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Parked:
-    def refused(error: KafkaError) -> AddOffsetsToTxnResponse:
-        return AddOffsetsToTxnResponse(error_code=code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED))
+@handles(ApiKey.ADD_OFFSETS_TO_TXN, "0-4", durable=True)
+def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+    response = AddOffsetsToTxnResponse()
+
+    def refuse(error: KafkaError) -> None:
+        response.error_code = code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
 
     transactions, groups = context.cluster.transactions, context.cluster.groups
     try:
@@ -198,19 +184,22 @@ def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) -> Add
         partition = GROUPS_TOPIC, groups.topic.partition_of(request.group_id)
         producer = request.producer_id, request.producer_epoch
         transactions.add_partitions(request.transactional_id, producer, [partition], CLASSIC)
+        context.wait_for(transactions.wait(request.transactional_id), refuse)
     except KafkaError as error:
-        return refused(error)
-    return answer_when_kept(transactions, request.transactional_id, AddOffsetsToTxnResponse(), refused)
+        refuse(error)
+    return response
 
 
 # --- EndTxn and its markers ---------------------------------------------------------------------
 
 
-@handles(ApiKey.END_TXN, "0-5")
-@durably
-def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse | Parked:
-    def refused(error: KafkaError) -> EndTxnResponse:
-        return EndTxnResponse(error_code=code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED))
+@handles(ApiKey.END_TXN, "0-5", durable=True)
+def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
+    response = EndTxnResponse()
+
+    def refuse(error: KafkaError) -> None:
+        response.error_code = code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+        response.producer_id = response.producer_epoch = -1
 
     transactions = context.cluster.transactions
     producer = request.producer_id, request.producer_epoch
@@ -218,10 +207,11 @@ def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse | Parked
     try:
         transactions.check(context.node, request.transactional_id)
         after = transactions.end(request.transactional_id, producer, request.committed, version)
+        response.producer_id, response.producer_epoch = after
+        context.wait_for(transactions.wait(request.transactional_id), refuse)
     except KafkaError as error:
-        return refused(error)
-    response = EndTxnResponse(producer_id=after[0], producer_epoch=after[1])
-    return answer_when_kept(transactions, request.transactional_id, response, refused)
+        refuse(error)
+    return response
 
 
 @handles(ApiKey.WRITE_TXN_MARKERS, "0-2")

@@ -9,17 +9,15 @@ Versions: there is only 0.
 
 from __future__ import annotations
 
-from minibroker.broker.dispatch import Context, handles
-from minibroker.broker.durable import durably
-from minibroker.broker.registration import unregister
+from minibroker.broker.control.registration import unregister
+from minibroker.broker.requests.dispatch import Context, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
 from minibroker.protocol.steps import Steps
 
 
-@handles(ApiKey.UNREGISTER_BROKER, "0")
-@durably
+@handles(ApiKey.UNREGISTER_BROKER, "0", durable=True)
 def unregister_broker(context: Context, request: UnregisterBrokerRequest) -> Steps[UnregisterBrokerResponse]:
     try:
         yield from unregister(context.cluster, request.broker_id)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.clock import Timer
-from minibroker.broker.down_conversion import Conversion
-from minibroker.broker.parked import Parked
-from minibroker.broker.slices import Sliced
-from minibroker.broker.topics import Partition
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.down_conversion import Conversion
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.slices import Sliced
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class WaitingFetch:
     def appended(self, partition: Partition, size_bytes: int) -> None:
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
-            self._reading.context.cluster.wake_soon(self)
+            self._reading.context.cluster.turn.wake_soon(self)
 
     def look(self) -> None:
         self.changed()
@@ -180,7 +180,7 @@ class WaitingInSteps:
         self._grown.add(partition)
         self._missing_bytes -= size_bytes
         if self._missing_bytes <= 0:
-            self._reading.context.cluster.wake_soon(self)
+            self._reading.context.cluster.turn.wake_soon(self)
 
     def look(self) -> None:
         if self._begun and self._work is None and not self.parked.done:

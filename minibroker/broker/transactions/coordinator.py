@@ -9,9 +9,9 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from minibroker.broker.features import TRANSACTION_VERSION
-from minibroker.broker.state_topics import StateTopic, StateTopicSettings
-from minibroker.broker.topics import TRANSACTIONS_TOPIC, Partition, Topic
+from minibroker.broker.coordination.coordinator_logs import StateTopic, StateTopicSettings
+from minibroker.broker.metadata.features import TRANSACTION_VERSION
+from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC, Partition, Topic
 from minibroker.broker.transactions import transitions
 from minibroker.broker.transactions.expiry import TransactionExpiry
 from minibroker.broker.transactions.markers import MarkerSender
@@ -25,7 +25,7 @@ from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
-    from minibroker.storage.log import Log
+    from minibroker.broker.requests.turn import Wait
 
 log = logging.getLogger("minibroker.transactions")
 
@@ -217,9 +217,9 @@ class TransactionCoordinator:
         """Call `then` once what was written for an id may be told to a client; mostly at once."""
         self.topic.when_kept(self.topic.partition_of(transactional_id), then)
 
-    def unflushed(self, transactional_id: str) -> Log | None:
-        """The log with what was written for an id, if it must be flushed before a client is told. Raises KafkaError."""
-        return self.topic.unflushed(self.topic.partition_of(transactional_id))
+    def wait(self, transactional_id: str) -> Wait:
+        """The promise to be kept before a client is told what was written for an id. Raises KafkaError."""
+        return self.topic.wait(self.topic.partition_of(transactional_id))
 
     def topic_deleted(self, topic: Topic) -> None:
         """Somebody has deleted a topic: if it is that of the transactions, nothing is known of them any more."""

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.slices import in_slices
-from minibroker.broker.topics import NO_LEADER, Partition
+from minibroker.broker.metadata.partitions import NO_LEADER, Partition
+from minibroker.broker.requests.slices import in_slices
+from minibroker.broker.requests.turn import Wait, wait_for
 from minibroker.broker.transactions.marking import write_markers
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -23,7 +24,6 @@ from minibroker.protocol.steps import at_once, chunks
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
     from minibroker.broker.transactions.coordinator import TransactionCoordinator
-    from minibroker.storage.log import Log
 
 log = logging.getLogger("minibroker.transactions")
 
@@ -109,31 +109,30 @@ class MarkerSender:
         """Record the end, unless markers are missing; those that must be flushed are missing until they are."""
         transactional_id = transaction.transactional_id
         missing = self._missing[transactional_id]
-        logs = {} if missing else self._unflushed(transaction)
-        if not logs:
+        if missing:
             self._end_or_again(transactional_id)
             return
-        missing.update(logs)
-        waiting = set(logs)
 
-        def flushed(where: TopicPartition, failure: KafkaError | None) -> None:
-            waiting.discard(where)
-            if failure is None:
-                missing.discard(where)
-            if not waiting and self._missing.get(transactional_id) is missing:
+        unflushed = self._unflushed(transaction)
+        missing.update(where for where, _ in unflushed)
+        lost: set[TopicPartition] = set()
+
+        def end() -> None:
+            missing.intersection_update(lost)
+            if self._missing.get(transactional_id) is missing:
                 self._end_or_again(transactional_id)
 
-        for where, kept in logs.items():
-            kept.flush_soon(partial(flushed, where))
+        waits = [(wait, partial(_note_lost, lost, where)) for where, wait in unflushed]
+        self._coordinator.cluster.turn.when_all(waits, end)
 
-    def _unflushed(self, transaction: Transaction) -> dict[TopicPartition, Log]:
-        """The logs of the transaction in which the markers must be flushed (flush.messages)."""
+    def _unflushed(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
+        """The partitions of the transaction in which the markers must be flushed (flush.messages)."""
         topics = self._coordinator.cluster.image.topics
         found = (
             (where, topics[where[0]].partition(where[1])) for where in transaction.partitions if where[0] in topics
         )
-        logs = {where: partition.log for where, partition in found if partition is not None}
-        return {where: each for where, each in logs.items() if each.flusher.is_needed}
+        waits = [(where, wait_for(partition.log)) for where, partition in found if partition is not None]
+        return [(where, wait) for where, wait in waits if wait.synced]
 
     def _end_or_again(self, transactional_id: str) -> None:
         try:
@@ -182,6 +181,10 @@ class MarkerSender:
                     missing.discard(where)
                 else:
                     log.info("%s: %s-%d has no marker yet: %s", transaction.transactional_id, *where, code.name)
+
+
+def _note_lost(lost: set[TopicPartition], where: TopicPartition, failure: KafkaError) -> None:
+    lost.add(where)
 
 
 def _marker(transaction: Transaction, partitions: Iterable[TopicPartition], coordinator_epoch: int) -> Marker:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.steps import Steps, each
-from minibroker.storage.log_settings import MAX_LONG
-from minibroker.storage.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, marker_batch
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
@@ -58,9 +57,6 @@ def _write(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int)
     batch = memoryview(marker_batch(wanted.producer_id, wanted.producer_epoch, marker, cluster.clock.wall_ms()))
     header = read_header(batch)
     partition.log.producers.check_marker(header, marker, wanted.transaction_version)
-    partition.log.append(batch, [header], partition.leader_epoch)
+    partition.append(cluster.turn, batch, [header])
     if topic == GROUPS_TOPIC:
         cluster.groups.transactional.ended(index, wanted.producer_id, committed=wanted.transaction_result)
-    for waiter in partition.waiters:
-        waiter.appended(partition, MAX_LONG)  # records that were there already are stable now: how many does not matter
-    cluster.let_woken_look()

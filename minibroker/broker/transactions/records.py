@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from minibroker.broker.state_topics import Entry, entry
+from minibroker.broker.coordination.coordinator_logs import Entry, entry
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, State, Transaction
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 

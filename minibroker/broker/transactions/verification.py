@@ -12,9 +12,9 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
-    from minibroker.broker.topics import Partition
+    from minibroker.broker.metadata.partitions import Partition
+    from minibroker.broker.requests.turn import Wait
     from minibroker.protocol.records.batch import BatchHeader
-    from minibroker.storage.log import Log
 
 FIRST_PRODUCE_WITH_ABORTABLE = 11
 FIRST_PRODUCE_THAT_JOINS = 12
@@ -27,10 +27,10 @@ RETRIED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILA
 
 def join_or_verify(
     cluster: Cluster, transactional_id: str, producer: tuple[int, int], partition: TopicPartition, *, joins: bool
-) -> Log | None:
+) -> Wait | None:
     """Have the partition be part of the producer's transaction, or (not `joins`) see that it is.
 
-    The log of the coordinator that has to be flushed before the client is told, if one has; mostly none.
+    Return the promise to be kept before the client is told, if something was written.
 
     Raises KafkaError with the coordinator's code, but INVALID_PRODUCER_EPOCH for who is fenced: as in Kafka, that is
     what those who write and not only ask are told.
@@ -45,7 +45,7 @@ def join_or_verify(
 
 def _join_or_verify(
     cluster: Cluster, transactional_id: str, producer: tuple[int, int], partition: TopicPartition, *, joins: bool
-) -> Log | None:
+) -> Wait | None:
     transactions = cluster.transactions
     node = transactions.node_of(transactional_id)
     if node is None:
@@ -53,7 +53,7 @@ def _join_or_verify(
     transactions.check(node, transactional_id)
     if joins:
         transactions.add_partitions(transactional_id, producer, [partition], OWN_EPOCHS)
-        return transactions.unflushed(transactional_id)
+        return transactions.wait(transactional_id)
     if cluster.settings[VERIFICATION]:
         transactions.check_partition(transactional_id, producer, partition)
     return None
@@ -61,11 +61,11 @@ def _join_or_verify(
 
 def check_produce(
     cluster: Cluster, partition: Partition, header: BatchHeader, transactional_id: str, api_version: int
-) -> Log | None:
+) -> Wait | None:
     """Whether a transactional batch may be appended: its transaction is open, here or at the coordinator.
 
-    If that it is must be flushed before the batch is acknowledged, the log that says so. Raises KafkaError with the
-    code for a Produce of `api_version`.
+    Return the promise to be kept before the batch is acknowledged, if one is. Raises KafkaError with the code for a
+    Produce of `api_version`.
     """
     if partition.log.producers.in_transaction(header):
         return None
@@ -79,7 +79,7 @@ def check_produce(
         raise _for_producer(error, api_version) from error
     if joins:
         partition.log.producers.check_first(header)
-    return joined
+    return None if joined is None else joined._replace(codes={})  # a producer is told what became of the log
 
 
 def _for_producer(error: KafkaError, api_version: int) -> KafkaError:

@@ -16,7 +16,7 @@ from minibroker.client.offsets import EARLIEST, LATEST, list_offsets
 from minibroker.client.settings import taken
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.client_settings import option_errors
-from minibroker.pipeline.decode.scanning import extent
+from minibroker.pipeline.decode.batch_headers import extent
 from minibroker.pipeline.log_source import DataLoss, OffsetRange
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest

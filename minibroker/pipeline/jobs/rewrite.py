@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_segment, survey_segment
 from minibroker.pipeline.rewriting.report import Report
-from minibroker.pipeline.rewriting.segments import NewSegment, SegmentTask
-from minibroker.pipeline.rewriting.settings import RewriteSettings
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
+from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

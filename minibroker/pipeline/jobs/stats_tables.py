@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from minibroker.pipeline.jobs.quantities import bytes_text, count_text, time_text
 from minibroker.pipeline.jobs.stats_report import KeySkew, Statistics, Traffic
+from minibroker.quantities import bytes_text, count_text, time_text
 
 KEY_LENGTH_MAX: Final = 60
 

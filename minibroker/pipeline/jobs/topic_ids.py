@@ -12,7 +12,11 @@ from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.directory.finding import DISK, find_logs, paths_in
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import ReadOptions
-from minibroker.storage.checkpoints import PARTITION_METADATA, MalformedCheckpoint, topic_id_from_text
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    PARTITION_METADATA,
+    MalformedCheckpoint,
+    topic_id_from_text,
+)
 
 NO_ID = bytes(16)
 

@@ -23,12 +23,17 @@ from typing import Final
 import pyarrow as pa
 
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.sink.errors import Fenced, WriteFailed
 from minibroker.pipeline.sink.identity import Identity, request_producer_id
 from minibroker.pipeline.sink.sender import Sender
-from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.pipeline.sink.sink_errors import Fenced, WriteFailed
+from minibroker.pipeline.sink.sink_settings import SinkSettings
+from minibroker.pipeline.sink.sink_transaction import (
+    PRODUCE_VERSIONS,
+    Generation,
+    Marker,
+    Transaction,
+)
 from minibroker.pipeline.sink.task import Count, Counted, TaskWriter
-from minibroker.pipeline.sink.transaction import PRODUCE_VERSIONS, Generation, Marker, Transaction
 
 _IDEMPOTENT_PRODUCE_VERSION: Final = 12
 _PATIENCE_MS: Final = 5_000  # for what is only good to have

@@ -13,7 +13,7 @@ from minibroker.client.errors import ClientError
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.encoder import Producer
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.errors import WriteFailed
+from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from minibroker.protocol.records.batch import CRC_POSITION, CRC_START, MAX_SEQUENCE

@@ -16,11 +16,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from minibroker.client.cluster import Sent
-from minibroker.client.errors import ClientError
+from minibroker.client.errors import ClientError, error_name
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.encoder import EncodeError, encode
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.errors import (
+from minibroker.pipeline.sink.identity import Identity
+from minibroker.pipeline.sink.sink_errors import (
     FENCED,
     RETRIABLE,
     SEQUENCE_LOST,
@@ -28,10 +29,8 @@ from minibroker.pipeline.sink.errors import (
     Fenced,
     RecordRefused,
     WriteFailed,
-    error_name,
 )
-from minibroker.pipeline.sink.identity import Identity
-from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.compression import Compression

@@ -25,10 +25,10 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.compressing import compressed_chunks
 from minibroker.protocol.records.compression import Compression, compress
+from minibroker.protocol.records.payload import payload_chunks
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import renumbered
 from minibroker.protocol.records.varints import Bytes, wrapped, zigzag_bytes
-from minibroker.protocol.records.windows import payload_chunks
 from minibroker.protocol.steps import Steps
 
 _NULL = zigzag_bytes(-1)

@@ -20,7 +20,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from minibroker.broker.running import StartError
+from minibroker.broker.lifecycle import StartError
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing.loops import NotRunning
 from minibroker.testing.waiting import Expired

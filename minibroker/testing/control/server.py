@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from minibroker.broker.running import StartError
+from minibroker.broker.lifecycle import StartError
 from minibroker.testing.broker import Broker
 
 LOOPBACK = "127.0.0.1"

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from minibroker.broker.answers import answer_start, encoded
-from minibroker.broker.dispatch import Unanswerable
-from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, INITIAL
-from minibroker.broker.interceptors import Call, Interceptor
+from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL
+from minibroker.broker.requests.answers import answer_start, encoded
+from minibroker.broker.requests.dispatch import Unanswerable
+from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode

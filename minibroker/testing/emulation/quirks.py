@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from minibroker.broker.dispatch import Unanswerable
-from minibroker.broker.image import TOPIC_RESOURCE
-from minibroker.broker.interceptors import Call
-from minibroker.broker.settings import ELIDE
-from minibroker.broker.settings_table import TOPIC_SETTINGS
-from minibroker.broker.topics import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.broker.configs.settings import ELIDE
+from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
+from minibroker.broker.metadata.image import TOPIC_RESOURCE
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.broker.requests.dispatch import Unanswerable
+from minibroker.broker.requests.interceptors import Call
 from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode

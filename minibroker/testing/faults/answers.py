@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minibroker.broker.interceptors import Call
+from minibroker.broker.requests.interceptors import Call
 from minibroker.protocol.apis import ApiKey, response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.fetch import FetchResponse

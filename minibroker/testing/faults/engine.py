@@ -12,14 +12,15 @@ from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Unpack
 
-from minibroker.broker.dispatch import Unanswerable
-from minibroker.broker.interceptors import Call, Interceptor
-from minibroker.broker.parked import Parked
-from minibroker.broker.request_statistics import RequestStatistics
-from minibroker.broker.sockets import BYTES, CLOSE
+from minibroker.broker.monitoring.request_statistics import RequestStatistics
+from minibroker.broker.network.sockets import BYTES, CLOSE
+from minibroker.broker.requests.dispatch import Unanswerable
+from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
-from minibroker.testing.durations import DEFAULT_TIMEOUT, Duration
+from minibroker.quantities import Duration
+from minibroker.testing.durations import DEFAULT_TIMEOUT
 from minibroker.testing.faults.answers import corrupt_batches, refused, set_errors, set_throttle, without_wait
 from minibroker.testing.faults.file import rules_in
 from minibroker.testing.faults.matching import Asked, names_by

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from minibroker.broker.interceptors import Call
+from minibroker.broker.requests.interceptors import Call
 from minibroker.protocol.apis import response_class
 from minibroker.testing.faults.places import Place, levels_of
 from minibroker.testing.faults.rules import Rule

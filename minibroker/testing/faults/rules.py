@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypedDict, get_args
 
 from minibroker.protocol.apis import ApiKey, api_name, response_class
 from minibroker.protocol.errors import ErrorCode
-from minibroker.testing.durations import Duration, milliseconds
+from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.exchange import api_key_of
 from minibroker.testing.faults.places import levels_of
 

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.groups.commits import Committed, answer_when_kept, commit_offsets, delete_offsets, forget_offsets
+from minibroker.broker.groups.commits import Committed, commit_offsets, delete_offsets, forget_offsets
 from minibroker.broker.groups.coordinator import GroupCoordinator
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.image import TOPIC_RESOURCE
-from minibroker.broker.topics import GROUPS_TOPIC
-from minibroker.protocol.declare import Message
+from minibroker.broker.metadata.image import TOPIC_RESOURCE
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
-from minibroker.protocol.messages.groups import DeleteGroupsRequest, HeartbeatResponse
+from minibroker.protocol.messages.groups import DeleteGroupsRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.batch import batches
 from minibroker.protocol.steps import at_once
@@ -42,6 +41,7 @@ def offsets(harness: Harness, group: str = "g") -> list[tuple[str, int]]:
 
 def record_counts(harness: Harness) -> list[int]:
     """Of the batches in the log of the groups."""
+    harness.end_turn()
     log = harness.partition(GROUPS_TOPIC).log
     region = log.read(0, 1 << 20)
     return [] if region is None else [header.record_count for _, header in batches(region.read())]
@@ -126,26 +126,6 @@ def test_more_than_a_batch_has_room_for_is_forgotten_in_several(harness: Harness
     assert (first, sum(others)) == (40, 40) and len(others) > 3
     harness.restart()
     assert offsets(harness) == []
-
-
-@pytest.mark.parametrize("failure", [None, KafkaError(ErrorCode.NOT_COORDINATOR)])
-def test_an_answer_is_there_once_it_is_known_what_became_of_the_record(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch, failure: KafkaError | None
-) -> None:
-    waiting: list[Callable[[KafkaError | None], None]] = []
-    monkeypatch.setattr(harness.cluster.groups, "when_kept", lambda group_id, then: waiting.append(then))
-    answered: list[KafkaError | None] = []
-
-    def answer(found: KafkaError | None) -> Message:
-        answered.append(found)
-        return HeartbeatResponse()
-
-    parked = answer_when_kept(harness.cluster.groups, "g", answer)
-    assert not parked.done
-    waiting[0](failure)
-    assert parked.done
-    harness.clock.advance(60_000)
-    assert answered == [failure]
 
 
 def test_a_deleted_topic_takes_its_offsets_along(harness: Harness) -> None:

@@ -11,8 +11,8 @@ import pytest
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.classic.states import State
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.housekeeping import Housekeeping
-from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC
+from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from tests.broker.handlers.offset_requests import commit

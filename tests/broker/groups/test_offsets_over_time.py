@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.groups.offsets import CommittedOffsets
-from minibroker.broker.housekeeping import Housekeeping
+from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetFetchRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest

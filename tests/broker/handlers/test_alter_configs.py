@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from minibroker.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import AlterConfigsRequest
 from tests.broker.harness import Harness, served_versions

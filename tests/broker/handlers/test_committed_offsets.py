@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.dispatch import Context
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import FIRST_WITH_SEVERAL_GROUPS, offset_fetch
-from minibroker.broker.slices import Slicer
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
 from tests.broker.handlers.offset_requests import codes_of, commit, commit_request, committed_in

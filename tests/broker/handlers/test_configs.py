@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
-from minibroker.broker.settings_without_effect import WITHOUT_EFFECT
+from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
+from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from tests.broker.handlers.config_requests import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.features import GROUP_VERSION
-from minibroker.broker.operations import GROUP_OPERATIONS
+from minibroker.broker.metadata.features import GROUP_VERSION
+from minibroker.broker.security.operations import GROUP_OPERATIONS
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.topics import NO_LEADER
+from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.fetch import FetchRequest
@@ -117,7 +117,7 @@ def test_a_fetch_that_waits_at_the_old_leader_is_told_of_the_new_one(tmp_path: P
         waiting = harness.request(request, 12, node=2)
         assert not waiting.done
         elect(harness, {"t": [0]})
-        harness.after_batch()
+        harness.end_turn()
         ((answer,),) = (topic.partitions for topic in waiting.response().responses)
         assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH  # it follows now, and may serve who knows that
         assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 2)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, KRAFT_VERSION, METADATA_VERSION
-from minibroker.broker.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from minibroker.broker.quorum_state import QuorumState
+from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, KRAFT_VERSION, METADATA_VERSION
+from minibroker.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from minibroker.broker.metadata.quorum_state import QuorumState
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.cluster import AddRaftVoterRequest, ApiVersionsRequest, UpdateFeaturesRequest

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.dispatch import Context
 from minibroker.broker.handlers import waiting_fetches
 from minibroker.broker.handlers.fetch import Reading, fetch
-from minibroker.broker.slices import Slicer
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.steps import at_once as at_once_of

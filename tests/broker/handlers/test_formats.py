@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.dispatch import Context
-from minibroker.broker.down_conversion import has_newer_format
 from minibroker.broker.handlers.fetch import fetch as read
-from minibroker.broker.slices import Slicer
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.down_conversion import has_newer_format
+from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest

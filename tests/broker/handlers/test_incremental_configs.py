@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.group_settings import group_value
-from minibroker.broker.image import TOPIC_RESOURCE
+from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import AlterConfigsRequest
 from tests.broker.handlers.config_requests import DELETE, SET, alter, describe, entry, value

@@ -1,6 +1,6 @@
 """DescribeLogDirs and AlterReplicaLogDirs: what the answers say of directories and logs, and which moves are taken on.
 
-How a log moves is tested in `tests/broker/test_log_moves.py`.
+How a log moves is tested in `tests/broker/control/test_log_moves.py`.
 """
 
 from __future__ import annotations

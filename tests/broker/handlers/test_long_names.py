@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker import handlers
-from minibroker.broker.dispatch import SERVED, Unanswerable
+from minibroker.broker.requests.dispatch import SERVED, Unanswerable
 from minibroker.protocol.apis import ApiKey, request_class
 from minibroker.protocol.fields import Kind, fields
 from minibroker.protocol.primitives import MAX_STRING_BYTES, ZERO_UUID

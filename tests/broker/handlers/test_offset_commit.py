@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.dispatch import Context
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
 from minibroker.broker.handlers.committed_offsets import offset_commit
-from minibroker.broker.image import TOPIC_RESOURCE
-from minibroker.broker.slices import Slicer
-from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.broker.metadata.image import TOPIC_RESOURCE
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest

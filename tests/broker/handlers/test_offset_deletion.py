@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.dispatch import Context
 from minibroker.broker.groups.classic.states import State
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.offset_deletion import offset_delete
-from minibroker.broker.slices import Slicer
-from minibroker.broker.topics import GROUPS_TOPIC
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest
 from tests.broker.handlers.offset_requests import commit, committed_in

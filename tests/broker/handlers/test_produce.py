@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.dispatch import Dispatcher, Unanswerable
 from minibroker.broker.handlers import produce as producing
-from minibroker.broker.slices import Slicer
+from minibroker.broker.requests.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.batch import CREATE_TIME, HEADER, LOG_APPEND_TIME, assign, read_header, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
 from minibroker.storage.admission import admit_in_steps
 from tests.broker.harness import Harness, batch, frame_of, served_versions

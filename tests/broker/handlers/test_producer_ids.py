@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.coordinators import coordinator_of_transactions
+from minibroker.broker.coordination.coordinators import coordinator_of_transactions
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from tests.broker.harness import Harness, batch, served_versions

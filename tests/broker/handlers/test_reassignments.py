@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.topics import NO_LEADER
+from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.replicas import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.dispatch import Context
 from minibroker.broker.handlers.transactional_offsets import txn_offset_commit
 from minibroker.broker.handlers.transactions import add_partitions_to_txn
-from minibroker.broker.slices import Slicer
+from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.transactions import (
@@ -210,7 +210,7 @@ def test_a_reader_who_waits_for_committed_records_gets_them_with_the_commit(
     assert not waiting.done
     producer.finish()
     harness.clock.advance(0)
-    harness.after_batch()
+    harness.end_turn()
     assert waiting.done
     (answer,) = waiting.response().responses[0].partitions
     assert len(answer.records) > 400

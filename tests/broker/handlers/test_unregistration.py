@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.registration import unregister as steps_of_unregistering
-from minibroker.broker.topics import NO_LEADER
+from minibroker.broker.control.registration import unregister as steps_of_unregistering
+from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.cluster import DescribeClusterRequest, UnregisterBrokerRequest

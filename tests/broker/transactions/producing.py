@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minibroker.broker.coordinators import coordinator_of_transactions
+from minibroker.broker.coordination.coordinators import coordinator_of_transactions
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.transactions import (
@@ -18,7 +18,7 @@ from minibroker.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from minibroker.protocol.records.batch import batches
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 from tests.broker.handlers.fetching import fetch
 from tests.broker.harness import Harness, TopicData, batch
 

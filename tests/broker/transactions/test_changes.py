@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.topics import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.topics import TRANSACTIONS_TOPIC
+from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log import Log

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.topics import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest

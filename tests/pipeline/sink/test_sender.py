@@ -15,14 +15,14 @@ from minibroker.client.cluster import Leader
 from minibroker.client.errors import ClientError, Reaction
 from minibroker.pipeline.encode.encoder import BatchSettings
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.columns import Rows
-from minibroker.pipeline.sink.errors import Fenced, RecordRefused, WriteFailed
 from minibroker.pipeline.sink.identity import Identity
 from minibroker.pipeline.sink.sender import Sender
-from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.pipeline.sink.sink_columns import Rows
+from minibroker.pipeline.sink.sink_errors import Fenced, RecordRefused, WriteFailed
+from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.batch import check_batch
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 
 ONE = TopicPartition("t", 0)
 TWO = TopicPartition("t", 1)

@@ -13,7 +13,8 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, check_batch, read_header
 from minibroker.protocol.records.building import build_batch, build_batch_in_steps
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from tests.protocol.records.samples import CODECS, JAVA, LARGE, SMALL, T, golden, recompress, records
 
 

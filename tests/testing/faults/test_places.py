@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker.broker import handlers
-from minibroker.broker.dispatch import SERVED
+from minibroker.broker.requests.dispatch import SERVED
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
 from minibroker.protocol.fields import fields
 from minibroker.protocol.response_errors import error_codes

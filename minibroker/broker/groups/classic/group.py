@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.clock import Clock, Timer
+from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups import records
 from minibroker.broker.groups.classic import joining, leaving, rebalance, sessions, syncing
 from minibroker.broker.groups.classic.members import Member, Membership, Respond, join_error
@@ -16,7 +17,6 @@ from minibroker.broker.groups.classic.states import FOLLOWING, State, rebalancin
 from minibroker.broker.groups.classic.subscriptions import CONSUMER_PROTOCOL, subscribed_topics
 from minibroker.broker.groups.group import CheckPartition, Group, GroupType
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
-from minibroker.broker.state_topics import Entry
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (
     DescribeGroupsResponse,

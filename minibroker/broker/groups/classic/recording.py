@@ -12,8 +12,8 @@ from minibroker.broker.groups.records import group_metadata_entry
 from minibroker.protocol.messages.group_records import GroupMetadataValue
 
 if TYPE_CHECKING:
+    from minibroker.broker.coordination.coordinator_logs import Entry
     from minibroker.broker.groups.classic.group import ClassicGroup
-    from minibroker.broker.state_topics import Entry
 
 NOT_SET = -1
 

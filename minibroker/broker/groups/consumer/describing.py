@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember, without_epochs
 from minibroker.broker.groups.consumer.updating import preferred_assignor
-from minibroker.broker.image import Image
+from minibroker.broker.metadata.image import Image
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from struct import Struct
 
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
-from minibroker.broker.image import Image
+from minibroker.broker.metadata.image import Image
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from minibroker.protocol.primitives import MalformedMessage

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from minibroker.broker.group_settings import group_value
+from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.groups.consumer import leaving
 from minibroker.broker.groups.consumer.member import ConsumerMember, MemberState
 from minibroker.broker.groups.consumer.timers import Purpose

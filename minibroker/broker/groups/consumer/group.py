@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer import classic_members, expiring, recording
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember
@@ -17,7 +18,6 @@ from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.consumer.timers import MemberTimers
 from minibroker.broker.groups.group import CheckPartition, Group, GroupType
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
-from minibroker.broker.state_topics import Entry
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (
     HeartbeatRequest,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from minibroker.broker.group_settings import group_value
+from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.consumer import expiring, leaving, migration, validation
 from minibroker.broker.groups.consumer.assignors.specification import Partitions

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from minibroker.broker.coordination.coordinator_logs import Entry, entry
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import LEAVING_EPOCH, ConsumerMember
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
-from minibroker.broker.state_topics import Entry, entry
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import group_records as messages
 

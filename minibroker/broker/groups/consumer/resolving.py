@@ -14,7 +14,7 @@ from minibroker.broker.groups.consumer import updating
 from minibroker.broker.groups.consumer.patterns.program import Pattern
 from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
 from minibroker.broker.groups.consumer.subscriptions import wanted_patterns
-from minibroker.broker.slices import in_slices
+from minibroker.broker.requests.slices import in_slices
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.steps import Steps
 

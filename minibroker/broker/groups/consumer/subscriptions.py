@@ -12,7 +12,7 @@ from typing import NamedTuple
 from minibroker.broker.groups.consumer.member import ConsumerMember
 from minibroker.broker.groups.consumer.patterns.program import Pattern
 from minibroker.broker.groups.consumer.patterns.syntax import InvalidPattern
-from minibroker.broker.image import Image
+from minibroker.broker.metadata.image import Image
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 HASH_BYTES = 8

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from minibroker.broker.group_settings import group_value
+from minibroker.broker.configs.group_settings import group_value
 from minibroker.broker.groups.consumer import recording, resolving
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
 from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification, Partitions
@@ -29,6 +29,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from minibroker.broker.groups.consumer.group import ConsumerGroup
     from minibroker.broker.groups.group import Group
+
 
 class Update:
     """A change of `group`.

@@ -1,0 +1,84 @@
+"""What a change of configs makes of the texts that are set: SET, DELETE, and APPEND and SUBTRACT on lists (KIP-339).
+
+Pure: whether the outcome is valid is decided in `settings`, and who may ask for it in `handlers/configs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from minibroker.broker.configs.settings_table import ConfigType, Setting
+from minibroker.broker.configs.settings_values import format_value
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.primitives import MAX_STRING_BYTES
+
+# Batches that were stored while it was true must be recognised for as long as the topic lives.
+KEPT = {"record.attributes.elide": "false"}
+
+
+class ChangeKind(IntEnum):
+    """Kafka's AlterConfigOp.OpType."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    """One line of a change. `value` is "" for DELETE."""
+
+    name: str
+    kind: ChangeKind
+    value: str
+
+
+def outcome(table: Mapping[str, Setting], current: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
+    """All texts after the changes to the texts `current`.
+
+    Raises KafkaError(INVALID_CONFIG) for an addition to, or a subtraction from, what is no list in `table`.
+    """
+    texts = dict(current)
+    for name, kind, value in changes:
+        if kind is ChangeKind.SET:
+            texts[name] = value
+        elif kind is ChangeKind.DELETE:
+            texts.pop(name, None)
+        else:
+            texts[name] = _list_outcome(table.get(name), texts.get(name), Change(name, kind, value))
+    return texts
+
+
+def _list_outcome(row: Setting | None, text: str | None, change: Change) -> str:
+    """The list after the change; one that is not set begins with the setting's default."""
+    if row is None or row.type is not ConfigType.LIST:
+        message = f"Can't {change.kind.name} to key {change.name} because its type is not LIST."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, message)
+    elements = _elements(format_value(row.default) or "" if text is None else text)
+    given = _elements(change.value)
+    if change.kind is ChangeKind.APPEND:
+        return ",".join(dict.fromkeys((*elements, *given)))
+    return ",".join(element for element in elements if element not in given)
+
+
+def _elements(text: str) -> list[str]:
+    return [element.strip() for element in text.split(",") if element.strip()]
+
+
+def check_sizes(texts: Iterable[str | None]) -> None:
+    """Raises KafkaError(INVALID_CONFIG) for a text that no record and no answer could hold."""
+    if any(text is not None and len(text.encode()) > MAX_STRING_BYTES for text in texts):
+        reason = f"it exceeds the maximum value size of {MAX_STRING_BYTES} bytes."
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"The configuration value cannot be added because {reason}")
+
+
+def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+    """What to write so that `before` becomes `after`: new texts, and None for what is gone.
+
+    What is in `KEPT` does not go, but gets the value there.
+    """
+    changed: dict[str, str | None] = {name: KEPT.get(name) for name in before if name not in after}
+    changed.update({name: text for name, text in after.items() if before.get(name) != text})
+    return changed

@@ -1,0 +1,152 @@
+"""Where settings come from: `server.properties`, then the environment, then the command line; the last one wins.
+
+Names are checked here, so that an error can say where a setting was given; what the values mean is in `settings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from minibroker.broker.configs.properties import MalformedProperties, parse_properties
+from minibroker.broker.configs.settings import Settings, SettingsError, broker_setting
+from minibroker.broker.configs.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
+from minibroker.broker.configs.settings_values import InvalidValue, parse_value
+from minibroker.broker.network.listeners import broker_listeners, controller_listeners
+
+ENVIRONMENT_PREFIX = "MINIBROKER_"
+# A properties file is a few KiB; whoever names a log or a disk by mistake is told so.
+FILE_SIZE_MAX = 1 << 20
+
+
+class Loaded(NamedTuple):
+    """The settings a start goes by, and a line for each thing in them that does not do what a person may expect."""
+
+    settings: Settings
+    warnings: tuple[str, ...]
+
+
+class _Given(NamedTuple):
+    """A text, and where it was given, for the error that is about it."""
+
+    text: str
+    origin: str
+
+
+def load_settings(file: Path | None, environment: Mapping[str, str], assignments: Iterable[str]) -> Loaded:
+    """Settings from a properties file (or None), environment variables and `key=value` texts, the later the stronger.
+
+    Raises SettingsError, one line that says where the fault is; nothing but the file is touched.
+    """
+    given: dict[str, _Given] = {}
+    if file is not None:
+        given.update(_from_file(file))
+    given.update(_from_environment(environment))
+    given.update(_from_assignments(assignments))
+    inert = [name for name in sorted(given) if _is_inert(name, given[name].origin)]
+    texts = {name: _checked(name, *given[name]) for name in given}
+    settings = Settings(texts)
+    broker_listeners(settings)
+    more = (_controller_warnings(settings), _state_topic_warnings(settings), _selector_warnings(settings))
+    warnings = (*map(_warning, inert), *chain.from_iterable(more))
+    return Loaded(settings, warnings)
+
+
+def _from_file(file: Path) -> dict[str, _Given]:
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(FILE_SIZE_MAX + 1)
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror or error}") from None
+    if len(content) > FILE_SIZE_MAX:
+        raise SettingsError(f"{file}: larger than {FILE_SIZE_MAX} bytes, so no properties file")
+    try:
+        # Java reads properties as ISO-8859-1, and so does Kafka: other characters are written \uXXXX.
+        pairs = list(parse_properties(content.decode("iso-8859-1")))
+    except MalformedProperties as error:
+        raise SettingsError(f"{file}: {error}") from None
+    return {pair.key: _Given(pair.value, f"{file} line {pair.line}") for pair in pairs}
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
+    """Variables as in the image apache/kafka: one _ is a dot, two are a _, three a dash."""
+    given = {}
+    for variable, text in environment.items():
+        if variable.startswith(ENVIRONMENT_PREFIX):
+            given[setting_of_variable(variable)] = _Given(text, f"environment variable {variable}")
+    return given
+
+
+def setting_of_variable(variable: str) -> str:
+    """`log.retention.ms` of MINIBROKER_LOG_RETENTION_MS."""
+    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+    return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+
+
+def _from_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
+    given = {}
+    for assignment in assignments:
+        name, separator, text = assignment.partition("=")
+        if not separator:
+            raise SettingsError(f"--set {assignment}: not of the form key=value")
+        given[name.strip()] = _Given(text, f"--set {assignment}")
+    return given
+
+
+def _checked(name: str, text: str, origin: str) -> str:
+    try:
+        parse_value(broker_setting(name), name, text)
+    except InvalidValue as error:
+        raise SettingsError(f"{origin}: {error}") from None
+    return text
+
+
+def _is_inert(name: str, origin: str) -> bool:
+    """Whether Kafka knows the name and nothing here acts on it. Raises SettingsError for a name Kafka does not know."""
+    if name in BROKER_SETTINGS:
+        return not BROKER_SETTINGS[name].acts
+    # Needed only by who sets more than the table knows, so a plain start does without it.
+    from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, LISTENER_PREFIX
+
+    if name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX):
+        return True
+    raise SettingsError(f"{origin}: unknown setting {name}{_suggestion(name, KNOWN_WITHOUT_EFFECT)}")
+
+
+def _suggestion(name: str, others: Iterable[str]) -> str:
+    if name in TOPIC_SETTINGS:
+        return f" (a topic's; the broker's is {TOPIC_SETTINGS[name].name})" if TOPIC_SETTINGS[name].name != name else ""
+    from difflib import get_close_matches
+
+    matches = get_close_matches(name, [*BROKER_SETTINGS, *others], n=1, cutoff=0.75)
+    return f", did you mean {matches[0]}?" if matches else ""
+
+
+def _warning(name: str) -> str:
+    return f"{name} is accepted by Kafka but has no effect here yet"
+
+
+def _controller_warnings(settings: Settings) -> list[str]:
+    return [
+        f"listener {name} is not opened: it is a controller's, and the controller is part of this process"
+        for name in controller_listeners(settings)
+    ]
+
+
+def _state_topic_warnings(settings: Settings) -> Iterator[str]:
+    """What would keep a topic of the coordinators from being made. As in Kafka, one that is there already is used."""
+    row = TOPIC_SETTINGS["segment.bytes"]
+    for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
+        try:
+            parse_value(row, "segment.bytes", str(settings[name]))
+        except InvalidValue as error:
+            yield f"{name} is too small for its topic to be created: {error}"
+
+
+def _selector_warnings(settings: Settings) -> Iterator[str]:
+    """A class of somebody's own cannot be asked here which replica is to be read."""
+    name = "replica.selector.class"
+    if settings[name] not in (None, "", LEADER_ONLY, RACK_AWARE):
+        yield f"{name}={settings[name]} is not known: consumers read from the leader"

@@ -1,0 +1,179 @@
+"""The settings of groups: what a group has of its own (KIP-848's GROUP resource), and the rules among the broker's.
+
+Which of the broker's settings there are is in `settings_table`; how a group's are asked for is the handlers' business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from minibroker.broker.configs.settings_table import (
+    BOOLEAN,
+    FROM_ONE,
+    FROM_ZERO,
+    INT,
+    STRING,
+    ConfigType,
+    OneOf,
+    Range,
+    Setting,
+    Value,
+)
+from minibroker.broker.configs.settings_values import InvalidValue, canonical_text, parse_value
+from minibroker.broker.metadata.image import GROUP_RESOURCE
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.configs.settings import Settings
+
+
+class GroupSetting(NamedTuple):
+    """A setting that a group can have for itself: how it is described, and the broker's for those that do not.
+
+    Some have no default of the broker's, or no bounds there. Those of share and streams groups are kept, for nobody.
+    """
+
+    row: Setting
+    default: str | None = None
+    minimum: str | None = None
+    maximum: str | None = None
+
+
+def _setting(name: str, default: int, valid: Range, text: str, *brokers: str) -> GroupSetting:
+    return GroupSetting(Setting(name, INT, default, text, valid), *brokers)
+
+
+def _kept(name: str, default: Value, valid: Any, *brokers: str | None, type: ConfigType = INT) -> GroupSetting:
+    """One without effect, as there are no groups of its kind."""
+    return GroupSetting(Setting(name, type, default, "", valid, acts=False), *brokers)
+
+
+def _bounded(name: str, default: int, valid: Range) -> GroupSetting:
+    """One without effect whose bounds are the broker's, too."""
+    kind, rest = name.split(".", 1)
+    return _kept(name, default, valid, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}")
+
+
+OFFSET_RESET: Final = "share.auto.offset.reset"
+DURATION: Final = re.compile(
+    r"by_duration:\+?P(?=.)(\+?\d+D)?(T(?=.)(\+?\d+H)?(\+?\d+M)?(\+?\d+([.,]\d{0,9})?S)?)?", re.IGNORECASE
+)
+
+GROUP_SETTINGS: Final = {
+    each.row.name: each
+    for each in (
+        _bounded("share.session.timeout.ms", 45_000, FROM_ONE),
+        _bounded("share.heartbeat.interval.ms", 5000, FROM_ONE),
+        _bounded("share.record.lock.duration.ms", 30_000, Range(1000)),
+        _bounded("share.delivery.count.limit", 5, Range(2)),
+        _bounded("share.partition.max.record.locks", 2000, Range(100)),
+        _bounded("share.assignment.interval.ms", 1000, FROM_ZERO),
+        _kept(OFFSET_RESET, "latest", None, type=STRING),
+        _kept("share.isolation.level", "read_uncommitted", OneOf(("read_committed", "read_uncommitted")), type=STRING),
+        _kept("share.renew.acknowledge.enable", True, None, type=BOOLEAN),
+        _bounded("streams.session.timeout.ms", 45_000, FROM_ONE),
+        _bounded("streams.heartbeat.interval.ms", 5000, FROM_ONE),
+        _bounded("streams.assignment.interval.ms", 1000, FROM_ZERO),
+        _kept("streams.initial.rebalance.delay.ms", 3000, FROM_ZERO, "group.streams.initial.rebalance.delay.ms"),
+        _kept(
+            *("streams.num.standby.replicas", 0, FROM_ZERO, "group.streams.num.standby.replicas", None),
+            "group.streams.max.standby.replicas",
+        ),
+        _setting(
+            *("consumer.assignment.interval.ms", 0, FROM_ZERO),
+            "How long the target assignment of a consumer group stays at least.",
+            "group.consumer.assignment.interval.ms",
+            "group.consumer.min.assignment.interval.ms",
+            "group.consumer.max.assignment.interval.ms",
+        ),
+        _setting(
+            *("consumer.heartbeat.interval.ms", 5000, FROM_ONE),
+            "How often the members of a consumer group are to be heard of.",
+            "group.consumer.heartbeat.interval.ms",
+            "group.consumer.min.heartbeat.interval.ms",
+            "group.consumer.max.heartbeat.interval.ms",
+        ),
+        _setting(
+            *("consumer.session.timeout.ms", 45_000, FROM_ONE),
+            "After what time a silent member is put out of a consumer group.",
+            "group.consumer.session.timeout.ms",
+            "group.consumer.min.session.timeout.ms",
+            "group.consumer.max.session.timeout.ms",
+        ),
+    )
+}
+# Those of consumer groups act. Each has a default of the broker's, and bounds.
+CONSUMER_SETTINGS: Final = {
+    name: (setting.default or "", setting.minimum or "", setting.maximum or "")
+    for name, setting in GROUP_SETTINGS.items()
+    if setting.row.acts
+}
+
+
+def group_value(cluster: Cluster, group_id: str, name: str) -> Any:
+    """One setting of a group in force: its own, within the broker's bounds as they are now, or the broker's."""
+    default, minimum, maximum = CONSUMER_SETTINGS[name]
+    text = cluster.image.configs.get((GROUP_RESOURCE, group_id), {}).get(name)
+    if text is None:
+        return cluster.settings[default]
+    value: Any = parse_value(GROUP_SETTINGS[name].row, name, text)
+    return min(max(value, cluster.settings[minimum]), cluster.settings[maximum])
+
+
+def validate_group_overrides(settings: Settings, overrides: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a group, all of them together, as they are to be kept. Raises KafkaError(INVALID_CONFIG)."""
+    texts = {name: _text(name, text) for name, text in overrides.items()}
+    values: dict[str, Any] = {
+        name: settings.kept(setting.default) for name, setting in GROUP_SETTINGS.items() if setting.default is not None
+    }
+    for name, text in texts.items():
+        setting = GROUP_SETTINGS[name]
+        value: Any = parse_value(setting.row, name, text)
+        if setting.minimum is not None and value < settings.kept(setting.minimum):
+            raise _invalid(f"{name} must be greater than or equal to {setting.minimum}")
+        if setting.maximum is not None and value > settings.kept(setting.maximum):
+            raise _invalid(f"{name} must be less than or equal to {setting.maximum}")
+        values[name] = value
+    for kind in ("consumer", "share", "streams"):
+        if values[f"{kind}.session.timeout.ms"] <= values[f"{kind}.heartbeat.interval.ms"]:
+            raise _invalid(f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
+    return texts
+
+
+def _text(name: str, text: str) -> str:
+    if name not in GROUP_SETTINGS:
+        raise _invalid(f"Unknown group config name: {name}")
+    try:
+        canonical = canonical_text(GROUP_SETTINGS[name].row, name, text)
+    except InvalidValue as error:
+        raise _invalid(str(error)) from None
+    if name == OFFSET_RESET and canonical not in ("earliest", "latest") and not DURATION.fullmatch(canonical):
+        allowed = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+        raise _invalid(f"Invalid value {text} for configuration {name}: {allowed}")
+    return canonical
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, message)
+
+
+def objection(settings: Settings) -> str | None:
+    """What is wrong with the broker's settings of groups among each other, as in Kafka's GroupCoordinatorConfig."""
+    for default, minimum, maximum in CONSUMER_SETTINGS.values():
+        if settings[maximum] < settings[minimum]:
+            return f"{maximum} must be greater than or equal to {minimum}"
+        if not settings[minimum] <= settings[default] <= settings[maximum]:
+            return f"{default} must be between {minimum} and {maximum}"
+    if settings["group.consumer.session.timeout.ms"] <= settings["group.consumer.heartbeat.interval.ms"]:
+        return "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms"
+    assignors = settings["group.consumer.assignors"]
+    if not assignors or not set(assignors) <= {"uniform", "range"}:
+        return (
+            "group.consumer.assignors must have uniform or range, and no other: assignors of one's own are Java classes"
+        )
+    if "classic" not in settings["group.coordinator.rebalance.protocols"]:
+        return "Disabling the 'classic' protocol is not supported."
+    return None

@@ -1,0 +1,77 @@
+"""Configs found in the metadata log that this broker cannot use, such as those of a Kafka that knows more settings.
+
+What may be set is checked before it is recorded, in `settings`; here is only what a start makes of what it finds.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS
+from minibroker.broker.configs.group_settings import GROUP_SETTINGS
+from minibroker.broker.configs.settings import broker_setting
+from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS, Scope, Setting
+from minibroker.broker.configs.settings_values import InvalidValue, parse_value
+from minibroker.broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+
+log = logging.getLogger("minibroker.configs")
+
+# The settings there are of each kind of resource, and what the kind is called.
+TABLES: dict[int, tuple[Mapping[str, Setting], str]] = {
+    TOPIC_RESOURCE: (TOPIC_SETTINGS, "topic"),
+    BROKER_RESOURCE: (BROKER_SETTINGS, "broker"),
+    CLIENT_METRICS_RESOURCE: (CLIENT_METRICS_SETTINGS, "client metrics"),
+    GROUP_RESOURCE: ({name: setting.row for name, setting in GROUP_SETTINGS.items()}, "group"),
+}
+
+
+def drop_unusable(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
+    """Take out of `configs` (texts by name, by resource type and name) what is unknown or wrong, and warn of each."""
+    for (resource_type, resource), texts in configs.items():
+        if resource_type not in TABLES:
+            continue
+        kind = TABLES[resource_type][1]
+        for name in list(texts):
+            reason = _objection(_row(resource_type, name), name, texts[name])
+            if reason is not None:
+                log.warning("the metadata sets %s of %s %s: passed over, %s", name, kind, resource or "(all)", reason)
+                del texts[name]
+        if resource_type == BROKER_RESOURCE:
+            _warn_of_inert(resource_type, resource, texts)
+
+
+def _row(resource_type: int, name: str) -> Setting | None:
+    """What there is to know of a setting; a broker may have some that nobody knows, as in Kafka."""
+    return broker_setting(name) if resource_type == BROKER_RESOURCE else TABLES[resource_type][0].get(name)
+
+
+def _objection(row: Setting | None, name: str, text: str) -> str | None:
+    if row is None:
+        return "as this broker does not know it"
+    try:
+        parse_value(row, name, text)
+    except InvalidValue as error:
+        return str(error)
+    return None
+
+
+def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None], first_node: int) -> None:
+    """Nothing is ignored in silence: who sets what changes nothing here yet finds its name in the log.
+
+    Of nodes that share a process, the first one's settings count for what the process has but once.
+    """
+    is_further = resource_type == BROKER_RESOURCE and resource not in ("", str(first_node))
+    for name in sorted(name for name, value in configs.items() if value is not None):
+        row = _row(resource_type, name)
+        if row is not None and row.acts and is_further and row.scope is not Scope.BOTH:
+            log.warning("broker %s: %s acts only as broker %d has it, for all nodes here", resource, name, first_node)
+    _warn_of_inert(resource_type, resource, configs)
+
+
+def _warn_of_inert(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
+    kind = TABLES[resource_type][1]
+    for name in sorted(name for name, value in configs.items() if value is not None):
+        row = _row(resource_type, name)
+        if row is not None and not row.acts:
+            log.warning("%s %s: %s is kept, but has no effect here yet", kind, resource or "(all)", name)

@@ -1,0 +1,55 @@
+"""What DescribeConfigs says of groups, of subscriptions to clients' metrics, and of loggers.
+
+Topics and brokers describe themselves in `settings`; what may be set is in `group_settings`, `client_metrics` and
+`logger_levels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS
+from minibroker.broker.configs.group_settings import GROUP_SETTINGS, GroupSetting
+from minibroker.broker.configs.logger_levels import levels
+from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, ConfigSynonym, Settings
+from minibroker.broker.configs.settings_table import STRING, Setting
+from minibroker.broker.configs.settings_values import format_value
+
+
+def describe_group(settings: Settings, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a group with these (valid) overrides; behind its own value stands the broker's."""
+    return [_group_entry(settings, setting, overrides.get(name)) for name, setting in sorted(GROUP_SETTINGS.items())]
+
+
+def _group_entry(settings: Settings, setting: GroupSetting, text: str | None) -> ConfigEntry:
+    row, of_broker = setting.row, setting.default
+    if of_broker is None:
+        default = format_value(row.default)
+        others: tuple[ConfigSynonym, ...] = (ConfigSynonym(row.name, default, ConfigSource.DEFAULT),)
+    else:
+        default, others = format_value(settings.kept(of_broker)), settings.synonyms(of_broker)
+    return _entry(row, text, ConfigSource.DYNAMIC_GROUP, default, others)
+
+
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All settings of a subscription with these (valid) overrides."""
+    return [
+        _entry(row, overrides.get(name), ConfigSource.DYNAMIC_CLIENT_METRICS, format_value(row.default), ())
+        for name, row in sorted(CLIENT_METRICS_SETTINGS.items())
+    ]
+
+
+def _entry(
+    row: Setting, text: str | None, source: ConfigSource, default: str | None, others: tuple[ConfigSynonym, ...]
+) -> ConfigEntry:
+    if text is not None:
+        return ConfigEntry(row.name, text, source, row, False, (ConfigSynonym(row.name, text, source), *others))
+    return ConfigEntry(row.name, default, others[0].source if others else ConfigSource.DEFAULT, row, False, others)
+
+
+def describe_loggers() -> list[ConfigEntry]:
+    """The loggers of this process, with the level in force as the value of each."""
+    return [
+        ConfigEntry(name, level, ConfigSource.DYNAMIC_BROKER_LOGGER, Setting(name, STRING, None, ""), False, ())
+        for name, level in levels().items()
+    ]

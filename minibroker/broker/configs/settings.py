@@ -1,0 +1,405 @@
+"""The settings in force: typed look-up, what a topic makes of them, and what DescribeConfigs says of them.
+
+A `Settings` never changes; a change while running makes a new one. Reading files, the environment and the command line
+is the business of `configuration`, a single value that of `settings_values`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from minibroker.broker.configs import group_settings
+from minibroker.broker.configs.format_versions import format_of_version
+from minibroker.broker.configs.settings_table import (
+    BROKER_SETTINGS,
+    LONG_MAX,
+    TIMESTAMP_TYPES,
+    TOPIC_SETTINGS,
+    Scope,
+    Setting,
+    Value,
+)
+from minibroker.broker.configs.settings_values import InvalidValue, canonical_text, format_value, parse_value
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.storage.log_settings import LogSettings
+
+MIN_KEYS_BYTES = 1 << 20
+KEY_BYTES = 24  # what a key takes in the cleaner's memory
+
+UNLIMITED = -1
+ELIDE = "record.attributes.elide"
+
+
+def broker_setting(name: str) -> Setting:
+    """What there is to know of a broker's setting, also of one without effect, or of a name that nobody knows."""
+    row = BROKER_SETTINGS.get(name)
+    if row is not None:
+        return row
+    # Needed only by who sets or lists more than the table knows, so a plain start does without it.
+    from minibroker.broker.configs.settings_without_effect import row_of
+
+    return row_of(name)
+
+
+class SettingsError(Exception):
+    """Settings the broker does not start with; the message is one line for a person, whatever the texts in it hold."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, with its number in DescribeConfigs 1 and newer (KIP-226)."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_CLIENT_METRICS = 7
+    DYNAMIC_GROUP = 8
+
+
+class ConfigSynonym(NamedTuple):
+    """One place a value could come from; `value` is None if it is sensitive."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """What DescribeConfigs says of one setting; `value` is None if there is none, or if it is sensitive."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    setting: Setting
+    read_only: bool
+    synonyms: tuple[ConfigSynonym, ...]
+
+    @property
+    def documentation(self) -> str:
+        """The setting's sentence, which also says when it has no effect."""
+        return (
+            self.setting.documentation if self.setting.acts else f"{self.setting.documentation} No effect yet.".strip()
+        )
+
+    @property
+    def listed(self) -> bool:
+        """Whether it stands in a list of all settings; what Kafka 4 does not know stands there only where it is set.
+
+        Programs such as MirrorMaker set on one cluster whatever another one lists.
+        """
+        return self.setting.in_kafka or self.source is not ConfigSource.DEFAULT
+
+
+class Settings:
+    """The broker's settings, by name: `settings["log.segment.bytes"]`.
+
+    A look-up gives the value in force, with the type the table names (so it is typed Any here): bool, int, float, str,
+    tuple of str, or None. `log.roll.ms` and its like give the value in force also if it was set in hours. An unknown
+    name is a KeyError, as it is a mistake in the code. Settings without effect are kept and described, not looked up.
+    """
+
+    def __init__(
+        self,
+        static: Mapping[str, str] | None = None,
+        *,
+        cluster: Mapping[str, str] | None = None,
+        broker: Mapping[str, str] | None = None,
+    ) -> None:
+        """`static` is what the start gave; `cluster` and `broker` are what AlterConfigs set.
+
+        Texts by broker names. Raises SettingsError.
+        """
+        self._texts = {
+            ConfigSource.DYNAMIC_BROKER: _canonical(broker or {}),
+            ConfigSource.DYNAMIC_DEFAULT_BROKER: _canonical(cluster or {}),
+            ConfigSource.STATIC_BROKER: _with_node_id(_canonical(static or {})),
+        }
+        self._set = self._parsed()
+        self._described: list[ConfigEntry] | None = None  # made when it is first asked for
+        self._values = {name: self._in_force(row) for name, row in BROKER_SETTINGS.items()}
+        self._check()
+        self._topic_values: dict[str, Value] = {
+            topic: row.default if row.scope is Scope.TOPIC else self._values[row.name]
+            for topic, row in TOPIC_SETTINGS.items()
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def kept(self, name: str) -> Any:
+        """The typed value that a setting has been given, or its default; also of one without effect."""
+        return self._set.get(name, broker_setting(name).default)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What the start gave, as texts by name."""
+        return dict(self._texts[ConfigSource.STATIC_BROKER])
+
+    @property
+    def log_directories(self) -> tuple[str, ...]:
+        """The data directories: `log.dirs`, or `log.dir` if that is unset."""
+        directories: tuple[str, ...] = self["log.dirs"] or self["log.dir"]
+        return directories
+
+    def with_dynamic(
+        self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
+    ) -> Settings:
+        """These settings with other dynamic values, for all brokers, for this one, or both. Raises SettingsError."""
+        return Settings(
+            self._texts[ConfigSource.STATIC_BROKER],
+            cluster=self._texts[ConfigSource.DYNAMIC_DEFAULT_BROKER] if cluster is None else cluster,
+            broker=self._texts[ConfigSource.DYNAMIC_BROKER] if broker is None else broker,
+        )
+
+    def topic_value(self, name: str, overrides: Mapping[str, str]) -> Any:
+        """One value, by its topic's name, of a topic with these (valid) overrides."""
+        if name in overrides:
+            return parse_value(TOPIC_SETTINGS[name], name, overrides[name])
+        return self._topic_values[name]
+
+    def log_settings(self, overrides: Mapping[str, str]) -> LogSettings:
+        """What the logs of a topic with these (valid) overrides go by."""
+        values = dict(self._topic_values)
+        values[ELIDE] = None
+        for name, text in overrides.items():
+            values[name] = parse_value(TOPIC_SETTINGS[name], name, text)
+        return _log_settings(values)
+
+    def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """All settings of a topic with these (valid) overrides; the internal ones only where they are overridden."""
+        names = (name for name, row in TOPIC_SETTINGS.items() if not row.internal or name in overrides)
+        return [self._topic_entry(name, overrides) for name in sorted(names)]
+
+    def describe_broker(self) -> list[ConfigEntry]:
+        """All settings of this broker; the internal ones only where they are set."""
+        if self._described is None:
+            from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
+
+            rows = (*BROKER_SETTINGS.values(), *WITHOUT_EFFECT.values())
+            names = {row.name for row in rows if not row.internal} | self._set.keys()
+            self._described = [self._broker_entry(name, tuple(self._synonyms(name))) for name in sorted(names)]
+        return self._described
+
+    def describe_cluster(self) -> list[ConfigEntry]:
+        """What was changed, while running, for all brokers: the answer for the broker without a name."""
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+        entries = []
+        for name in sorted(self._texts[source]):
+            synonyms = tuple(synonym for synonym in self._synonyms(name) if synonym.source is source)
+            entries.append(self._broker_entry(name, synonyms)._replace(value=synonyms[0].value))
+        return entries
+
+    def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
+        """Where the value of a broker's setting could come from, the strongest source first."""
+        return tuple(self._synonyms(name))
+
+    def _parsed(self) -> dict[str, Value]:
+        """The typed value of every name that is set, the strongest source last."""
+        return {
+            name: parse_value(broker_setting(name), name, text)
+            for source in reversed(self._texts)
+            for name, text in self._texts[source].items()
+        }
+
+    def _in_force(self, row: Setting) -> Value:
+        """The value of a row: its own, or that of its first fallback that has one, in its unit."""
+        value = self._set.get(row.name, row.default)
+        for name, factor in row.fallbacks:
+            if value is not None:
+                break
+            other: Any = self._set.get(name, BROKER_SETTINGS[name].default)
+            value = None if other is None else max(other * factor, UNLIMITED)
+        return value
+
+    def _check(self) -> None:
+        """The rules between settings, as in Kafka's KafkaConfig."""
+        queued, largest = self["queued.max.request.bytes"], self["socket.request.max.bytes"]
+        if 0 < queued < largest:
+            raise SettingsError(
+                f"queued.max.request.bytes={queued} must be at least socket.request.max.bytes={largest}"
+            )
+        if self["log.retention.ms"] == 0:
+            raise SettingsError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
+        objection = _cleaner_objection(self) or group_settings.objection(self)
+        if objection is not None:
+            raise SettingsError(objection)
+        conflict = _lag_conflict(self["log.cleaner.min.compaction.lag.ms"], self["log.cleaner.max.compaction.lag.ms"])
+        if conflict is not None:
+            raise SettingsError(conflict)
+
+    def _topic_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
+        row = TOPIC_SETTINGS[name]
+        synonyms = () if row.scope is Scope.TOPIC else tuple(self._synonyms(row.name))
+        if name in overrides:
+            synonyms = (ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *synonyms)
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        value = format_value(self.topic_value(name, overrides))
+        return ConfigEntry(name, value, source, row, False, synonyms)
+
+    def _broker_entry(self, name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+        row = broker_setting(name)
+        value = None if row.sensitive else format_value(self._set.get(name, row.default))
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+        return ConfigEntry(name, value, source, row, not row.dynamic, synonyms)
+
+    def _synonyms(self, name: str) -> Iterator[ConfigSynonym]:
+        """Where the value of a broker's setting could come from, strongest first.
+
+        As in Kafka, what stands before the first entry of the name itself is left out: log.roll.hours is no synonym of
+        log.roll.ms while only the hours are set, and the source of both is then DEFAULT.
+        """
+        row = broker_setting(name)
+        names = (name, *(fallback for fallback, _ in row.fallbacks))
+        reached = False
+        for source, texts in (*self._texts.items(), (ConfigSource.DEFAULT, None)):
+            for synonym in names:
+                text = format_value(broker_setting(synonym).default) if texts is None else texts.get(synonym)
+                reached = reached or (text is not None and synonym == name)
+                if text is not None and reached:
+                    yield ConfigSynonym(synonym, None if row.sensitive else text, source)
+
+
+def _canonical(texts: Mapping[str, str]) -> dict[str, str]:
+    """The texts as DescribeConfigs shows them: trimmed, lists without blanks. Raises SettingsError for a bad value."""
+    try:
+        return {name: canonical_text(broker_setting(name), name, text) for name, text in texts.items()}
+    except InvalidValue as error:
+        raise SettingsError(str(error)) from None
+
+
+def _with_node_id(static: dict[str, str]) -> dict[str, str]:
+    """node.id and broker.id are one setting under two names. Raises SettingsError if they disagree."""
+    ids = {static[name] for name in ("node.id", "broker.id") if name in static}
+    if len(ids) > 1:
+        raise SettingsError(f"node.id={static['node.id']} and broker.id={static['broker.id']} must be the same")
+    return {**static, **{name: number for number in ids for name in ("node.id", "broker.id")}}
+
+
+def _cleaner_objection(settings: Settings) -> str | None:
+    """What is against the cleaner's threads and memory; Kafka does not get along with them either."""
+    threads = settings["log.cleaner.threads"]
+    if threads < 1:
+        return "log.cleaner.threads must be at least 1"
+    bytes_per_thread = settings["log.cleaner.dedupe.buffer.size"] // threads
+    if bytes_per_thread <= MIN_KEYS_BYTES:
+        return "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+    if bytes_per_thread // KEY_BYTES * settings["log.cleaner.io.buffer.load.factor"] <= 1:
+        return (
+            "log.cleaner.io.buffer.load.factor: offset map is too small to fit in even a single message, "
+            "so log cleaning will never make progress."
+        )
+    return None
+
+
+def _lag_conflict(min_ms: int, max_ms: int) -> str | None:
+    if min_ms <= max_ms:
+        return None
+    return f"conflict topic config setting min.compaction.lag.ms ({min_ms}) > max.compaction.lag.ms ({max_ms})"
+
+
+def _log_settings(values: Mapping[str, Any]) -> LogSettings:
+    """The part of a topic's typed values that its logs go by, in the types of the layer below."""
+    fields = {field: values[field.replace("_", ".")] for field in LogSettings._fields}
+    fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
+    fields["message_format_version"] = format_of_version(fields["message_format_version"])
+    fields.update(_timestamp_bounds(values))
+    fields["message_timestamp_type"] = TIMESTAMP_TYPES.choices.index(fields["message_timestamp_type"])
+    if values["internal.segment.bytes"] is not None:
+        fields["segment_bytes"] = values["internal.segment.bytes"]
+    return LogSettings(**fields)
+
+
+def _timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
+    """How far timestamps may lie in the past and in the future: as in Kafka 3.6, an older setting gives the default."""
+    difference_ms = values["message.timestamp.difference.max.ms"]
+    if difference_ms == LONG_MAX:
+        return {}
+    names = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+    given = {name.replace(".", "_"): values[name] in (TOPIC_SETTINGS[name].default, LONG_MAX) for name in names}
+    return {field: difference_ms for field, is_default in given.items() if is_default}
+
+
+def validate_topic_overrides(settings: Settings, overrides: Mapping[str, str | None]) -> dict[str, str]:
+    """The configs of a topic, all of them together, as CreateTopics and AlterConfigs give them.
+
+    Returns them as they are to be kept: trimmed, lists without blanks and duplicates. Raises KafkaError(INVALID_CONFIG)
+    with the name of the setting in its message.
+    """
+    nulls = sorted(name for name, text in overrides.items() if text is None)
+    if nulls:
+        raise _invalid(f"Null value not supported for topic configs: {', '.join(nulls)}")
+    texts = {name: _topic_text(name, text) for name, text in overrides.items() if text is not None}
+    _check_topic(settings, texts)
+    return texts
+
+
+def _topic_text(name: str, text: str) -> str:
+    if name not in TOPIC_SETTINGS:
+        raise _invalid(f"Unknown topic config name: {name}")
+    try:
+        return canonical_text(TOPIC_SETTINGS[name], name, text)
+    except InvalidValue as error:
+        raise _invalid(str(error)) from None
+
+
+def _check_topic(settings: Settings, texts: Mapping[str, str]) -> None:
+    """The rules between a topic's settings, as in Kafka's LogConfig."""
+    if settings.topic_value("remote.storage.enable", texts):
+        raise _invalid(
+            "remote.storage.enable=true: Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+    lags = (settings.topic_value(f"{bound}.compaction.lag.ms", texts) for bound in ("min", "max"))
+    conflict = _lag_conflict(*lags)
+    if conflict is not None:
+        raise _invalid(conflict)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_CONFIG, message)
+
+
+def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, per_broker: bool) -> None:
+    """The dynamic settings, all of them together, of this broker (`per_broker`) or of all.
+
+    Names that nobody knows are kept, as in Kafka. Raises KafkaError(INVALID_REQUEST), which is what Kafka answers here,
+    that names the setting.
+    """
+    from minibroker.broker.configs.settings_without_effect import is_fixed, is_of_listeners_only, is_per_broker
+
+    _refuse_any(texts, is_fixed, "Cannot update these configs dynamically")
+    reason = "These security configs can be dynamically updated only per-listener using the listener prefix"
+    _refuse_any(texts, is_of_listeners_only, reason)
+    try:
+        changed = settings.with_dynamic(**{"broker" if per_broker else "cluster": texts})
+    except SettingsError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    if not per_broker:
+        reason = "Cannot update these configs at default cluster level, broker id must be specified"
+        _refuse_any(texts, is_per_broker, reason)
+    _check_cleaner_threads(settings["log.cleaner.threads"], changed["log.cleaner.threads"])
+
+
+def _refuse_any(names: Iterable[str], is_wrong: Callable[[str], bool], reason: str) -> None:
+    wrong = sorted(name for name in names if is_wrong(name))
+    if wrong:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: [{', '.join(wrong)}]")
+
+
+def _check_cleaner_threads(current: int, wanted: int) -> None:
+    """As in Kafka, their number does not change by more than a factor of two at a time."""
+    if wanted < current // 2:
+        change, bound = "reduced", "less than half"
+    elif wanted > current * 2:
+        change, bound = "increased", "more than double"
+    else:
+        return
+    message = f"Log cleaner threads cannot be {change} to {bound} the current value {current}"
+    raise KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,122 @@
+"""A setting's value between text and type, by Kafka's rules, with Kafka's words for what is wrong.
+
+One value at a time: rules between settings are in `settings`, and where a text came from is the business of
+`configuration`.
+"""
+
+from __future__ import annotations
+
+import re
+from math import isinf
+from typing import Any
+
+from minibroker.broker.configs.settings_table import ConfigType, OneOf, Setting, Value
+
+BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+# What Java's Integer.parseInt and Double.parseDouble take; Python's int() also takes 1_000, and float() also nan.
+INTEGER = re.compile(r"[+-]?[0-9]+")
+DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?(?=[fFdD]?$)")
+# The longest a number can be and still mean something; int() of a million digits would stall the broker.
+NUMBER_LENGTH = 400
+MOST_PLACES = 16  # after the point, to tell every double from its neighbours
+
+
+class InvalidValue(ValueError):
+    """A text that is no value of its setting; the message is Kafka's, one line."""
+
+
+def parse_value(setting: Setting, name: str, text: str) -> Value:
+    """The typed value of a text.
+
+    `name` is what to call the setting in an error: its broker's or its topic's name. Raises InvalidValue.
+    """
+    try:
+        value = _typed(setting.type, text.strip())
+    except ValueError as error:
+        raise InvalidValue(f"Invalid value {text} for configuration {name}: {error}") from None
+    if isinstance(value, tuple):
+        value = _checked_list(value, name, may_repeat=name == setting.topic)
+    objection = setting.valid.objection(value) if setting.valid is not None else None
+    if objection is not None:
+        raise InvalidValue(f"Invalid value {_offender(setting, value)} for configuration {name}: {objection}")
+    return value
+
+
+def _offender(setting: Setting, value: Value) -> str | None:
+    """What an objection is about: of a list of words, the first that is none of the allowed ones."""
+    if isinstance(setting.valid, OneOf) and isinstance(value, tuple):
+        return next((word for word in value if word not in setting.valid.choices), "")
+    return format_value(value)
+
+
+def _typed(type: ConfigType, text: str) -> Value:
+    if type is ConfigType.BOOLEAN:
+        return _boolean(text)
+    if type in BITS:
+        return _integer(type, text)
+    if type is ConfigType.DOUBLE:
+        return _double(text)
+    if type is ConfigType.LIST:
+        return _list(text)
+    return text
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("Expected value to be either true or false")
+    return text.lower() == "true"
+
+
+def _integer(type: ConfigType, text: str) -> int:
+    bound = 1 << (BITS[type] - 1)
+    if len(text) > NUMBER_LENGTH or not INTEGER.fullmatch(text) or not -bound <= int(text) < bound:
+        raise ValueError(f"Not a number of type {type.name}")
+    return int(text)
+
+
+def _double(text: str) -> float:
+    number = DECIMAL.match(text) if len(text) <= NUMBER_LENGTH else None
+    if number is None:
+        raise ValueError("Not a number of type DOUBLE")
+    return float(number[0])
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(element.strip() for element in text.split(",")) if text else ()
+
+
+def _checked_list(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> tuple[str, ...]:
+    """The list, each element once. Kafka takes duplicates from a topic's config, and refuses them from a broker's."""
+    if not all(elements):
+        raise InvalidValue(f"Configuration '{name}' values must not be empty.")
+    once = tuple(dict.fromkeys(elements))
+    if len(once) < len(elements) and not may_repeat:
+        raise InvalidValue(f"Configuration '{name}' values must not be duplicated.")
+    return once
+
+
+def format_value(value: Any) -> str | None:
+    """The text of a typed value, as DescribeConfigs shows it; None for none."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return _double_text(value) if isinstance(value, float) else str(value)
+
+
+def _double_text(value: float) -> str:
+    """The number as Java writes it: 1.0E7 from ten million on, 1.0E-4 below a thousandth."""
+    if isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    texts = (f"{value:.{places}e}" for places in range(1, MOST_PLACES + 1))
+    mantissa, _, exponent = next(text for text in texts if float(text) == value).partition("e")
+    return f"{mantissa}E{int(exponent)}"
+
+
+def canonical_text(setting: Setting, name: str, text: str) -> str:
+    """The text as it is kept and shown: trimmed, a list without blanks and duplicates. Raises InvalidValue."""
+    return format_value(parse_value(setting, name, text)) or ""

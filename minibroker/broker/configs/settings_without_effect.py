@@ -1,0 +1,373 @@
+"""The broker settings that Apache Kafka 4.3 knows and that change nothing here: what they are, for who sets or lists them.
+
+A `server.properties` from production starts with them, a running broker takes those that Kafka takes, and
+DescribeConfigs lists them; each time with a warning or a word by name. Names, types, defaults and bounds are Kafka's.
+What the broker acts on, and all topic configs with or without effect, stand in `settings_table`. A start that names none
+of these does not read this file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from minibroker.broker.configs.settings_table import (
+    BOOLEAN,
+    BROKER_SETTINGS,
+    CLUSTER_WIDE,
+    DOUBLE,
+    FROM_ONE,
+    FROM_ZERO,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    NON_EMPTY,
+    SHORT,
+    STRING,
+    AnyCaseOf,
+    ConfigType,
+    OneOf,
+    Range,
+    Setting,
+    UpdateMode,
+    Value,
+)
+
+CLASS, PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
+PER_BROKER = UpdateMode.PER_BROKER
+
+
+def _kept(name: str, type: ConfigType, default: Value, valid: Any = None, **more: Any) -> Setting:
+    return Setting(name, type, default, "", valid, acts=False, **more)
+
+
+# fmt: off
+_ROWS: Final[tuple[Setting, ...]] = (
+    _kept("add.partitions.to.txn.retry.backoff.max.ms", INT, 100, FROM_ZERO),
+    _kept("add.partitions.to.txn.retry.backoff.ms", INT, 20, FROM_ONE),
+    _kept("alter.config.policy.class.name", CLASS, None),
+    _kept("alter.log.dirs.replication.quota.window.num", INT, 11, FROM_ONE),
+    _kept("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, FROM_ONE),
+    _kept("authorizer.class.name", STRING, ""),
+    _kept("background.threads", INT, 10, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("broker.heartbeat.interval.ms", INT, 2000),
+    _kept("broker.session.timeout.ms", INT, 9000),
+    _kept("client.quota.callback.class", CLASS, None),
+    _kept("config.providers", LIST, (), update=CLUSTER_WIDE),
+    _kept("connection.failed.authentication.delay.ms", INT, 100, FROM_ZERO),
+    _kept("connections.max.reauth.ms", LONG, 0),
+    _kept("controlled.shutdown.enable", BOOLEAN, True),
+    _kept("controller.performance.always.log.threshold.ms", LONG, 2000, FROM_ZERO, internal=True),
+    _kept("controller.performance.sample.period.ms", LONG, 60_000, Range(100), internal=True),
+    _kept("controller.quorum.append.linger.ms", INT, 25, FROM_ZERO),
+    _kept("controller.quorum.auto.join.enable", BOOLEAN, False),
+    _kept("controller.quorum.bootstrap.servers", LIST, ()),
+    _kept("controller.quorum.election.backoff.max.ms", INT, 1000, FROM_ZERO),
+    _kept("controller.quorum.election.timeout.ms", INT, 1000, FROM_ZERO),
+    _kept("controller.quorum.fetch.max.bytes", INT, 1_048_576, FROM_ONE),
+    _kept("controller.quorum.fetch.snapshot.max.bytes", INT, 1_048_576, FROM_ONE),
+    _kept("controller.quorum.fetch.timeout.ms", INT, 2000, FROM_ZERO),
+    _kept("controller.quorum.request.timeout.ms", INT, 2000, FROM_ZERO),
+    _kept("controller.quorum.retry.backoff.ms", INT, 20, FROM_ZERO),
+    _kept("controller.quorum.voters", LIST, ()),
+    _kept("controller.quota.window.num", INT, 11, FROM_ONE),
+    _kept("controller.quota.window.size.seconds", INT, 1, FROM_ONE),
+    _kept("controller.socket.timeout.ms", INT, 30_000),
+    _kept("cordoned.log.dirs", LIST, (), update=PER_BROKER),
+    _kept("create.topic.policy.class.name", CLASS, None),
+    _kept("delegation.token.expiry.check.interval.ms", LONG, 3_600_000, FROM_ONE),
+    _kept("delegation.token.expiry.time.ms", LONG, 86_400_000, FROM_ONE),
+    _kept("delegation.token.max.lifetime.ms", LONG, 604_800_000, FROM_ONE),
+    _kept("delegation.token.secret.key", PASSWORD, None),
+    _kept("delete.records.purgatory.purge.interval.requests", INT, 1),
+    _kept("early.start.listeners", LIST, None),
+    _kept("fetch.purgatory.purge.interval.requests", INT, 1000),
+    _kept("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, update=CLUSTER_WIDE),
+    _kept("follower.replication.throttled.rate", LONG, None, FROM_ZERO, update=CLUSTER_WIDE, internal=True),
+    _kept("group.consumer.regex.refresh.interval.ms", INT, 600_000, Range(10_000), internal=True),
+    _kept("group.coordinator.append.linger.ms", INT, -1, Range(-1)),
+    _kept("group.coordinator.background.threads", INT, 2, FROM_ONE),
+    _kept("group.coordinator.cached.buffer.max.bytes", INT, 1_048_588, Range(524_288), update=CLUSTER_WIDE),
+    _kept("group.coordinator.threads", INT, 4, FROM_ONE),
+    _kept("group.share.assignment.interval.ms", INT, 1000, FROM_ZERO, update=CLUSTER_WIDE),
+    _kept("group.share.assignors", LIST, ("simple",), NON_EMPTY),
+    _kept("group.share.delivery.count.limit", INT, 5, Range(2, 10)),
+    _kept("group.share.heartbeat.interval.ms", INT, 5000, FROM_ONE),
+    _kept("group.share.initialize.retry.interval.ms", INT, 30_000, FROM_ONE, internal=True),
+    _kept("group.share.max.assignment.interval.ms", INT, 15_000, FROM_ZERO),
+    _kept("group.share.max.delivery.count.limit", INT, 10, Range(5, 25)),
+    _kept("group.share.max.heartbeat.interval.ms", INT, 15_000, FROM_ONE),
+    _kept("group.share.max.partition.max.record.locks", INT, 4000, Range(2000, 10_000)),
+    _kept("group.share.max.record.lock.duration.ms", INT, 60_000, Range(30_000, 3_600_000)),
+    _kept("group.share.max.session.timeout.ms", INT, 60_000, FROM_ONE),
+    _kept("group.share.max.share.sessions", INT, 2000, FROM_ONE),
+    _kept("group.share.max.size", INT, 200, Range(1, 1000)),
+    _kept("group.share.min.assignment.interval.ms", INT, 0, FROM_ZERO),
+    _kept("group.share.min.delivery.count.limit", INT, 2, Range(2, 5)),
+    _kept("group.share.min.heartbeat.interval.ms", INT, 5000, FROM_ONE),
+    _kept("group.share.min.partition.max.record.locks", INT, 100, Range(100, 2000)),
+    _kept("group.share.min.record.lock.duration.ms", INT, 15_000, Range(1000, 30_000)),
+    _kept("group.share.min.session.timeout.ms", INT, 45_000, FROM_ONE),
+    _kept("group.share.partition.max.record.locks", INT, 2000, Range(100, 10_000)),
+    _kept("group.share.persister.class.name", STRING, "org.apache.kafka.server.share.persister.DefaultStatePersister", internal=True),
+    _kept("group.share.record.lock.duration.ms", INT, 30_000, Range(1000, 3_600_000)),
+    _kept("group.share.session.timeout.ms", INT, 45_000, FROM_ONE),
+    _kept("group.streams.assignment.interval.ms", INT, 1000, FROM_ZERO, update=CLUSTER_WIDE),
+    _kept("group.streams.heartbeat.interval.ms", INT, 5000, FROM_ONE),
+    _kept("group.streams.initial.rebalance.delay.ms", INT, 3000, FROM_ZERO),
+    _kept("group.streams.max.assignment.interval.ms", INT, 15_000, FROM_ZERO),
+    _kept("group.streams.max.heartbeat.interval.ms", INT, 15_000, FROM_ONE),
+    _kept("group.streams.max.session.timeout.ms", INT, 60_000, FROM_ONE),
+    _kept("group.streams.max.size", INT, 2_147_483_647, FROM_ONE),
+    _kept("group.streams.max.standby.replicas", INT, 2, FROM_ZERO),
+    _kept("group.streams.min.assignment.interval.ms", INT, 0, FROM_ZERO),
+    _kept("group.streams.min.heartbeat.interval.ms", INT, 5000, FROM_ONE),
+    _kept("group.streams.min.session.timeout.ms", INT, 45_000, FROM_ONE),
+    _kept("group.streams.num.standby.replicas", INT, 0, FROM_ZERO),
+    _kept("group.streams.session.timeout.ms", INT, 45_000, FROM_ONE),
+    _kept("initial.broker.registration.timeout.ms", INT, 60_000),
+    _kept("inter.broker.listener.name", STRING, None),
+    _kept("internal.metadata.delete.delay.millis", LONG, 60_000, internal=True),
+    _kept("internal.metadata.log.segment.bytes", INT, None, internal=True),
+    _kept("internal.metadata.max.batch.size.in.bytes", INT, 8_388_608, internal=True),
+    _kept("kafka.metrics.polling.interval.secs", INT, 10, FROM_ONE),
+    _kept("kafka.metrics.reporters", LIST, ()),
+    _kept("leader.replication.throttled.rate", LONG, None, FROM_ZERO, update=CLUSTER_WIDE, internal=True),
+    _kept("log.dir.failure.timeout.ms", LONG, 30_000, FROM_ONE),
+    _kept("max.connection.creation.rate", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
+    _kept("max.connections", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
+    _kept("max.connections.per.ip", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
+    _kept("max.connections.per.ip.overrides", STRING, "", update=CLUSTER_WIDE),
+    _kept("metadata.log.dir", STRING, None),
+    _kept("metadata.log.max.record.bytes.between.snapshots", LONG, 20_971_520, FROM_ONE),
+    _kept("metadata.log.max.snapshot.interval.ms", LONG, 3_600_000, FROM_ZERO),
+    _kept("metadata.log.segment.bytes", INT, 1_073_741_824, Range(8_388_608)),
+    _kept("metadata.log.segment.ms", LONG, 604_800_000),
+    _kept("metadata.max.idle.interval.ms", INT, 500, FROM_ZERO),
+    _kept("metadata.max.retention.bytes", LONG, 104_857_600),
+    _kept("metadata.max.retention.ms", LONG, 604_800_000),
+    _kept("metric.reporters", LIST, ("org.apache.kafka.common.metrics.JmxReporter",), update=CLUSTER_WIDE),
+    _kept("metrics.num.samples", INT, 2, FROM_ONE),
+    _kept("metrics.recording.level", STRING, "INFO"),
+    _kept("metrics.sample.window.ms", LONG, 30_000, FROM_ONE),
+    _kept("num.io.threads", INT, 8, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("num.network.threads", INT, 3, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("num.recovery.threads.per.data.dir", INT, 2, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("num.replica.alter.log.dirs.threads", INT, None),
+    _kept("num.replica.fetchers", INT, 1, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("principal.builder.class", CLASS, "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", update=PER_BROKER),
+    _kept("process.roles", LIST, None, OneOf(("broker", "controller"), some=True), kafka_default="required"),
+    _kept("producer.purgatory.purge.interval.requests", INT, 1000),
+    _kept("queued.max.requests", INT, 500, FROM_ONE),
+    _kept("quota.window.num", INT, 11, FROM_ONE),
+    _kept("quota.window.size.seconds", INT, 1, FROM_ONE),
+    _kept("remote.fetch.max.wait.ms", INT, 500, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("remote.list.offsets.request.timeout.ms", LONG, 30_000, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("remote.log.index.file.cache.total.size.bytes", LONG, 1_073_741_824, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("remote.log.index.file.cache.ttl.ms", LONG, 900_000, Range(-1), internal=True),
+    _kept("remote.log.manager.copier.thread.pool.size", INT, 10, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("remote.log.manager.copy.max.bytes.per.second", LONG, LONG_MAX, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("remote.log.manager.copy.quota.window.num", INT, 11, FROM_ONE),
+    _kept("remote.log.manager.copy.quota.window.size.seconds", INT, 1, FROM_ONE),
+    _kept("remote.log.manager.expiration.thread.pool.size", INT, 10, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("remote.log.manager.fetch.max.bytes.per.second", LONG, LONG_MAX, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("remote.log.manager.fetch.quota.window.num", INT, 11, FROM_ONE),
+    _kept("remote.log.manager.fetch.quota.window.size.seconds", INT, 1, FROM_ONE),
+    _kept("remote.log.manager.follower.thread.pool.size", INT, 2, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("remote.log.manager.task.interval.ms", LONG, 30_000, FROM_ONE),
+    _kept("remote.log.manager.task.retry.backoff.max.ms", LONG, 30_000, FROM_ONE, internal=True),
+    _kept("remote.log.manager.task.retry.backoff.ms", LONG, 500, FROM_ONE, internal=True),
+    _kept("remote.log.manager.task.retry.jitter", DOUBLE, 0.2, Range(0, 0.5), internal=True),
+    _kept("remote.log.manager.thread.pool.size", INT, 2, FROM_ONE),
+    _kept("remote.log.metadata.custom.metadata.max.bytes", INT, 128, FROM_ZERO),
+    _kept("remote.log.metadata.manager.class.name", STRING, "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager", NON_EMPTY),
+    _kept("remote.log.metadata.manager.class.path", STRING, None),
+    _kept("remote.log.metadata.manager.impl.prefix", STRING, "rlmm.config.", NON_EMPTY),
+    _kept("remote.log.metadata.manager.listener.name", STRING, None, NON_EMPTY),
+    _kept("remote.log.reader.max.pending.tasks", INT, 100, FROM_ONE),
+    _kept("remote.log.reader.threads", INT, 10, FROM_ONE, update=CLUSTER_WIDE),
+    _kept("remote.log.storage.manager.class.name", STRING, None, NON_EMPTY),
+    _kept("remote.log.storage.manager.class.path", STRING, None),
+    _kept("remote.log.storage.manager.impl.prefix", STRING, "rsm.config.", NON_EMPTY),
+    _kept("remote.log.storage.system.enable", BOOLEAN, False),
+    _kept("replica.alter.log.dirs.io.max.bytes.per.second", LONG, None, FROM_ZERO, update=CLUSTER_WIDE, internal=True),
+    _kept("replica.fetch.backoff.ms", INT, 1000, FROM_ZERO),
+    _kept("replica.fetch.max.bytes", INT, 1_048_576, FROM_ZERO),
+    _kept("replica.fetch.min.bytes", INT, 1),
+    _kept("replica.fetch.response.max.bytes", INT, 10_485_760, FROM_ZERO),
+    _kept("replica.fetch.wait.max.ms", INT, 500),
+    _kept("replica.lag.time.max.ms", LONG, 30_000),
+    _kept("replica.socket.receive.buffer.bytes", INT, 65_536),
+    _kept("replica.socket.timeout.ms", INT, 30_000),
+    _kept("replication.quota.window.num", INT, 11, FROM_ONE),
+    _kept("replication.quota.window.size.seconds", INT, 1, FROM_ONE),
+    _kept("request.timeout.ms", INT, 30_000),
+    _kept("sasl.client.callback.handler.class", CLASS, None),
+    _kept("sasl.enabled.mechanisms", LIST, ("GSSAPI",), update=PER_BROKER),
+    _kept("sasl.jaas.config", PASSWORD, None, update=PER_BROKER),
+    _kept("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", update=PER_BROKER),
+    _kept("sasl.kerberos.min.time.before.relogin", LONG, 60_000, update=PER_BROKER),
+    _kept("sasl.kerberos.principal.to.local.rules", LIST, ("DEFAULT",), update=PER_BROKER),
+    _kept("sasl.kerberos.service.name", STRING, None, update=PER_BROKER),
+    _kept("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, update=PER_BROKER),
+    _kept("sasl.kerberos.ticket.renew.window.factor", DOUBLE, 0.8, update=PER_BROKER),
+    _kept("sasl.login.callback.handler.class", CLASS, None),
+    _kept("sasl.login.class", CLASS, None),
+    _kept("sasl.login.connect.timeout.ms", INT, None),
+    _kept("sasl.login.read.timeout.ms", INT, None),
+    _kept("sasl.login.refresh.buffer.seconds", SHORT, 300, update=PER_BROKER),
+    _kept("sasl.login.refresh.min.period.seconds", SHORT, 60, update=PER_BROKER),
+    _kept("sasl.login.refresh.window.factor", DOUBLE, 0.8, update=PER_BROKER),
+    _kept("sasl.login.refresh.window.jitter", DOUBLE, 0.05, update=PER_BROKER),
+    _kept("sasl.login.retry.backoff.max.ms", LONG, 10_000),
+    _kept("sasl.login.retry.backoff.ms", LONG, 100),
+    _kept("sasl.mechanism.controller.protocol", STRING, "GSSAPI"),
+    _kept("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", update=PER_BROKER),
+    _kept("sasl.oauthbearer.assertion.algorithm", STRING, "RS256", AnyCaseOf(("ES256", "RS256"))),
+    _kept("sasl.oauthbearer.assertion.claim.aud", STRING, None),
+    _kept("sasl.oauthbearer.assertion.claim.exp.seconds", INT, 300, Range(0, 86_400)),
+    _kept("sasl.oauthbearer.assertion.claim.iss", STRING, None),
+    _kept("sasl.oauthbearer.assertion.claim.jti.include", BOOLEAN, False),
+    _kept("sasl.oauthbearer.assertion.claim.nbf.seconds", INT, 60, Range(0, 3600)),
+    _kept("sasl.oauthbearer.assertion.claim.sub", STRING, None),
+    _kept("sasl.oauthbearer.assertion.file", STRING, None),
+    _kept("sasl.oauthbearer.assertion.private.key.file", STRING, None),
+    _kept("sasl.oauthbearer.assertion.private.key.passphrase", PASSWORD, None),
+    _kept("sasl.oauthbearer.assertion.template.file", STRING, None),
+    _kept("sasl.oauthbearer.client.credentials.client.id", STRING, None),
+    _kept("sasl.oauthbearer.client.credentials.client.secret", PASSWORD, None),
+    _kept("sasl.oauthbearer.clock.skew.seconds", INT, 30),
+    _kept("sasl.oauthbearer.expected.audience", LIST, ()),
+    _kept("sasl.oauthbearer.expected.issuer", STRING, None),
+    _kept("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000),
+    _kept("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000),
+    _kept("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100),
+    _kept("sasl.oauthbearer.jwks.endpoint.url", STRING, None),
+    _kept("sasl.oauthbearer.jwt.retriever.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"),
+    _kept("sasl.oauthbearer.jwt.validator.class", CLASS, "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"),
+    _kept("sasl.oauthbearer.scope", STRING, None),
+    _kept("sasl.oauthbearer.scope.claim.name", STRING, "scope"),
+    _kept("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
+    _kept("sasl.oauthbearer.token.endpoint.url", STRING, None),
+    _kept("sasl.server.callback.handler.class", CLASS, None),
+    _kept("sasl.server.max.receive.size", INT, 524_288),
+    _kept("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))),
+    _kept("security.providers", STRING, None),
+    _kept("server.max.startup.time.ms", LONG, LONG_MAX, FROM_ZERO, internal=True),
+    _kept("share.coordinator.append.linger.ms", INT, -1, Range(-1)),
+    _kept("share.coordinator.cached.buffer.max.bytes", INT, 1_048_588, Range(524_288), update=CLUSTER_WIDE),
+    _kept("share.coordinator.cold.partition.snapshot.interval.ms", INT, 300_000, FROM_ONE, internal=True),
+    _kept("share.coordinator.load.buffer.size", INT, 5_242_880, FROM_ONE),
+    _kept("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, Range(0, 500)),
+    _kept("share.coordinator.state.topic.compression.codec", INT, 0),
+    _kept("share.coordinator.state.topic.min.isr", SHORT, 2, FROM_ONE),
+    _kept("share.coordinator.state.topic.num.partitions", INT, 50, FROM_ONE),
+    _kept("share.coordinator.state.topic.prune.interval.ms", INT, 300_000, FROM_ONE, internal=True),
+    _kept("share.coordinator.state.topic.replication.factor", SHORT, 3, FROM_ONE),
+    _kept("share.coordinator.state.topic.segment.bytes", INT, 104_857_600, FROM_ONE),
+    _kept("share.coordinator.threads", INT, 1, FROM_ONE),
+    _kept("share.coordinator.write.timeout.ms", INT, 5000, FROM_ONE),
+    _kept("share.fetch.purgatory.purge.interval.requests", INT, 1000),
+    _kept("socket.connection.setup.timeout.max.ms", LONG, 30_000),
+    _kept("socket.connection.setup.timeout.ms", LONG, 10_000),
+    _kept("ssl.allow.dn.changes", BOOLEAN, False),
+    _kept("ssl.allow.san.changes", BOOLEAN, False),
+    _kept("ssl.cipher.suites", LIST, (), update=PER_BROKER),
+    _kept("ssl.client.auth", STRING, "none", OneOf(("required", "requested", "none")), update=PER_BROKER),
+    _kept("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), update=PER_BROKER),
+    _kept("ssl.endpoint.identification.algorithm", STRING, "https", update=PER_BROKER),
+    _kept("ssl.engine.factory.class", CLASS, None, update=PER_BROKER),
+    _kept("ssl.key.password", PASSWORD, None, update=PER_BROKER),
+    _kept("ssl.keymanager.algorithm", STRING, "SunX509", update=PER_BROKER),
+    _kept("ssl.keystore.certificate.chain", PASSWORD, None, update=PER_BROKER),
+    _kept("ssl.keystore.key", PASSWORD, None, update=PER_BROKER),
+    _kept("ssl.keystore.location", STRING, None, update=PER_BROKER),
+    _kept("ssl.keystore.password", PASSWORD, None, update=PER_BROKER),
+    _kept("ssl.keystore.type", STRING, "JKS", update=PER_BROKER),
+    _kept("ssl.principal.mapping.rules", STRING, "DEFAULT"),
+    _kept("ssl.protocol", STRING, "TLSv1.3", update=PER_BROKER),
+    _kept("ssl.provider", STRING, None, update=PER_BROKER),
+    _kept("ssl.secure.random.implementation", STRING, None, update=PER_BROKER),
+    _kept("ssl.trustmanager.algorithm", STRING, "PKIX", update=PER_BROKER),
+    _kept("ssl.truststore.certificates", PASSWORD, None, update=PER_BROKER),
+    _kept("ssl.truststore.location", STRING, None, update=PER_BROKER),
+    _kept("ssl.truststore.password", PASSWORD, None, update=PER_BROKER),
+    _kept("ssl.truststore.type", STRING, "JKS", update=PER_BROKER),
+    _kept("telemetry.max.bytes", INT, 1_048_576, FROM_ONE),
+    _kept("transaction.two.phase.commit.enable", BOOLEAN, False),
+    _kept("unclean.leader.election.interval.ms", LONG, 300_000, FROM_ONE, internal=True),
+    _kept("unstable.api.versions.enable", BOOLEAN, False, internal=True),
+    _kept("unstable.feature.versions.enable", BOOLEAN, False, internal=True),
+)
+# fmt: on
+
+WITHOUT_EFFECT: Final = {row.name: row for row in _ROWS}
+KNOWN_WITHOUT_EFFECT: Final = frozenset(WITHOUT_EFFECT)
+
+# `listener.name.<listener>.<setting>` gives one listener its own value, of SASL also to one mechanism; none acts yet.
+LISTENER_PREFIX: Final = "listener.name."
+_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_OF_MECHANISMS = (
+    "connections.max.reauth.ms",
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+)
+_OF_ALL_BROKERS = ("max.connection.creation.rate", "max.connections", "num.network.threads")
+_OF_LISTENERS_ONLY = frozenset(
+    [
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    ]
+)
+
+
+def row_of(name: str) -> Setting:
+    """What there is to know of a broker's setting by any name: of the table, of this one, of a listener, or unknown.
+
+    A name that Kafka does not know either is kept, as it may mean something to somebody's plugin. Its type is UNKNOWN.
+    """
+    row = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
+    if row is not None:
+        return row
+    base = _base_of(name)
+    if base is None:
+        return Setting(name, ConfigType.UNKNOWN, None, "", acts=False, in_kafka=False)
+    return row_of(base)._replace(
+        name=name, default=None, documentation="", fallbacks=((base, 1),), update=UpdateMode.READ_ONLY, acts=False
+    )
+
+
+def _base_of(name: str) -> str | None:
+    """The setting that is given a value for one listener, if it is known."""
+    match = _LISTENER.fullmatch(name)
+    rest = match[1] if match else ""
+    rest = next((base for base in _OF_MECHANISMS if rest.endswith(base)), rest)
+    return rest if rest in BROKER_SETTINGS or rest in WITHOUT_EFFECT else None
+
+
+def is_fixed(name: str) -> bool:
+    """Whether no broker's setting of this name can change while it runs."""
+    row = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
+    return row is not None and not row.dynamic
+
+
+def is_of_listeners_only(name: str) -> bool:
+    """Whether this can change for one listener only, as `listener.name.<listener>.<name>`."""
+    return name in _OF_LISTENERS_ONLY
+
+
+def is_per_broker(name: str) -> bool:
+    """Whether this can change for one broker, and not for all of them."""
+    match = _LISTENER.fullmatch(name)
+    return match[1] not in _OF_ALL_BROKERS if match else row_of(name).update is PER_BROKER

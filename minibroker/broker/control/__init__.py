@@ -1,0 +1,1 @@
+"""Decisions: placement, elections, reassignments, registration and moves of logs."""

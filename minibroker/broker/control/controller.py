@@ -1,0 +1,333 @@
+"""The controller: decides on topics and configs, and writes what it decided to the metadata log.
+
+Every decision is checked whole before the first record is written. How a request is read and answered is the handlers';
+leaders are decided on in `elections`, moves in `reassignments`, where replicas lie in `placement`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.configs.recorded_configs import warn_without_effect
+from minibroker.broker.configs.settings import validate_topic_overrides
+from minibroker.broker.control.elections import bring_up_in_steps
+from minibroker.broker.control.placement import (
+    DEFAULT,
+    Assignment,
+    automatic_assignment,
+    check_assignment,
+    manual_assignment,
+    place,
+)
+from minibroker.broker.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS,
+    KRAFT_VERSION,
+    SUPPORTED,
+    Update,
+    check_updates,
+)
+from minibroker.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, Image
+from minibroker.broker.metadata.partition_changes import UNKNOWN_DIRECTORY
+from minibroker.broker.metadata.partitions import METADATA_TOPIC, NO_LEADER, Topic, check_name, colliding_name
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.primitives import ZERO_UUID, uuid_from_text
+from minibroker.protocol.steps import Steps, at_once, chunks, each
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.storage.log import Log
+
+log = logging.getLogger("minibroker.controller")
+
+PRODUCER_IDS_PER_BLOCK = 1000
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+MINIMUM_ISR = "min.insync.replicas"
+DELETED_AT_ONCE = 4  # logs, a tenth of a millisecond each
+
+
+class Controller:
+    """Changes the cluster. One object, on whichever node is the active controller."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._producer_ids = range(0)
+        self._changing: set[str] = set()  # topics that somebody makes, extends or removes in steps
+
+    # --- topics ---------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, *arguments: Any, **named: Any) -> tuple[bytes, Assignment]:
+        """As `create_topic_in_steps`, at once."""
+        return at_once(self.create_topic_in_steps(name, *arguments, **named))
+
+    def create_topic_in_steps(
+        self,
+        name: str,
+        partition_count: int = DEFAULT,
+        replication_factor: int = DEFAULT,
+        *,
+        assignment: Sequence[tuple[int, Sequence[int]]] = (),
+        overrides: Mapping[str, str | None] | None = None,
+        validate_only: bool = False,
+    ) -> Steps[tuple[bytes, Assignment]]:
+        """The new topic's id (16 raw bytes) and replicas. With `validate_only` nothing is created, and the id is zero.
+
+        `assignment` has (partition, replicas) for every partition, if the replicas are to lie where the client says.
+        Raises KafkaError with CreateTopics' codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+        INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG, POLICY_VIOLATION.
+        """
+        self._check_new_name(name)
+        configs = validate_topic_overrides(self._cluster.settings, overrides or {})
+        if assignment:
+            replicas = manual_assignment(self._cluster, assignment, partition_count, replication_factor)
+        else:
+            replicas = automatic_assignment(self._cluster, partition_count, replication_factor)
+        if validate_only:
+            return ZERO_UUID, replicas
+        topic_id = self._cluster.new_uuid()
+        decided: list[Message] = [records.TopicRecord(name=name, topic_id=topic_id)]
+        decided += [
+            records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
+            for key, value in configs.items()
+        ]
+        with self._changes(name):
+            yield from self._add(name, topic_id, 0, configs, decided, replicas)
+        warn_without_effect(TOPIC_RESOURCE, name, configs, self._cluster.controller_id)
+        return topic_id, replicas
+
+    def _check_new_name(self, name: str) -> None:
+        check_name(name)
+        if name == METADATA_TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+        image = self._cluster.image
+        if name in image.topics or name in self._changing:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if "." in name or "_" in name:
+            others = [*image.topics_by_colliding_name.get(colliding_name(name), ()), *self._colliding(name)]
+            for other in others:
+                message = f"Topic '{name}' collides with existing topic: {other}"
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+
+    def is_changing(self, name: str) -> bool:
+        """Return whether somebody makes, extends or removes this topic in steps."""
+        return name in self._changing
+
+    def _colliding(self, name: str) -> list[str]:
+        """The topics with such a name that somebody makes or removes in steps."""
+        wanted = colliding_name(name)
+        return [other for other in self._changing if colliding_name(other) == wanted]
+
+    @contextlib.contextmanager
+    def _changes(self, name: str) -> Iterator[None]:
+        """Keep others from changing the topic inside the block, which others may interrupt.
+
+        Raises KafkaError(REASSIGNMENT_IN_PROGRESS) if somebody does so already.
+        """
+        if name in self._changing:
+            raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"Topic '{name}' is being changed.")
+        self._changing.add(name)
+        try:
+            yield
+        finally:
+            self._changing.discard(name)
+
+    def _add(
+        self,
+        name: str,
+        topic_id: bytes,
+        first: int,
+        configs: Mapping[str, str],
+        decided: list[Message],
+        assignment: Assignment,
+    ) -> Steps[None]:
+        """Make the logs of partitions from number `first` on, then commit what was decided and the partitions.
+
+        All of them are there afterwards, or none. Raises KafkaError.
+        """
+        cluster = self._cluster
+        logs: list[Log] = []
+        try:
+            settings = cluster.settings.log_settings(configs)
+            for index in range(first, first + len(assignment)):
+                logs.append(cluster.new_log(name, index, topic_id, settings))
+                yield
+            added = yield from each(self._partition_record, list(zip(logs, assignment, strict=True)))
+            yield from cluster.add_to_topic(name, topic_id, [*decided, *added], logs)
+        except BaseException:
+            cluster.delete_logs(logs)
+            raise
+        yield from cluster.added_to_topic(topic_id, logs)
+
+    def _partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
+        """What to record of a new partition whose log is there; those of its replicas that live are in sync."""
+        log, replicas = new
+        isr = [node for node in replicas if node in self._cluster.nodes]
+        directory_id = uuid_from_text(self._cluster.logs.directory_of(log).directory_id)
+        partition = records.PartitionRecord(partition_id=log.partition, topic_id=log.topic_id)
+        partition.replicas = list(replicas)
+        partition.isr = isr
+        partition.leader = isr[0]
+        partition.leader_epoch = partition.partition_epoch = 0
+        owner = self._cluster.directory_owner
+        partition.directories = [directory_id if node == owner else UNKNOWN_DIRECTORY for node in replicas]
+        return partition
+
+    def add_partitions(self, name: str, count: int, assignment: Assignment | None = None) -> None:
+        """As `add_partitions_in_steps`, at once."""
+        at_once(self.add_partitions_in_steps(name, count, assignment))
+
+    def add_partitions_in_steps(
+        self, name: str, count: int, assignment: Assignment | None = None, *, validate_only: bool = False
+    ) -> Steps[None]:
+        """Bring a topic to `count` partitions. Raises KafkaError with CreatePartitions' codes."""
+        topic = self._cluster.image.topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        new = self._check_count(topic, count)
+        replication_factor = len(topic.partitions[0].replicas)
+        if assignment is None:
+            assignment = place(self._cluster, new, replication_factor)
+        elif len(assignment) != new:
+            given = f"only {len(assignment)} assignment(s) were specified."
+            message = f"Attempted to add {new} additional partition(s), but {given}"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        else:
+            check_assignment(self._cluster, assignment, replication_factor, first=len(topic.partitions))
+        if not validate_only:
+            with self._changes(name):
+                yield from self._add(name, topic.topic_id, len(topic.partitions), topic.overrides, [], assignment)
+
+    def _check_count(self, topic: Topic, count: int) -> int:
+        current = len(topic.partitions)
+        if count == current:
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+        if count < current:
+            message = f"The topic {topic.name} currently has {current} partition(s); {count} would not be an increase."
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+        return count - current
+
+    def delete_topic(self, topic: Topic) -> None:
+        """As `delete_topic_in_steps`, at once."""
+        at_once(self.delete_topic_in_steps(topic))
+
+    def delete_topic_in_steps(self, topic: Topic) -> Steps[None]:
+        """Remove a topic: its records are gone for every reader with the first step."""
+        cluster = self._cluster
+        with self._changes(topic.name):
+            cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])
+            for partition in topic.partitions:
+                partition.leader_id = NO_LEADER
+            for portion in chunks(topic.partitions, DELETED_AT_ONCE):
+                cluster.delete_logs([partition.log for partition in portion if partition.is_here])
+                for partition in portion:
+                    partition.wake()
+                yield
+            yield from cluster.topic_deleted(topic)
+
+    # --- configs --------------------------------------------------------------------------------
+
+    def change_config(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
+        """As `change_config_in_steps`, at once."""
+        at_once(self.change_config_in_steps(resource_type, name, changes))
+
+    def change_config_in_steps(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> Steps[None]:
+        """Set what `changes` says, remove what is None there, and have it act. Validated by the caller.
+
+        It is recorded in the first step, and acts on all partitions after the last.
+        """
+        decided: list[Message] = [
+            records.ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+            for key, value in changes.items()
+        ]
+        if MINIMUM_ISR in changes and self._cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
+            decided.append(records.ClearElrRecord(topic_name=name if resource_type == TOPIC_RESOURCE else ""))
+        self._cluster.commit(decided)
+        if resource_type in (TOPIC_RESOURCE, BROKER_RESOURCE):
+            topic = self._cluster.image.topics.get(name) if resource_type == TOPIC_RESOURCE else None
+            yield from self._cluster.settings_changed(topic)
+        if UNCLEAN_ELECTION in changes:
+            yield from bring_up_in_steps(self._cluster)
+        warn_without_effect(resource_type, name, changes, self._cluster.controller_id)
+
+    # --- features -------------------------------------------------------------------------------
+
+    def first_records(self, formatted: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
+        """What a new cluster's metadata begin with: what Kafka's format command has left, if it has, or these levels.
+
+        With eligible leaders, min.insync.replicas is one value for all brokers from the beginning.
+        """
+        made = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+        first: list[Message] = list(formatted or made)
+        begun = Image()
+        for record in first:
+            begun.apply(record)
+        if begun.features.get(ELIGIBLE_LEADER_REPLICAS):
+            first += self._minimum_isr_of_all(begun)
+        return first
+
+    def update_features_in_steps(self, updates: Sequence[Update], *, validate_only: bool = False) -> Steps[None]:
+        """Set the levels of features, all or none. Raises KafkaError(INVALID_UPDATE_VERSION)."""
+        cluster = self._cluster
+        image = cluster.image
+        leader = min(cluster.nodes, default=cluster.static_settings["node.id"])
+        supported = [(f"Local controller {leader}", SUPPORTED)]
+        supported += [
+            (f"Broker {broker.broker_id}", supported_levels(broker))
+            for broker in image.brokers.values()
+            if broker.broker_id not in cluster.nodes
+        ]
+        check_updates(updates, {**image.features, KRAFT_VERSION: cluster.metadata_log.kraft_version}, supported)
+        if validate_only:
+            return
+        levels = {update.name: update.level for update in updates if update.name != KRAFT_VERSION}
+        decided = self._minimum_isr_of_all(image) if levels.get(ELIGIBLE_LEADER_REPLICAS) else []
+        decided += [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+        if decided:
+            cluster.commit(decided)
+            yield from cluster.settings_changed(None)
+
+    def _minimum_isr_of_all(self, image: Image) -> list[Message]:
+        """Have min.insync.replicas be one value for all brokers, as eligible leaders depend on it (KIP-966)."""
+        decided: list[Message] = []
+        configs = image.configs
+        if MINIMUM_ISR not in configs.get((BROKER_RESOURCE, ""), ()):
+            value = str(self._cluster.static_settings[MINIMUM_ISR])
+            decided.append(
+                records.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MINIMUM_ISR, value=value)
+            )
+        decided += [
+            records.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=name, name=MINIMUM_ISR, value=None)
+            for (resource_type, name), texts in configs.items()
+            if resource_type == BROKER_RESOURCE and name and MINIMUM_ISR in texts
+        ]
+        return decided
+
+    # --- producer ids ---------------------------------------------------------------------------
+
+    def next_producer_id(self) -> int:
+        """A producer id that was never given out; blocks of them are recorded before the first is used (KIP-730)."""
+        if not self._producer_ids:
+            first = self._cluster.image.next_producer_id
+            if not self._cluster.nodes:
+                raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "No broker is registered.")
+            node = self._cluster.nodes[min(self._cluster.nodes)]
+            following = first + PRODUCER_IDS_PER_BLOCK
+            block = records.ProducerIdsRecord(
+                broker_id=node.node_id, broker_epoch=node.broker_epoch, next_producer_id=following
+            )
+            self._cluster.commit([block])
+            self._producer_ids = range(first, following)
+        producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
+        return producer_id
+
+
+def supported_levels(broker: records.RegisterBrokerRecord) -> dict[str, range]:
+    """The levels of each feature that a broker said it supports when it registered."""
+    return {
+        feature.name: range(feature.min_supported_version, feature.max_supported_version + 1)
+        for feature in broker.features
+    }

@@ -1,0 +1,189 @@
+"""Who leads: at the start, when nodes have come or gone, and when an administrator asks for an election.
+
+All nodes here share one log of each partition, so a replica whose node is there is in sync as soon as somebody leads.
+What a change is recorded as is in `partition_changes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
+from minibroker.broker.metadata.partition_changes import UNCHANGED, Election, PartitionChange
+from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
+from minibroker.protocol.primitives import uuid_from_text
+from minibroker.protocol.steps import CHUNK_ITEMS, Steps, at_once
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+
+MAXIMUM_ELECTIONS = 1000  # of one look for leaders that are not the preferred ones, as in Kafka
+NOT_AVAILABLE = {
+    Election.PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
+    Election.UNCLEAN: (
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        "Eligible topic partition leaders are not available.",
+    ),
+}
+
+
+def change_of(cluster: Cluster, partition: Partition, away: Collection[int] = ()) -> PartitionChange:
+    """A change of the partition, by the nodes that are there; those that are `away` are to be counted as gone."""
+    topic = partition.topic
+
+    def may_lead(node: int) -> bool:
+        return node in cluster.nodes and node not in away and not partition.is_offline
+
+    minimum = None
+    if cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
+        minimum = min(topic.min_insync_replicas, len(topic.partitions[0].replicas))
+    return PartitionChange(partition, may_lead, minimum)
+
+
+def apply_changes(
+    cluster: Cluster, changes: Iterable[PartitionChangeRecord | None], beside: Iterable[Message] = ()
+) -> None:
+    """Commit the changes, and have those who wait at a leader that leads no more, or in an older epoch, look again.
+
+    The records `beside` them are committed with them: all or none.
+    """
+    decided = [change for change in changes if change is not None]
+    committed: list[Message] = [*decided, *beside]
+    if committed:
+        cluster.commit(committed)
+    for change in decided:
+        partition = cluster.image.topics_by_id[change.topic_id].partitions[change.partition_id]
+        cluster.open_log_of(partition)
+        if change.leader != UNCHANGED.leader:
+            cluster.follow_leader(partition)
+        partition.wake()
+
+
+def all_partitions(cluster: Cluster) -> Iterator[Partition]:
+    """The partitions of all topics."""
+    for topic in cluster.image.topics.values():
+        yield from topic.partitions
+
+
+def portions(cluster: Cluster, topics: Iterable[Topic] | None = None) -> Iterator[list[Partition]]:
+    """The partitions of these topics, or of all that are there now, in portions that are handled in one step.
+
+    A topic may grow or go between two portions: each has what is there when it is asked for.
+    """
+    portion: list[Partition] = []
+    for topic in list(cluster.image.topics.values() if topics is None else topics):
+        at = 0
+        while topic.topic_id in cluster.image.topics_by_id and at < len(topic.partitions):
+            more = topic.partitions[at : at + CHUNK_ITEMS - len(portion)]
+            portion += more
+            at += len(more)
+            if len(portion) == CHUNK_ITEMS:
+                yield portion
+                portion = []
+    if portion:
+        yield portion
+
+
+def bring_up(cluster: Cluster) -> None:
+    """As `bring_up_in_steps`, at once."""
+    at_once(bring_up_in_steps(cluster))
+
+
+def bring_up_in_steps(cluster: Cluster) -> Steps[None]:
+    """Have every partition led that can be, by nodes that are there, and their replicas in sync."""
+    for portion in portions(cluster):
+        keep_led(cluster, portion)
+        yield
+    for portion in portions(cluster):
+        catch_up(cluster, portion)
+        yield
+
+
+def keep_led(
+    cluster: Cluster, partitions: Iterable[Partition], away: Collection[int] = (), beside: Iterable[Message] = ()
+) -> None:
+    """Let the nodes that are not there, or `away`, lead nothing and be in sync with nothing; `beside` as above."""
+    apply_changes(cluster, [_without_absent(cluster, partition, away) for partition in partitions], beside)
+
+
+def _without_absent(cluster: Cluster, partition: Partition, away: Collection[int]) -> PartitionChangeRecord | None:
+    change = change_of(cluster, partition, away)
+    if cluster.settings.topic_value("unclean.leader.election.enable", partition.topic.overrides):
+        change.election = Election.UNCLEAN
+    change.isr = [node for node in partition.isr if node in cluster.nodes and node not in away]
+    return change.record()
+
+
+def catch_up(cluster: Cluster, partitions: Iterable[Partition]) -> None:
+    """Let all replicas whose nodes are there be in sync, where somebody leads; reassignments may end by that."""
+    apply_changes(cluster, [_with_followers(cluster, partition) for partition in partitions])
+
+
+def _with_followers(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+    change = change_of(cluster, partition)
+    if partition.leader_id in cluster.nodes and not partition.is_offline:
+        change.isr += [node for node in partition.replicas if node in cluster.nodes and node not in partition.isr]
+    change.directories |= _present_directories(cluster, partition)
+    return change.record()
+
+
+def _present_directories(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
+    """The id of the directory that the log lies in, of the replica whose node has registered it."""
+    if not partition.is_here or cluster.directory_owner not in partition.replicas:
+        return {}
+    return {cluster.directory_owner: uuid_from_text(cluster.logs.directory_of(partition.log).directory_id)}
+
+
+def balance(cluster: Cluster) -> None:
+    """Have the preferred replicas lead wherever they can and do not, as far as one look goes."""
+    changes = (_preferred(cluster, partition) for partition in all_partitions(cluster))
+    apply_changes(cluster, islice((change for change in changes if change is not None), MAXIMUM_ELECTIONS))
+
+
+def _preferred(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+    if partition.leader_id in (partition.replicas[0], NO_LEADER) or partition.is_offline:
+        return None
+    change = change_of(cluster, partition)
+    change.election = Election.PREFERRED
+    return change.record()
+
+
+def begin_epochs(cluster: Cluster) -> None:
+    """Have each leader that lives begin another epoch.
+
+    After a crash records may be gone that somebody has read. Other ones get their offsets, and the epoch is what
+    tells them apart (KIP-320); so Kafka elects anew whoever comes back.
+    """
+    live = (partition for partition in all_partitions(cluster) if partition.leader_id in cluster.nodes)
+    cluster.commit(
+        PartitionChangeRecord(
+            partition_id=partition.index, topic_id=partition.topic.topic_id, leader=partition.leader_id
+        )
+        for partition in live
+    )
+
+
+def check_election(partition: Partition, election: Election) -> None:
+    """Raises KafkaError(ELECTION_NOT_NEEDED) where an election of this kind has nothing to change."""
+    leader_id = NO_LEADER if partition.is_offline else partition.leader_id
+    if leader_id == partition.replicas[0] or (election is Election.UNCLEAN and leader_id != NO_LEADER):
+        raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+
+
+def election(cluster: Cluster, partition: Partition, kind: Election) -> PartitionChangeRecord:
+    """What a client's election comes to, for `apply_changes`.
+
+    Raises KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    check_election(partition, kind)
+    change = change_of(cluster, partition)
+    change.election = kind
+    record = change.record()
+    if record is None or record.leader < 0:
+        raise KafkaError(*NOT_AVAILABLE[kind])
+    return record

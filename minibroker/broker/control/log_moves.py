@@ -1,0 +1,198 @@
+"""Logs on their way from one log directory to another (KIP-113): one at a time, beside all that reads and appends.
+
+The copying is the storage's `log_copying.py`. Here is when it goes on, when the copy takes the log's place, and what
+the metadata log says of it. A move that the broker's end interrupts begins anew with the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from minibroker.broker.control.elections import catch_up
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.protocol.errors import KafkaError
+from minibroker.storage.directories.log_copying import TAIL_BYTES, LogCopy, Work
+from minibroker.storage.directories.log_directory import OFFSET_CHECKPOINTS, LogDirectory
+from minibroker.storage.recovery.recovery import LogDirectoryError
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+
+log = logging.getLogger("minibroker.moves")
+
+FLUSH_WAIT_MS = 2  # how long to wait for the flush of a log that is on its way
+
+
+class Move:
+    """The move of a partition's log to `directory`; `copy` is what there is of it."""
+
+    def __init__(self, partition: Partition, directory: LogDirectory, unique: str) -> None:
+        self.partition = partition
+        self.directory = directory
+        self.is_cancelled = False
+        self.copy = LogCopy(partition.log, directory.future_path(partition.topic.name, partition.index, unique))
+
+    @property
+    def is_void(self) -> bool:
+        """Whether nobody wants it any more, or the log is no more what it was."""
+        return self.is_cancelled or self.partition.log is not self.copy.log or not self.copy.log.in_use
+
+    @property
+    def lag(self) -> int:
+        """How many offsets the copy is behind."""
+        return self.copy.log.log_end_offset - self.copy.end_offset
+
+
+class LogMoves:
+    """The moves of one cluster: the first one is under way, the others wait for it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._moves: dict[Partition, Move] = {}
+        self._running: Move | None = None
+
+    def begin(self, partition: Partition, directory: LogDirectory) -> None:
+        """Have the partition's log come to lie in `directory`. A move of it to another one is given up."""
+        known = self._moves.get(partition)
+        if known is not None and known.directory is directory and not known.is_void:
+            return
+        self.cancel(partition)
+        if self._cluster.logs.directory_of(partition.log) is directory:
+            return
+        self._moves[partition] = Move(partition, directory, self._unique())
+        self._run_next()
+
+    def cancel(self, partition: Partition) -> None:
+        """Give up the partition's move, if there is one."""
+        move = self._moves.pop(partition, None)
+        if move is not None:
+            move.is_cancelled = True
+
+    def to(self, directory: LogDirectory) -> list[Move]:
+        """The moves to this directory."""
+        return [move for move in self._moves.values() if move.directory is directory and not move.is_void]
+
+    def _unique(self) -> str:
+        return self._cluster.random.randbytes(16).hex()
+
+    def _run_next(self) -> None:
+        if self._running is not None:
+            return
+        self._running = next(iter(self._moves.values()), None)
+        if self._running is not None:
+            try:
+                self._cluster.logs.disk.make_directory(self._running.copy.path)
+            except OSError as error:
+                self._fail(self._running, error)
+                return
+            self._step(self._running)
+
+    def _step(self, move: Move) -> None:
+        """Have the next part be copied; or, if hardly anything is missing, all of the rest."""
+        copy = move.copy
+        if move.is_void:
+            self._end(move)
+            return
+        segment = copy.missing()
+        if segment is not None:
+            self._aside(move, copy.copy_of(segment), partial(copy.copied, segment))
+        elif (sync := copy.sync_of_segments()) is not None:
+            self._aside(move, sync, lambda: None)
+        elif copy.log.segments[-1].size_bytes > TAIL_BYTES:
+            try:
+                copy.log.roll()
+            except KafkaError as error:
+                self._fail(move, error)
+                return
+            self._step(move)
+        else:
+            self._finish(move)
+
+    def _aside(self, move: Move, work: Work, then: Callable[[], None]) -> None:
+        segment = move.copy.missing()
+
+        def done(error: Exception | None) -> None:
+            if error is None:
+                then()
+            elif segment is None or segment is move.copy.missing():  # or it has gone while it was copied
+                self._fail(move, error)
+                return
+            self._step(move)
+
+        self._cluster.clock.run_aside(work, done)
+
+    # --- the last part --------------------------------------------------------------------------
+
+    def _finish(self, move: Move) -> None:
+        """While the log is not flushed, nothing that the copy lacks can have been promised to be on the disk itself."""
+        if move.is_void:
+            move.copy.log.flusher.release()
+            self._end(move)
+        elif move.copy.log.flusher.hold():
+            self._cluster.clock.run_aside(move.copy.copy_of_tail(), partial(self._finished, move))
+        else:
+            self._cluster.clock.call_later(FLUSH_WAIT_MS, partial(self._finish, move))
+
+    def _finished(self, move: Move, error: Exception | None) -> None:
+        flusher = move.copy.log.flusher
+        move.copy.log.write_pending()  # the copy is to have it, too
+        if error is None and not move.is_void and move.copy.is_current():
+            try:
+                self._take_place(move)
+                return
+            except OSError as failure:
+                error = failure
+        flusher.release()
+        if error is not None and not move.copy.has_lost_its_tail:
+            self._fail(move, error)
+        else:
+            self._step(move)
+
+    def _take_place(self, move: Move) -> None:
+        """Let the copy be the log. Nothing is read or appended meanwhile, as this is one turn of the loop."""
+        cluster, partition, old = self._cluster, move.partition, move.copy.log
+        move.copy.complete()
+        source = cluster.logs.directory_of(old)
+        try:
+            new = cluster.logs.move(move.copy, move.directory, partition.topic.settings, self._unique())
+        except LogDirectoryError as error:
+            old.take_offline(str(error))
+            self._end(move)
+            return
+        partition.log = new
+        for waiter in old.flusher.hand_over():
+            new.flush_soon(waiter)
+        new.flush_soon()
+        partition.wake()
+        for checkpoint in OFFSET_CHECKPOINTS:
+            move.directory.write_checkpoint_soon(checkpoint)
+        log.info("%s has moved from %s to %s", partition, source.path, move.directory.path)
+        try:
+            catch_up(cluster, [partition])
+        except KafkaError as error:
+            log.warning("the metadata log does not say that %s has moved: %s", partition, error)
+        conclusion = partial(cluster.logs.conclude_move, source, move.directory, new, move.copy.unsynced_names())
+        cluster.clock.run_aside(conclusion, partial(self._concluded, move))
+
+    def _concluded(self, move: Move, error: Exception | None) -> None:
+        if error is not None:
+            log.warning("the next start looks again whether %s has moved: %s", move.partition, error)
+        self._end(move)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def _fail(self, move: Move, error: Exception) -> None:
+        log.error("%s stays where it is: %s", move.partition, error)
+        self._end(move)
+
+    def _end(self, move: Move) -> None:
+        """Forget the move, and what there is of a copy; go on with the next one."""
+        if self._cluster.logs.disk.exists(move.copy.path):
+            move.directory.discard(move.copy.path)
+        if self._moves.get(move.partition) is move:
+            del self._moves[move.partition]
+        self._running = None
+        self._run_next()

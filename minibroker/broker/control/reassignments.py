@@ -1,0 +1,65 @@
+"""Moving partitions to other replicas, and taking such a move back (KIP-455, KIP-860).
+
+A move ends when all new replicas are in sync: at once if their nodes are there, as these share the log, or else when
+they come. What is recorded of it is in `partition_changes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from minibroker.broker.control.elections import change_of
+from minibroker.broker.control.placement import check_replicas
+from minibroker.broker.metadata.partition_changes import Election
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+
+
+def reassignment(
+    cluster: Cluster, partition: Partition, replicas: Sequence[int], *, keep_factor: bool
+) -> PartitionChangeRecord | None:
+    """What to record so that the partition comes to lie on `replicas`; None if it does already.
+
+    A move that is under way is given up for the new one. With `keep_factor` the number of replicas must not change.
+    Raises KafkaError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
+    """
+    check_replicas(cluster, replicas)
+    factor = len(partition.replicas) - len(partition.removing_replicas)
+    if keep_factor and factor != len(replicas):
+        message = f"The replication factor is changed from {factor} to {len(replicas)}"
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+    removing = sorted(set(partition.replicas) - set(replicas))
+    adding = sorted(set(replicas) - set(partition.replicas))
+    change = change_of(cluster, partition)
+    change.replicas = [*replicas, *removing]
+    change.removing = removing or change.removing
+    change.adding = adding or change.adding
+    return change.record()
+
+
+def cancellation(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+    """What to record so that the partition lies again where it did before its move.
+
+    Raises KafkaError: NO_REASSIGNMENT_IN_PROGRESS, and INVALID_REPLICA_ASSIGNMENT where only replicas that are new are
+    in sync, and no other one may lead.
+    """
+    if not partition.is_reassigned:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    change = change_of(cluster, partition)
+    change.replicas = [node for node in partition.replicas if node not in partition.adding_replicas]
+    change.isr = [node for node in partition.isr if node not in partition.adding_replicas]
+    change.removing, change.adding = [], []
+    unclean = cluster.settings.topic_value("unclean.leader.election.enable", partition.topic.overrides)
+    if unclean:
+        change.election = Election.UNCLEAN
+    if not change.isr:
+        if not unclean:
+            message = f"Unable to revert partition assignment for {partition} because it would require an unclean "
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{message}leader election.")
+        change.isr = change.replicas[:1]
+    return change.record()

@@ -1,0 +1,107 @@
+"""How brokers register in the metadata log when they come, are fenced when they go, and are forgotten.
+
+A reader of the log, such as a Kafka that is started on the directory later, finds there which brokers live, where they
+listen, and which directories are theirs. Leaders are elected in `elections`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from minibroker.broker.control.elections import all_partitions, keep_led, portions
+from minibroker.broker.metadata.features import SUPPORTED
+from minibroker.broker.network.listeners import PROTOCOLS, broker_listeners
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from minibroker.protocol.primitives import uuid_from_text
+from minibroker.protocol.steps import Steps
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster, Node
+
+FENCED = 1  # BrokerRegistrationChangeRecord's fenced: 1 it is from now on, -1 it is no longer, 0 as before
+
+
+def register(cluster: Cluster) -> None:
+    """Record that the nodes are there, and that no other broker is. Gives the nodes their broker epochs."""
+    first = cluster.metadata_log.storage.log_end_offset
+    registrations: list[Message] = []
+    for epoch, node in enumerate(cluster.nodes.values(), first):
+        node.broker_epoch = epoch  # as in Kafka, the offset of the record
+        registrations.append(_registration(cluster, node))
+    absent = [broker for broker in cluster.image.brokers.values() if broker.broker_id not in cluster.nodes]
+    cluster.commit([*registrations, *(_fencing(one.broker_id, one.broker_epoch) for one in absent if not one.fenced)])
+
+
+def fence(cluster: Cluster) -> None:
+    """Record that the nodes go: a broker of the same id may then register without waiting for their session's end."""
+    cluster.commit(_fencing(node.node_id, node.broker_epoch) for node in cluster.nodes.values())
+
+
+def join(cluster: Cluster, node: Node) -> None:
+    """Record that one more node is there, and give it its broker epoch."""
+    node.broker_epoch = cluster.metadata_log.storage.log_end_offset
+    cluster.commit([_registration(cluster, node)])
+
+
+def leave(cluster: Cluster, node: Node) -> None:
+    """Record that a node, which `cluster.nodes` has no longer, is gone: it leads, and is in sync with, nothing."""
+    concerned = (partition for partition in all_partitions(cluster) if node.node_id in partition.replicas)
+    keep_led(cluster, concerned, away=[node.node_id], beside=[_fencing(node.node_id, node.broker_epoch)])
+
+
+def unregister(cluster: Cluster, broker_id: int) -> Steps[None]:
+    """Forget a broker: it leads nothing and is in sync with nothing from now on.
+
+    A node of this process is then unknown to clients until it registers again, with the next start, and refuses what
+    they still ask of it. Raises KafkaError: BROKER_ID_NOT_REGISTERED.
+    """
+    broker = cluster.image.brokers.get(broker_id)
+    if broker is None:
+        message = f"Broker ID {broker_id} is not currently registered"
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
+    cluster.commit([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)])
+    cluster.nodes.pop(broker_id, None)  # before the steps, or somebody puts new replicas there meanwhile
+    for portion in portions(cluster):
+        concerned = [one for one in portion if broker_id in one.isr or broker_id in one.eligible_leader_replicas]
+        keep_led(cluster, concerned, away=[broker_id])
+        yield
+
+
+def _fencing(broker_id: int, broker_epoch: int) -> Message:
+    return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED)
+
+
+def _directories(cluster: Cluster) -> list[bytes]:
+    """The ids of the log directories. One node alone has them, as no two brokers of Kafka's may have the same."""
+    return sorted(uuid_from_text(directory.directory_id) for directory in cluster.logs.directories)
+
+
+def _registration(cluster: Cluster, node: Node) -> Message:
+    listeners = broker_listeners(cluster.static_settings)
+    protocols = {listener.name: PROTOCOLS.index(listener.security_protocol) for listener in listeners}
+    return RegisterBrokerRecord(
+        broker_id=node.node_id,
+        incarnation_id=cluster.new_uuid(),
+        broker_epoch=node.broker_epoch,
+        end_points=[
+            RegisterBrokerRecord.BrokerEndpoint(
+                name=name, host=endpoint.host, port=endpoint.port, security_protocol=protocols.get(name, 0)
+            )
+            for name, endpoint in node.endpoints.items()
+        ],
+        features=[
+            RegisterBrokerRecord.BrokerFeature(
+                name=name, min_supported_version=levels[0], max_supported_version=levels[-1]
+            )
+            for name, levels in SUPPORTED.items()
+        ],
+        rack=node.rack,
+        fenced=False,
+        log_dirs=_directories(cluster) if node.node_id == cluster.directory_owner else [],
+    )

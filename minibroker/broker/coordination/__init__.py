@@ -1,0 +1,1 @@
+"""What every coordinator does with its state topic."""

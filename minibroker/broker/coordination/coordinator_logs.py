@@ -1,0 +1,268 @@
+"""Topics in which a coordinator keeps its state, such as `__consumer_offsets`: made, appended to, and read back.
+
+What the records say is the coordinator's business, and so is which node may ask it: see `coordinators`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from struct import Struct, iter_unpack
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
+from minibroker.broker.requests.turn import Wait, wait_for
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.primitives import Output
+from minibroker.protocol.records.batch import BatchHeader, batches, check_batch, read_header
+from minibroker.protocol.records.building import build_batch_in_steps
+from minibroker.protocol.records.control import ControlType, control_type
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import WAITING, Steps, at_once, each
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.storage.log import Log
+
+log = logging.getLogger("minibroker.coordinators")
+
+_INT16 = Struct(">h")
+
+KEY_VERSION = 0  # of every key there is
+SMALLEST_INT = -(1 << 31)
+NO_PRODUCER = -1
+
+# What a coordinator answers when its log cannot be written to (Kafka's CoordinatorOperationExceptionHelper).
+COORDINATOR_CODES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+Entry = tuple[bytes, bytes | None]  # key and value of a record; None takes back what was said under the key
+
+
+class StateTopicSettings(NamedTuple):
+    """The names of the settings that say how the topic is made, and the number of the codec for what is appended.
+
+    `load_bytes` is the setting for how much is read at a time, `min_isr` that for min.insync.replicas,
+    `compression_type` the topic's own codec.
+    """
+
+    partition_count: str
+    replication_factor: str
+    segment_bytes: str
+    load_bytes: str
+    codec: str | None = None
+    min_isr: str | None = None
+    compression_type: str = "producer"
+
+
+class StateReader(Protocol):
+    """Whom `StateTopic.replay` tells what is in a partition."""
+
+    def record(self, record: Record, producer_id: int) -> None:
+        """One record; `producer_id` is -1 unless it belongs to a transaction, of which it is told later how it ended.
+
+        May raise KafkaError or ValueError for a record that says nothing it knows: it is then passed over.
+        """
+
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        """All records of this producer's transaction hold from now on, or none of them ever does."""
+
+
+class StateTopic:
+    """The topic `name`. It need not exist: `create` makes it when the first coordinator is asked for, as in Kafka."""
+
+    def __init__(self, cluster: Cluster, name: str, settings: StateTopicSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self.name = name
+
+    # --- where ----------------------------------------------------------------------------------
+
+    @property
+    def topic(self) -> Topic | None:
+        """The topic, once there is one."""
+        return self._cluster.image.topics.get(self.name)
+
+    def create(self) -> None:
+        """As `create_in_steps`, at once; raises COORDINATOR_NOT_AVAILABLE while somebody else creates the topic."""
+        if self.topic is not None:
+            return
+        if self._cluster.controller.is_changing(self.name):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.name} is being created.")
+        at_once(self.create_in_steps())
+
+    def create_in_steps(self) -> Steps[None]:
+        """Create the topic unless it is there; wait while somebody else creates it. Raises KafkaError.
+
+        There are at most as many replicas as nodes: one node is enough for every client's tests.
+        """
+        while self.topic is None and self._cluster.controller.is_changing(self.name):
+            yield WAITING
+        if self.topic is not None:
+            return
+        names, settings = self._settings, self._cluster.settings
+        replicas = min(settings[names.replication_factor], len(self._cluster.nodes))
+        overrides = {
+            "cleanup.policy": "compact",
+            "compression.type": names.compression_type,
+            "segment.bytes": str(settings[names.segment_bytes]),
+        }
+        if names.min_isr is not None:
+            overrides["min.insync.replicas"] = str(min(settings[names.min_isr], replicas))
+        count = settings[names.partition_count]
+        create = self._cluster.controller.create_topic_in_steps
+        yield from create(self.name, count, replicas, overrides=overrides)
+
+    def partition_of(self, key: str) -> int:
+        """The index of the partition that holds the state of `key`: Java's hash of it, spread over all of them."""
+        topic = self.topic
+        count = self._cluster.settings[self._settings.partition_count] if topic is None else len(topic.partitions)
+        value = java_hash(key)
+        return 0 if value == SMALLEST_INT else abs(value) % int(count)
+
+    def partition(self, index: int) -> Partition:
+        """The partition, if it can be written to. Raises KafkaError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
+        topic = self.topic
+        partition = None if topic is None else topic.partition(index)
+        if partition is None or partition.leader_id == NO_LEADER:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Nobody leads {self.name}-{index}.")
+        if partition.log.offline:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, partition.log.offline)
+        return partition
+
+    def node_of(self, key: str) -> Node | None:
+        """The node that coordinates what `key` names, as it leads its partition; None while nobody does."""
+        try:
+            return self._cluster.nodes.get(self.partition(self.partition_of(key)).leader_id)
+        except KafkaError:
+            return None
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def append(self, index: int, entries: Iterable[Entry], producer: tuple[int, int] | None = None) -> None:
+        """Append the entries as one batch: after a crash all are there, or none. No entries are nothing to do.
+
+        With a `producer` (id and epoch) they are part of its transaction. Raises KafkaError with the code for a
+        coordinator's clients; then nothing was appended.
+        """
+        kept = list(entries)
+        if kept:
+            self.append_batch(index, at_once(self.batch_in_steps(kept, producer)), producer)
+
+    def batch_in_steps(self, entries: Iterable[Entry], producer: tuple[int, int] | None = None) -> Steps[memoryview]:
+        """The batch that `append` would write, for `append_batch`: of one entry at least, in steps."""
+        now_ms = self._cluster.clock.wall_ms()
+        codec = 0 if self._settings.codec is None else self._cluster.settings[self._settings.codec]
+        records = yield from each(lambda entry: Record(timestamp=now_ms, key=entry[0], value=entry[1]), entries)
+        producer_id, epoch = producer or (NO_PRODUCER, NO_PRODUCER)
+        batch = yield from build_batch_in_steps(
+            records,
+            compression=codec,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transactional=producer is not None,
+        )
+        return memoryview(batch)
+
+    def append_batch(self, index: int, batch: memoryview, producer: tuple[int, int] | None = None) -> None:
+        """Append a batch of `batch_in_steps`, made with the same producer. Raises as `append` does."""
+        partition = self.partition(index)
+        try:
+            self._append(partition, batch, producer)
+        except KafkaError as error:
+            log.error("%s cannot be appended to: %s", partition, error)
+            raise KafkaError(COORDINATOR_CODES.get(error.code, error.code), error.message) from error
+
+    def _append(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None) -> None:
+        partition.check_in_sync()
+        if producer is not None:
+            partition.log.producers.check_epoch(*producer)
+        header = read_header(batch)
+        limit = partition.log.settings.max_message_bytes
+        if len(batch) > limit:
+            message = f"{header.record_count} record(s) make {len(batch)} bytes, {partition} takes batches of {limit}."
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
+        partition.append(self._cluster.turn, batch, [header])
+
+    def when_kept(self, index: int, then: Callable[[KafkaError | None], None]) -> None:
+        """Call `then` once what was appended is as safe as the topic asks for, with what prevented it, or None.
+
+        That is when it is written; once the topic's flush.messages has been reached, when it is on the disk itself.
+        """
+        self._cluster.turn.when(self.wait(index), then)
+
+    def wait(self, index: int) -> Wait:
+        """The promise to be kept before a client is told of what was appended. Raises KafkaError as `partition`."""
+        return wait_for(self.partition(index).log, COORDINATOR_CODES)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def partitions_here(self) -> Iterator[Partition]:
+        """The partitions whose logs are in this process and of use."""
+        topic = self.topic
+        partitions = () if topic is None else topic.partitions
+        return (partition for partition in partitions if partition.is_here and partition.log.in_use)
+
+    def replay(self, partition: Partition, reader: StateReader) -> None:
+        """Tell `reader` all that is in a partition. What is malformed is passed over, and told in the log.
+
+        Raises KafkaError if the log cannot be read on.
+        """
+        partition.log.write_pending()
+        for position, header, data in _batches(partition.log, self._cluster.settings[self._settings.load_bytes]):
+            try:
+                batch = memoryview(data)[position : position + header.size_bytes]
+                check_batch(batch)
+                for record in records_of(batch):
+                    _tell(partition, header, record, reader)
+            except KafkaError as error:
+                log.error("%s: the batch at offset %d is passed over: %s", partition, header.base_offset, error)
+
+
+def _batches(kept: Log, load_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
+    offset = kept.log_start_offset
+    while (region := kept.read(offset, load_bytes, minimum_one=True)) is not None:
+        data = region.file.read(region.position, region.size_bytes)
+        yield from ((position, header, data) for position, header in batches(data))
+        offset = region.next_offset
+
+
+def _tell(partition: Partition, header: BatchHeader, record: Record, reader: StateReader) -> None:
+    try:
+        if not header.is_control:
+            reader.record(record, header.producer_id if header.is_transactional else NO_PRODUCER)
+            return
+        kind = control_type(record.key)
+        if kind in (ControlType.COMMIT, ControlType.ABORT):
+            reader.transaction_ended(header.producer_id, committed=kind == ControlType.COMMIT)
+    except (KafkaError, ValueError) as error:
+        log.error("%s: the record at offset %d is passed over: %s", partition, record.offset, error)
+
+
+def entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
+    """Key and value as they lie in the log, an int16 before each; without a value, the key's tombstone."""
+    return _framed(key.api_key, key, KEY_VERSION), None if value is None else _framed(version, value, version)
+
+
+def _framed(number: int, message: Message, version: int) -> bytes:
+    out = Output()
+    out += _INT16.pack(number)
+    message.encode_into(out, version)
+    return bytes(out)
+
+
+@lru_cache(maxsize=256)  # a commit asks four times, which was a fifth of its cost; a key is 32 KiB at most
+def java_hash(text: str) -> int:
+    """Java's String.hashCode, an int32: over the UTF-16 code units, each times a power of 31."""
+    value = 0
+    for (unit,) in iter_unpack(">H", text.encode("utf-16-be")):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value

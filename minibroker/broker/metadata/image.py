@@ -1,0 +1,238 @@
+"""What the metadata log says: brokers, topics, partitions, configs, features, quotas, credentials, record by record.
+
+`Image.apply` is all that ever changes it, at start and while running alike; who decides is the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minibroker.broker.metadata.partitions import Partition, Topic, colliding_name
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.primitives import uuid_text
+
+TOPIC_RESOURCE = 2  # config resource types, as in ConfigRecord and in the requests (org.apache.kafka...ConfigResource)
+BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
+# Whom a quota is for: (type, name) of each part, such as {("user", "a"), ("client-id", None)}; None is the default.
+QuotaEntity = frozenset[tuple[str, str | None]]
+LEADER_UNCHANGED = -2  # PartitionChangeRecord's default
+
+
+class InconsistentMetadata(ValueError):
+    """A record about something that the records before it do not know of."""
+
+
+class Image:
+    """The cluster's metadata in memory."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
+        self.topics_by_colliding_name: dict[str, dict[str, Topic]] = {}
+        self.brokers: dict[int, records.RegisterBrokerRecord] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self.scram_credentials: dict[tuple[str, int], records.UserScramCredentialRecord] = {}  # (user, mechanism)
+        self.next_producer_id = 0
+
+    def apply(self, record: Message) -> None:
+        """Fold one record in; kinds that say nothing of what we hold are passed over. Raises InconsistentMetadata."""
+        apply = APPLY.get(type(record))
+        if apply is not None:
+            apply(self, record)
+
+    def add(self, topic: Topic) -> None:
+        """Put in a topic whose records have been folded."""
+        self.topics[topic.name] = topic
+        self.topics_by_id[topic.topic_id] = topic
+        self.topics_by_colliding_name.setdefault(colliding_name(topic.name), {})[topic.name] = topic
+
+    def take_over(self, topic: Topic, beside: Image) -> None:
+        """Put in a topic, or what it has more than before, from an image in which its records were folded."""
+        known = self.topics_by_id.get(topic.topic_id)
+        if known is None:
+            topic.overrides = self.config(TOPIC_RESOURCE, topic.name)
+            topic.overrides.update(beside.config(TOPIC_RESOURCE, topic.name))
+            self.add(topic)
+            return
+        added = topic.partitions[len(known.partitions) :]
+        for partition in added:
+            partition.topic = known
+        known.partitions += added
+
+    def config(self, resource_type: int, name: str) -> dict[str, str]:
+        """The settings of a topic, or of a broker ("" is the default for all brokers), as text by name."""
+        return self.configs.setdefault((resource_type, name), {})
+
+
+def _known_topic(image: Image, topic_id: bytes) -> Topic:
+    topic = image.topics_by_id.get(topic_id)
+    if topic is None:
+        raise InconsistentMetadata(f"there is no topic with the id {uuid_text(topic_id)}")
+    return topic
+
+
+def _topic(image: Image, record: records.TopicRecord) -> None:
+    topic = Topic(record.name, record.topic_id)
+    topic.overrides = image.config(TOPIC_RESOURCE, record.name)
+    image.add(topic)
+
+
+def _remove_topic(image: Image, record: records.RemoveTopicRecord) -> None:
+    topic = _known_topic(image, record.topic_id)
+    del image.topics_by_id[topic.topic_id], image.topics[topic.name]
+    colliding = image.topics_by_colliding_name[colliding_name(topic.name)]
+    del colliding[topic.name]
+    if not colliding:
+        del image.topics_by_colliding_name[colliding_name(topic.name)]
+    image.configs.pop((TOPIC_RESOURCE, topic.name), None)
+
+
+def _partition(image: Image, record: records.PartitionRecord) -> None:
+    topic = _known_topic(image, record.topic_id)
+    if record.partition_id > len(topic.partitions):
+        raise InconsistentMetadata(
+            f"partition {record.partition_id} of {topic.name} comes before {len(topic.partitions)}"
+        )
+    partition = Partition(topic, record.partition_id, record.replicas, record.isr, record.leader)
+    partition.leader_epoch = record.leader_epoch
+    partition.partition_epoch = record.partition_epoch
+    partition.eligible_leader_replicas = record.eligible_leader_replicas or []
+    partition.last_known_elr = record.last_known_elr or []
+    partition.adding_replicas = record.adding_replicas
+    partition.removing_replicas = record.removing_replicas
+    partition.directories = record.directories
+    if record.partition_id < len(topic.partitions):  # a snapshot may tell again what the log told
+        topic.partitions[record.partition_id] = partition
+    else:
+        topic.partitions.append(partition)
+
+
+def _partition_change(image: Image, record: records.PartitionChangeRecord) -> None:
+    topic = _known_topic(image, record.topic_id)
+    partition = topic.partition(record.partition_id)
+    if partition is None:
+        raise InconsistentMetadata(f"{topic.name} has no partition {record.partition_id}")
+    if record.isr is not None:
+        partition.isr = record.isr
+    if record.replicas is not None:
+        partition.replicas = record.replicas
+    if record.eligible_leader_replicas is not None:
+        partition.eligible_leader_replicas = record.eligible_leader_replicas
+    if record.last_known_elr is not None:
+        partition.last_known_elr = record.last_known_elr
+    if record.adding_replicas is not None:
+        partition.adding_replicas = record.adding_replicas
+    if record.removing_replicas is not None:
+        partition.removing_replicas = record.removing_replicas
+    if record.directories is not None:
+        partition.directories = record.directories
+    if record.leader != LEADER_UNCHANGED:
+        partition.leader_id = record.leader
+        partition.leader_epoch += 1
+    partition.partition_epoch += 1
+
+
+def _config(image: Image, record: records.ConfigRecord) -> None:
+    config = image.config(record.resource_type, record.resource_name)
+    if record.value is None:
+        config.pop(record.name, None)
+    else:
+        config[record.name] = record.value
+
+
+def _broker(image: Image, record: records.RegisterBrokerRecord) -> None:
+    image.brokers[record.broker_id] = record
+
+
+def _broker_change(image: Image, record: records.BrokerRegistrationChangeRecord) -> None:
+    broker = _known_broker(image, record.broker_id)
+    broker.fenced = _changed(broker.fenced, record.fenced)
+    broker.in_controlled_shutdown = _changed(broker.in_controlled_shutdown, record.in_controlled_shutdown)
+
+
+def _known_broker(image: Image, broker_id: int) -> records.RegisterBrokerRecord:
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise InconsistentMetadata(f"there is no broker {broker_id}")
+    return broker
+
+
+def _changed(before: bool, change: int) -> bool:
+    """BrokerRegistrationChangeRecord says of a flag: 1 it is set, -1 it is cleared, 0 it stays."""
+    return before if change == 0 else change > 0
+
+
+def _fence(image: Image, record: records.FenceBrokerRecord) -> None:
+    _known_broker(image, record.id).fenced = True
+
+
+def _unfence(image: Image, record: records.UnfenceBrokerRecord) -> None:
+    _known_broker(image, record.id).fenced = False
+
+
+def _remove_broker(image: Image, record: records.UnregisterBrokerRecord) -> None:
+    image.brokers.pop(record.broker_id, None)
+
+
+def _feature(image: Image, record: records.FeatureLevelRecord) -> None:
+    if record.feature_level == 0:
+        image.features.pop(record.name, None)
+    else:
+        image.features[record.name] = record.feature_level
+
+
+def _clear_elr(image: Image, record: records.ClearElrRecord) -> None:
+    topics = [image.topics[record.topic_name]] if record.topic_name in image.topics else []
+    for topic in topics if record.topic_name else image.topics.values():
+        for partition in topic.partitions:
+            partition.eligible_leader_replicas = []
+            partition.last_known_elr = []
+
+
+def _producer_ids(image: Image, record: records.ProducerIdsRecord) -> None:
+    image.next_producer_id = record.next_producer_id
+
+
+def _quota(image: Image, record: records.ClientQuotaRecord) -> None:
+    entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)
+    values = image.quotas.setdefault(entity, {})
+    if record.remove:
+        values.pop(record.key, None)
+    else:
+        values[record.key] = record.value
+    if not values:
+        del image.quotas[entity]
+
+
+def _scram_credential(image: Image, record: records.UserScramCredentialRecord) -> None:
+    image.scram_credentials[record.name, record.mechanism] = record
+
+
+def _remove_scram_credential(image: Image, record: records.RemoveUserScramCredentialRecord) -> None:
+    image.scram_credentials.pop((record.name, record.mechanism), None)
+
+
+APPLY: dict[type[Message], Callable[[Image, Any], None]] = {
+    records.TopicRecord: _topic,
+    records.RemoveTopicRecord: _remove_topic,
+    records.PartitionRecord: _partition,
+    records.PartitionChangeRecord: _partition_change,
+    records.ConfigRecord: _config,
+    records.RegisterBrokerRecord: _broker,
+    records.UnregisterBrokerRecord: _remove_broker,
+    records.BrokerRegistrationChangeRecord: _broker_change,
+    records.FenceBrokerRecord: _fence,
+    records.UnfenceBrokerRecord: _unfence,
+    records.FeatureLevelRecord: _feature,
+    records.ClearElrRecord: _clear_elr,
+    records.ProducerIdsRecord: _producer_ids,
+    records.ClientQuotaRecord: _quota,
+    records.UserScramCredentialRecord: _scram_credential,
+    records.RemoveUserScramCredentialRecord: _remove_scram_credential,
+}

@@ -1,0 +1,279 @@
+"""The metadata log, `__cluster_metadata-0`: Kafka's records of what the cluster is, written and read back.
+
+A record's value is a frame around a message: unsigned varints for the frame's version (1), the record's API key and its
+version, then the message in that version. What the records mean is the image's business.
+
+     frame version | api key | version | message
+     uvarint (1)   | uvarint | uvarint | as declared
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from minibroker.broker.metadata.features import LOWEST_METADATA_VERSION
+from minibroker.broker.metadata.image import InconsistentMetadata
+from minibroker.broker.metadata.metadata_snapshots import (
+    BOOTSTRAP,
+    incompleteness,
+    kraft_version_in,
+    newest_snapshot,
+    values_in,
+)
+from minibroker.broker.metadata.quorum_state import (
+    NOBODY,
+    QUORUM_STATE,
+    MalformedQuorumState,
+    QuorumState,
+    quorum_state_from_text,
+)
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.messages import metadata_records
+from minibroker.protocol.messages.control_records import LeaderChangeMessage
+from minibroker.protocol.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
+from minibroker.protocol.primitives import MalformedMessage, Output, read_varint, varint
+from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.building import build_batch, build_batch_in_steps
+from minibroker.protocol.records.control import control_record
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import Steps, each
+
+if TYPE_CHECKING:
+    from minibroker.storage.files import Disk
+    from minibroker.storage.log import Log
+
+log = logging.getLogger("minibroker.metadata")
+
+FRAME_VERSION = 1
+READ_BYTES = 8 << 20
+NO_EPOCH = -1
+ABORT_REASON = "Controller failover"  # Kafka's words
+# The versions above 0 that Kafka writes, each from a level of metadata.version on, newest first (MetadataVersion).
+WRITTEN_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
+    metadata_records.RegisterBrokerRecord: ((30, 4), (17, 3), (8, 2), (7, 1)),
+    metadata_records.PartitionRecord: ((23, 2), (17, 1)),
+    metadata_records.PartitionChangeRecord: ((23, 2), (17, 1)),
+}
+
+
+class MetadataError(Exception):
+    """Why the metadata log cannot be built on, in one line that says where."""
+
+
+class UnknownMetadata(ValueError):
+    """A record of a kind or version that no Kafka up to 4.3 writes; what it would change is not known."""
+
+
+def written_version(kind: type[Message], metadata_version: int) -> int:
+    """The version in which Kafka writes this kind of record at a level of metadata.version."""
+    versions = WRITTEN_VERSIONS.get(kind, ())
+    return next((version for level, version in versions if level <= metadata_version), 0)
+
+
+def encode_record(message: Message, metadata_version: int) -> bytes:
+    """The value of the record that says `message`, in the version that goes with a level of metadata.version."""
+    version = written_version(type(message), metadata_version)
+    out = Output()
+    out += varint(FRAME_VERSION) + varint(message.api_key) + varint(version)
+    message.encode_into(out, version)
+    return bytes(out)
+
+
+def decode_record(value: bytes) -> Message:
+    """The message in a record's value. Raises UnknownMetadata, or MalformedMessage."""
+    try:
+        frame_version, position = read_varint(value, 0)
+        api_key, position = read_varint(value, position)
+        version, position = read_varint(value, position)
+    except (IndexError, ValueError) as error:
+        raise UnknownMetadata(f"a value of {len(value)} bytes that begins with no frame") from error
+    kind = KINDS.get(api_key)
+    if frame_version != FRAME_VERSION or kind is None or version not in kind.versions:
+        raise UnknownMetadata(f"metadata record {api_key} version {version} in frame version {frame_version}")
+    return kind.decode(value, version, position)
+
+
+class MetadataLog:
+    """The log of partition 0 of `__cluster_metadata`: replayed once, then led and appended to.
+
+    `leader_epoch` is the one that `lead` has begun, with `leader_id` as the leader that `voters` have elected;
+    `kraft_version` is 1 if a Kafka has written the voters into the log. `is_new` says that nothing was ever written
+    here.
+    """
+
+    def __init__(self, storage: Log, disk: Disk) -> None:
+        self.storage = storage
+        self.leader_epoch = NO_EPOCH
+        self.leader_id = NOBODY
+        self.voters: tuple[int, ...] = ()
+        self.kraft_version = 0
+        self._disk = disk
+        self._snapshot_epoch = NO_EPOCH
+        self._pending: list[tuple[int, Message]] | None = None  # the records of a transaction that has not ended
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the log is empty, and no snapshot says what was in it."""
+        return self.storage.log_end_offset == 0
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def replay(self, apply: Callable[[Message], None]) -> None:
+        """Hand all records to `apply`, which may refuse one with InconsistentMetadata. Raises MetadataError.
+
+        The newest snapshot stands for all records before its end. Those of a transaction (KIP-868) are handed over
+        when it ends, and never if it was aborted, or has not ended.
+        """
+        start = self._replay_snapshot(apply)
+        if start < self.storage.log_start_offset:
+            raise self._error(start, f"the log begins at {self.storage.log_start_offset}, and no snapshot ends there")
+        self._fold(self.storage.directory, self._values(start), apply)
+
+    def bootstrap(self) -> list[Message]:
+        """What a new log is to begin with: what Kafka's format command has left, if it has. Raises MetadataError."""
+        path = f"{os.path.dirname(self.storage.directory)}/{BOOTSTRAP}"
+        try:
+            if not self._disk.exists(path):
+                return []
+            data = self._disk.read_whole(path)
+        except OSError as error:
+            raise MetadataError(f"{path} cannot be read: {error}") from error
+        reason = incompleteness(data)
+        if reason is not None:
+            raise MetadataError(f"{path} cannot be used: {reason}")
+        messages: list[Message] = []
+        self._fold(path, values_in(data), messages.append)
+        return messages
+
+    def _replay_snapshot(self, apply: Callable[[Message], None]) -> int:
+        """Hand over the newest snapshot's records, if there is one; where the log goes on."""
+        try:
+            snapshot = newest_snapshot(self._disk, self.storage.directory)
+        except OSError as error:
+            raise MetadataError(f"{self.storage.directory} cannot be read: {error}") from error
+        if snapshot is None:
+            return 0
+        if snapshot.end_offset > self.storage.log_end_offset:
+            raise self._error(self.storage.log_end_offset, f"the log ends before the snapshot {snapshot.path}")
+        self._fold(snapshot.path, self._values_in(snapshot.data), apply)
+        self._snapshot_epoch = snapshot.leader_epoch
+        return snapshot.end_offset
+
+    def _values(self, start: int) -> Iterator[tuple[int, bytes]]:
+        """(offset, value) of all records from `start` on but those of control batches. Raises KafkaError."""
+        offset = start
+        while (region := self.storage.read(offset, READ_BYTES, minimum_one=True)) is not None:
+            data = region.file.read(region.position, region.size_bytes)
+            yield from ((at, value) for at, value in self._values_in(data) if at >= start)
+            offset = region.next_offset
+
+    def _values_in(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """As `values_in`, noting the level of kraft.version."""
+        self.kraft_version = kraft_version_in(data, self.kraft_version)
+        yield from values_in(data)
+
+    def _fold(self, path: str, values: Iterable[tuple[int, bytes]], apply: Callable[[Message], None]) -> None:
+        """Decode records that lie in `path` and hand them over, as far as transactions allow it."""
+        offset = 0
+        try:
+            for offset, value in values:
+                for at, message in self._released(offset, decode_record(value)):
+                    offset = at
+                    apply(message)
+        except (UnknownMetadata, MalformedMessage, InconsistentMetadata, KafkaError) as error:
+            raise MetadataError(f"{path} cannot be used, offset {offset}: {error}") from error
+
+    def _released(self, offset: int, message: Message) -> Iterable[tuple[int, Message]]:
+        """What holds now that this record has come: it itself, nothing yet, or the transaction that it ends."""
+        if isinstance(message, BeginTransactionRecord):
+            if self._pending is not None:
+                raise InconsistentMetadata("a transaction begins within another")
+            self._pending = []
+        elif isinstance(message, EndTransactionRecord | AbortTransactionRecord):
+            if self._pending is None:
+                raise InconsistentMetadata("a transaction ends that has not begun")
+            ended, self._pending = self._pending, None
+            return ended if isinstance(message, EndTransactionRecord) else ()
+        elif self._pending is None:
+            return ((offset, message),)
+        else:
+            self._pending.append((offset, message))
+        return ()
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def lead(self, node_id: int, now_ms: int) -> None:
+        """Begin a leader epoch after all that were, as a voter does that is elected. Raises MetadataError, KafkaError.
+
+        A transaction that its controller has not lived to end is aborted.
+        """
+        state = self._quorum_state()
+        known = (state.leader_epoch, self.storage.leader_epoch, self._snapshot_epoch, 0)
+        self.leader_epoch = max(known) + 1
+        self.kraft_version = max(self.kraft_version, state.version)
+        state = state._replace(version=self.kraft_version).elected(node_id, self.leader_epoch)
+        self.leader_id, self.voters = node_id, state.voters or (node_id,)
+        try:
+            self._disk.write_whole(self._quorum_path, state.text(), sync=False)
+        except OSError as error:
+            raise MetadataError(f"{self._quorum_path} cannot be written: {error}") from error
+        voters = [LeaderChangeMessage.Voter(voter_id=voter) for voter in self.voters]
+        granting = [LeaderChangeMessage.Voter(voter_id=node_id)]
+        change = LeaderChangeMessage(leader_id=node_id, voters=voters, granting_voters=granting)
+        self._append([control_record(change, timestamp=now_ms)], control=True)
+        if self._pending is not None:
+            self._pending = None
+            self.append([AbortTransactionRecord(reason=ABORT_REASON)], now_ms, LOWEST_METADATA_VERSION)
+
+    def append(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> None:
+        """Write the records, for this level of metadata.version, as one batch: after a crash all are there, or none."""
+        self._append(Record(0, now_ms, None, encode_record(message, metadata_version), ()) for message in messages)
+
+    def batch_in_steps(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> Steps[memoryview]:
+        """The batch that `append` would write, for `append_batch`."""
+        written = yield from each(
+            lambda message: Record(0, now_ms, None, encode_record(message, metadata_version), ()), messages
+        )
+        return memoryview((yield from build_batch_in_steps(written)))
+
+    def append_batch(self, batch: memoryview) -> None:
+        """Write a batch of `batch_in_steps`: after a crash all of it is there, or none."""
+        self.storage.append(batch, [read_header(batch)], self.leader_epoch)
+
+    def _append(self, records: Iterable[Record], *, control: bool = False) -> None:
+        written = list(records)
+        if written:
+            self.append_batch(memoryview(build_batch(written, control=control)))
+
+    @property
+    def _quorum_path(self) -> str:
+        return f"{self.storage.directory}/{QUORUM_STATE}"
+
+    def _quorum_state(self) -> QuorumState:
+        """What the file says; if it is no good, the log knows the epochs too."""
+        try:
+            if self._disk.exists(self._quorum_path):
+                return quorum_state_from_text(self._disk.read_whole(self._quorum_path))
+        except OSError as error:
+            raise MetadataError(f"{self._quorum_path} cannot be read: {error}") from error
+        except MalformedQuorumState as error:
+            log.warning("%s is of no use: %s", self._quorum_path, error)
+        return QuorumState()
+
+    def _error(self, offset: int, reason: object) -> MetadataError:
+        return MetadataError(f"{self.storage.directory} cannot be used, offset {offset}: {reason}")
+
+
+KINDS: dict[int, type[Message]] = {
+    kind.api_key: kind
+    for kind in vars(metadata_records).values()
+    if isinstance(kind, type) and issubclass(kind, Message) and kind.api_key >= 0
+}

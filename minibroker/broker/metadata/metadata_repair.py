@@ -1,0 +1,326 @@
+"""Repairing a data directory whose metadata log is damaged: what is left of it, and what the directories of logs say.
+
+A directory says its topic's name, its number and, in `partition.metadata`, the topic's id. So topics come back with
+their ids, and partitions with their records. Configs of topics, quotas and credentials are in the metadata log alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from random import SystemRandom
+from typing import NamedTuple
+
+from minibroker.broker.cluster import METADATA_SETTINGS, METADATA_TOPIC_ID, new_uuid
+from minibroker.broker.metadata import features
+from minibroker.broker.metadata.image import TOPIC_RESOURCE
+from minibroker.broker.metadata.metadata_log import encode_record
+from minibroker.broker.metadata.metadata_salvage import Salvage
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS, METADATA_TOPIC
+from minibroker.broker.metadata.quorum_state import QUORUM_STATE
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.primitives import uuid_from_text, uuid_text
+from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.record import Record
+from minibroker.storage.batch_scanning import headers
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    CLEANER_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    MalformedCheckpoint,
+    TopicPartition,
+    offsets_from_text,
+    offsets_text,
+    partition_metadata_text,
+    properties_from_text,
+    topic_id_from_text,
+)
+from minibroker.storage.directories.log_directory import (
+    CLEAN_SHUTDOWN,
+    LOCK,
+    OFFSET_CHECKPOINTS,
+    is_directory_id,
+)
+from minibroker.storage.environment import Environment
+from minibroker.storage.files import Disk, File
+from minibroker.storage.names import (
+    LOG_SUFFIX,
+    STRAY_LOG_SUFFIX,
+    future_log_name,
+    log_name,
+    offsets_with,
+    segment_name,
+    topic_partition_of,
+    unlisted_log_name,
+)
+from minibroker.storage.recovery.recovery import LogDirectoryError, new_log
+
+RECORDS_OF_A_BATCH = 500
+UNWRITTEN_PRODUCER_IDS = 1_000_000  # so many may have been given out, and no log has a batch of them
+METADATA = METADATA_TOPIC, 0
+
+
+class FoundLog(NamedTuple):
+    """The directory of a partition, the topic id in it (None if there is none that can be read), and its owner's."""
+
+    path: str
+    topic_id: bytes | None
+    directory_id: bytes
+
+
+class Repair:
+    """What is to be done to the directories at `paths`: `steps` says it in a line each, `apply` does it.
+
+    The directories are locked from the beginning to `close`. Raises `LogDirectoryError` if they are no use.
+    """
+
+    def __init__(self, disk: Disk, paths: Sequence[str], now_ms: int) -> None:
+        self.steps: list[str] = []
+        self._disk = disk
+        self._paths = list(paths)
+        self._now_ms = now_ms
+        self._random = SystemRandom()
+        self._added: list[Message] = []
+        self._ids: list[tuple[str, bytes]] = []  # directories that get a partition.metadata, and what it is to say
+        self._locks: list[File] = []
+        try:
+            self._lock()
+            self._node_id, self._logs = self._find()
+            self._plan()
+        except (OSError, LogDirectoryError) as error:
+            self.close()
+            raise LogDirectoryError(str(error)) from error
+
+    def close(self) -> None:
+        """Let others use the directories again."""
+        while self._locks:
+            self._locks.pop().close()
+
+    # --- what there is --------------------------------------------------------------------------
+
+    def _lock(self) -> None:
+        for path in self._paths:
+            if not self._disk.exists(f"{path}/{META_PROPERTIES}"):
+                raise LogDirectoryError(f"{path} has no {META_PROPERTIES}, and is no log directory")
+            lock = self._disk.lock(f"{path}/{LOCK}")
+            if lock is None:
+                raise LogDirectoryError(f"log directory {path} is in use by another process")
+            self._locks.append(lock)
+
+    def _find(self) -> tuple[int, dict[TopicPartition, FoundLog]]:
+        """The node's id, and the log of each partition."""
+        node_ids, found = set(), {}
+        for path in self._paths:
+            node_id, directory_id = self._properties(f"{path}/{META_PROPERTIES}")
+            node_ids.add(node_id)
+            for name in self._disk.names(path):
+                key = topic_partition_of(name)
+                if key is not None and self._disk.is_directory(f"{path}/{name}"):
+                    found[key] = FoundLog(f"{path}/{name}", self._topic_id(f"{path}/{name}"), directory_id)
+        if len(node_ids) != 1:
+            raise LogDirectoryError(f"{', '.join(self._paths)} are of different nodes")
+        return node_ids.pop(), found
+
+    def _properties(self, path: str) -> tuple[int, bytes]:
+        try:
+            values = properties_from_text(self._disk.read_whole(path))
+            directory_id = values.get("directory.id", "")
+            usable = is_directory_id(directory_id)
+            return int(values["node.id"]), uuid_from_text(directory_id) if usable else bytes(16)
+        except (MalformedCheckpoint, KeyError, ValueError) as error:
+            raise LogDirectoryError(f"{path} cannot be used: {error}") from None
+
+    def _topic_id(self, path: str) -> bytes | None:
+        file = f"{path}/{PARTITION_METADATA}"
+        try:
+            return topic_id_from_text(self._disk.read_whole(file)) if self._disk.exists(file) else None
+        except MalformedCheckpoint:
+            return None
+
+    # --- what is to be done ---------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        metadata = self._logs.get(METADATA)
+        self._salvage = Salvage(self._disk, None if metadata is None else metadata.path)
+        self.steps += self._salvage.problems
+        if metadata is None:
+            self.steps.append(f"there is no {METADATA_TOPIC}-0, which says what topics there are")
+        else:
+            self.steps += self._missing_end(metadata.path)
+        self._plan_topics()
+        self._anew = bool(self.steps)  # and not only files of ids
+        if self._anew:
+            self._plan_basics()
+            count, added = len(self._salvage.messages), len(self._added)
+            self.steps.append(
+                f"{METADATA_TOPIC}-0 is written anew, with {count} records of the old one and {added} new ones; "
+                f"the old one is kept in a directory that ends with {STRAY_LOG_SUFFIX}"
+            )
+        elif metadata is not None and metadata.topic_id != METADATA_TOPIC_ID:
+            self._write_id(metadata.path, METADATA_TOPIC_ID)
+        self.steps += [f"{path}/{PARTITION_METADATA} gets the id {uuid_text(topic_id)}" for path, topic_id in self._ids]
+
+    def _missing_end(self, path: str) -> Iterator[str]:
+        reached = max(self._checkpoint(folder, name).get(METADATA, 0) for folder, name in self._checkpoints())
+        if self._salvage.next_offset < reached:
+            yield f"{path} ends at offset {self._salvage.next_offset}, and had reached {reached}"
+
+    def _plan_topics(self) -> None:
+        by_topic: dict[str, dict[int, FoundLog]] = {}
+        for (name, index), found in sorted(self._logs.items()):
+            if name != METADATA_TOPIC:
+                by_topic.setdefault(name, {})[index] = found
+        for name, logs in by_topic.items():
+            topic = self._salvage.image.topics.get(name)
+            if topic is None:
+                self._plan_topic(name, logs)
+                continue
+            self._plan_partitions(name, topic.topic_id, len(topic.partitions), logs)
+            for found in logs.values():
+                older = found.topic_id in self._salvage.removed or self._salvage.has_snapshot
+                if found.topic_id is None or found.topic_id != topic.topic_id and not older:
+                    self._write_id(found.path, topic.topic_id)
+
+    def _plan_topic(self, name: str, logs: dict[int, FoundLog]) -> None:
+        """A topic that is lost, if it was not deleted. If its directories disagree, most of them are right."""
+        ids = Counter(found.topic_id for found in logs.values() if found.topic_id is not None)
+        for removed in [topic_id for topic_id in ids if topic_id in self._salvage.removed]:
+            del ids[removed]
+            logs = {index: found for index, found in logs.items() if found.topic_id != removed}
+        if not logs:
+            return
+        topic_id = ids.most_common(1)[0][0] if ids else new_uuid(self._random)
+        configs = self._configs(name)
+        told = ", ".join(f"{key}={value}" for key, value in configs.items())
+        if name not in INTERNAL_TOPICS and not self._salvage.image.config(TOPIC_RESOURCE, name):
+            told = f"{told or 'no config'}; what else it had, as retention.ms, is lost and must be set again"
+        self.steps.append(f"topic {name} comes back with the id {uuid_text(topic_id)}{told and ' and '}{told}")
+        self._added.append(records.TopicRecord(name=name, topic_id=topic_id))
+        for key, value in configs.items():
+            config = records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
+            self._added.append(config)
+        self._plan_partitions(name, topic_id, 0, logs)
+        for found in logs.values():
+            if found.topic_id != topic_id:
+                self._write_id(found.path, topic_id)
+
+    def _configs(self, name: str) -> dict[str, str]:
+        """What can be told of a topic's configs: nothing if they are not lost, else whether it was compacted."""
+        if self._salvage.image.config(TOPIC_RESOURCE, name):
+            return {}
+        cleaned = any(
+            key[0] == name
+            for folder, checkpoint in self._checkpoints()
+            if checkpoint == CLEANER_OFFSET_CHECKPOINT
+            for key in self._checkpoint(folder, checkpoint)
+        )
+        if name in INTERNAL_TOPICS:
+            codec = "producer" if name == GROUPS_TOPIC else "uncompressed"
+            return {"cleanup.policy": "compact", "compression.type": codec, "segment.bytes": str(100 << 20)}
+        return {"cleanup.policy": "compact"} if cleaned else {}
+
+    def _plan_partitions(self, name: str, topic_id: bytes, known: int, logs: dict[int, FoundLog]) -> None:
+        for index in range(known, max(logs) + 1):
+            found = logs.get(index)
+            where = "begins empty, as it has no directory" if found is None else f"is {found.path}"
+            self.steps.append(f"{name}-{index} {where}")
+            partition = records.PartitionRecord(partition_id=index, topic_id=topic_id)
+            partition.replicas, partition.isr, partition.leader = [self._node_id], [self._node_id], self._node_id
+            partition.leader_epoch = 0 if found is None else self._written(found.path)[0]
+            partition.partition_epoch = 0
+            partition.directories = [bytes(16) if found is None else found.directory_id]
+            self._added.append(partition)
+
+    def _plan_basics(self) -> None:
+        """Feature levels, without which nobody reads the records, and the next producer id."""
+        if features.METADATA_VERSION not in self._salvage.image.features:
+            levels = features.INITIAL.items()
+            first = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
+            self._added[:0] = first
+        seen = max((self._written(found.path)[1] for found in self._logs.values()), default=-1)
+        if seen >= self._salvage.image.next_producer_id - UNWRITTEN_PRODUCER_IDS:
+            next_id = seen + 1 + UNWRITTEN_PRODUCER_IDS
+            owner = records.ProducerIdsRecord(broker_id=self._node_id, broker_epoch=-1, next_producer_id=next_id)
+            self._added.append(owner)
+
+    def _written(self, path: str) -> tuple[int, int]:
+        """(largest leader epoch, largest producer id) of the batches in a log; 0 and -1 if there is none."""
+        epoch, producer_id = 0, -1
+        for base_offset in offsets_with(self._disk.names(path), LOG_SUFFIX):
+            file = self._disk.open_to_read(f"{path}/{segment_name(base_offset)}{LOG_SUFFIX}")
+            with suppress(CorruptBatch):
+                for _, header in headers(file, 0, file.size_bytes()):
+                    epoch = max(epoch, header.partition_leader_epoch)
+                    producer_id = max(producer_id, header.producer_id)
+        return epoch, producer_id
+
+    def _write_id(self, path: str, topic_id: bytes) -> None:
+        self._ids.append((path, topic_id))
+
+    def _checkpoints(self) -> list[tuple[str, str]]:
+        """(directory, name) of each offset checkpoint."""
+        return [(path, name) for path in self._paths for name in OFFSET_CHECKPOINTS]
+
+    def _checkpoint(self, folder: str, name: str) -> dict[TopicPartition, int]:
+        """The rows of a checkpoint; none if there is no use in it, which a start tells."""
+        path = f"{folder}/{name}"
+        with suppress(MalformedCheckpoint):
+            return offsets_from_text(self._disk.read_whole(path)) if self._disk.exists(path) else {}
+        return {}
+
+    # --- doing it -------------------------------------------------------------------------------
+
+    def apply(self) -> None:
+        """Do what `steps` says, so that the next start recovers all logs.
+
+        Raises `OSError`, `LogDirectoryError`, `KafkaError`.
+        """
+        for path, topic_id in self._ids:
+            self._disk.write_whole(f"{path}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=True)
+        if self._anew:
+            self._write_anew()
+
+    def _write_anew(self) -> None:
+        old = self._logs.get(METADATA)
+        folder = self._paths[0] if old is None else os.path.dirname(old.path)
+        unique = self._random.randbytes(16).hex()
+        new = f"{folder}/{future_log_name(*METADATA, unique)}"  # which a start removes, if we do not live to rename it
+        self._write_log(new, None if old is None else f"{old.path}/{QUORUM_STATE}")
+        for path, name in self._checkpoints():
+            offsets = self._checkpoint(path, name)
+            if offsets.pop(METADATA, None) is not None:
+                self._disk.write_whole(f"{path}/{name}", offsets_text(offsets), sync=True)
+        for path in self._paths:
+            self._disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
+            self._disk.sync_directory(path)
+        if old is not None:
+            self._disk.rename(old.path, f"{folder}/{unlisted_log_name(*METADATA, unique, STRAY_LOG_SUFFIX)}")
+        self._disk.rename(new, f"{folder}/{log_name(*METADATA)}")
+        self._disk.sync_directory(folder)
+
+    def _write_log(self, path: str, quorum_state: str | None) -> None:
+        """A metadata log in `path`, whose leader epochs go on where the old one's ended."""
+        self._disk.make_directory(path)
+        self._disk.write_whole(f"{path}/{PARTITION_METADATA}", partition_metadata_text(METADATA_TOPIC_ID), sync=True)
+        if quorum_state is not None and self._disk.exists(quorum_state):
+            self._disk.write_whole(f"{path}/{QUORUM_STATE}", self._disk.read_whole(quorum_state), sync=True)
+        environment = Environment(self._disk, lambda: self._now_ms, lambda delay_ms, callback: None)
+        log = new_log(environment, path, METADATA, METADATA_TOPIC_ID, METADATA_SETTINGS)
+        messages = [*self._salvage.messages, *self._added]
+        level = self._salvage.image.features.get(features.METADATA_VERSION, features.INITIAL[features.METADATA_VERSION])
+        for start in range(0, len(messages), RECORDS_OF_A_BATCH):
+            batch = memoryview(
+                build_batch(
+                    [
+                        Record(0, self._now_ms, None, encode_record(message, level), ())
+                        for message in messages[start : start + RECORDS_OF_A_BATCH]
+                    ]
+                )
+            )
+            log.append(batch, [read_header(batch)], self._salvage.latest_epoch)
+        log.close()

@@ -1,0 +1,102 @@
+"""What can still be read of a damaged metadata log: the records around the damage, as far as they go together.
+
+What is missing is not known here; `metadata_repair` looks for it in the directories of the partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minibroker.broker.metadata.image import Image, InconsistentMetadata
+from minibroker.broker.metadata.metadata_log import UnknownMetadata, decode_record
+from minibroker.broker.metadata.metadata_snapshots import newest_snapshot, values_in
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.messages.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    RemoveTopicRecord,
+)
+from minibroker.protocol.primitives import MalformedMessage
+from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.walking import next_sound_batch
+from minibroker.storage.files import Disk
+from minibroker.storage.names import LOG_SUFFIX, offsets_with, segment_name
+
+
+class Salvage:
+    """The `messages` that are left of the log in `directory` (None if it is gone), and the `image` they come to.
+
+    `problems` says in a line each what is damaged or makes no sense any more. `removed` has the ids of deleted topics,
+    `latest_epoch` is the newest leader epoch of a batch. `has_snapshot` says that older deletions are not known.
+    """
+
+    def __init__(self, disk: Disk, directory: str | None) -> None:
+        """Read all. Raises `OSError`."""
+        self.messages: list[Message] = []
+        self.image = Image()
+        self.problems: list[str] = []
+        self.removed: set[bytes] = set()
+        self.latest_epoch = 0
+        self.next_offset = 0
+        self.has_snapshot = False
+        self._pending: list[Message] | None = None
+        if directory is not None:
+            self._read(disk, directory)
+
+    def _read(self, disk: Disk, directory: str) -> None:
+        snapshot = newest_snapshot(disk, directory)
+        self.has_snapshot = snapshot is not None
+        if snapshot is not None:
+            self._take(snapshot.path, values_in(snapshot.data))
+            self.next_offset, self.latest_epoch = snapshot.end_offset, snapshot.leader_epoch
+        start = self.next_offset
+        for base_offset in offsets_with(disk.names(directory), LOG_SUFFIX):
+            path = f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}"
+            self._take(path, self._values(path, disk.read_whole(path), start))
+
+    def _values(self, path: str, data: bytes, start: int) -> Iterator[tuple[int, bytes]]:
+        """(offset, value) of the records from `start` on in the sound batches of a segment."""
+        position = 0
+        while position < len(data):
+            found = next_sound_batch(data, position)
+            if found != position:
+                end = len(data) if found is None else found
+                self.problems.append(
+                    f"{path}: {end - position} bytes at {position}, offset {self.next_offset}, are damaged"
+                )
+            if found is None:
+                return
+            header = read_header(data, found)
+            if header.base_offset > self.next_offset:
+                self.problems.append(f"{path}: offsets {self.next_offset} to {header.base_offset - 1} are missing")
+            position = found + header.size_bytes
+            self.next_offset = header.next_offset
+            self.latest_epoch = max(self.latest_epoch, header.partition_leader_epoch)
+            yield from ((at, value) for at, value in values_in(data[found:position]) if at >= start)
+
+    def _take(self, path: str, values: Iterator[tuple[int, bytes]]) -> None:
+        for offset, value in values:
+            try:
+                for message in self._released(decode_record(value)):
+                    self.image.apply(message)
+                    self.messages.append(message)
+                    if isinstance(message, RemoveTopicRecord):
+                        self.removed.add(message.topic_id)
+            except (InconsistentMetadata, UnknownMetadata, MalformedMessage, KafkaError) as error:
+                self.problems.append(f"{path}: the record at offset {offset} is left out: {error}")
+
+    def _released(self, message: Message) -> list[Message]:
+        """What holds now that this record has come; what is left of a transaction whose end is lost does not."""
+        pending = self._pending
+        if isinstance(message, BeginTransactionRecord):
+            self._pending = []
+        elif isinstance(message, EndTransactionRecord | AbortTransactionRecord):
+            self._pending = None
+            return pending if pending is not None and isinstance(message, EndTransactionRecord) else []
+        elif pending is None:
+            return [message]
+        else:
+            pending.append(message)
+        return []

@@ -1,0 +1,87 @@
+"""Kafka's snapshots of the metadata: `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` beside the metadata log.
+
+A snapshot says what all records below its end offset come to, so the log below it may be gone. It is a run of batches
+like the log's, of which the first record is a header and the last one a footer: without it, the file is not whole.
+`bootstrap.checkpoint`, which `kafka-storage format` writes, has the same form. What records mean is not known here.
+
+     control batch   SnapshotHeader, with kraft.version 1 also KRaftVersion and KRaftVoters
+     batches         metadata records, offsets from 0 on
+     control batch   SnapshotFooter
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.messages.control_records import KRaftVersionRecord
+from minibroker.protocol.records.batch import batches, check_batch
+from minibroker.protocol.records.control import ControlType, control_message, control_type
+from minibroker.protocol.records.payload import records_of
+from minibroker.storage.files import Disk
+
+log = logging.getLogger("minibroker.metadata")
+
+BOOTSTRAP = "bootstrap.checkpoint"
+_NAME = re.compile(r"(?P<end_offset>[0-9]{20})-(?P<leader_epoch>[0-9]{10})\.checkpoint")
+
+
+class Snapshot(NamedTuple):
+    """What stands for the log below `end_offset`, whose last record was written in `leader_epoch`."""
+
+    path: str
+    end_offset: int
+    leader_epoch: int
+    data: bytes
+
+
+def newest_snapshot(disk: Disk, directory: str) -> Snapshot | None:
+    """The newest snapshot in a directory that is whole; a warning for each newer one. Raises `OSError`."""
+    for match in filter(None, map(_NAME.fullmatch, reversed(disk.names(directory)))):
+        path = f"{directory}/{match[0]}"
+        data = disk.read_whole(path)
+        reason = incompleteness(data)
+        if reason is None:
+            return Snapshot(path, int(match["end_offset"]), int(match["leader_epoch"]), data)
+        log.warning("the snapshot %s is passed over: %s", path, reason)
+    return None
+
+
+def values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(offset, value) of the records in some whole batches, without those of control batches. Raises KafkaError."""
+    for position, header in batches(data):
+        check_batch(data, position)
+        if not header.is_control:
+            for record in records_of(memoryview(data)[position : position + header.size_bytes]):
+                yield record.offset, record.value or b""
+
+
+def kraft_version_in(data: bytes, before: int) -> int:
+    """The level of kraft.version after some whole batches, of which the control batches tell. Raises KafkaError."""
+    level = before
+    for position, header in batches(data):
+        if header.is_control:
+            for record in records_of(memoryview(data)[position : position + header.size_bytes]):
+                if control_type(record.key) == ControlType.KRAFT_VERSION:
+                    message = control_message(record)
+                    level = message.k_raft_version if isinstance(message, KRaftVersionRecord) else level
+    return level
+
+
+def incompleteness(data: bytes) -> str | None:
+    """Why these bytes are no whole snapshot, None if they are one."""
+    end, last = 0, None
+    try:
+        for position, header in batches(data):
+            check_batch(data, position)
+            end = position + header.size_bytes
+            last = data[position:end] if header.is_control else None
+        footer = last is not None and [control_type(record.key) for record in records_of(last)][-1]
+    except KafkaError as error:
+        return str(error)
+    if end < len(data):
+        return f"its last batch, at {end}, is torn"
+    return None if footer == ControlType.SNAPSHOT_FOOTER else "it does not end with a footer"

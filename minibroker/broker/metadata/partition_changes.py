@@ -1,0 +1,136 @@
+"""What to record so that a partition comes to have other replicas, replicas in sync, or another leader.
+
+Pure: a `PartitionChange` is told what is wanted, and says it as one record, if there is anything to say. Who wants what
+is in `elections`, `reassignments` and `registration`. The rules are those of Kafka's controller (KIP-455, KIP-966).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from minibroker.broker.metadata.partitions import NO_LEADER, Partition
+from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
+
+
+class Election(Enum):
+    """Which replica is to lead."""
+
+    ONLINE = "the leader as long as it may, or else the first in sync"
+    PREFERRED = "the first replica of all, if it is in sync"
+    UNCLEAN = "as ONLINE, but rather one that is not in sync than none"
+
+
+class PartitionChange:
+    """A change of `partition` in the making; what is not set stays.
+
+    `may_lead` says of a node whether it is there. `minimum_isr` is how many replicas in sync there must be before
+    others are remembered as eligible, None where that is not done (eligible.leader.replicas.version 0).
+    """
+
+    def __init__(self, partition: Partition, may_lead: Callable[[int], bool], minimum_isr: int | None) -> None:
+        self.election = Election.ONLINE
+        self.isr = list(partition.isr)
+        self.replicas = list(partition.replicas)
+        self.adding = list(partition.adding_replicas)
+        self.removing = list(partition.removing_replicas)
+        self.directories = partition.directory_of_replica()
+        self._partition = partition
+        self._may_lead = may_lead
+        self._minimum_isr = minimum_isr
+        self._eligible = list(partition.eligible_leader_replicas)
+
+    def record(self) -> PartitionChangeRecord | None:
+        """The record that brings the change about, None if there is nothing to change."""
+        partition = self._partition
+        self._complete_reassignment()
+        self._remember_eligible()
+        change = PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id)
+        clean = self._elect(change)
+        if change.leader == UNCHANGED.leader and set(partition.replicas) - set(self.replicas):
+            change.leader = partition.leader_id  # so that whoever asks a replica that is gone hears of a new epoch
+        if not clean or self._minimum_isr is None:
+            self._eligible = []
+        if self._eligible != partition.eligible_leader_replicas:
+            change.eligible_leader_replicas = self._eligible
+        if self.isr != partition.isr and (self.isr or self._minimum_isr is not None):
+            change.isr = self.isr  # without eligible replicas the last ones in sync stay, as nobody else may lead
+        self._remember_last_leader(change)
+        self._set_replicas(change)
+        return None if change == _unchanged(partition) else change
+
+    def _complete_reassignment(self) -> None:
+        """Let the replicas go that are to go, once all others are in sync."""
+        if not (self.adding or self.removing):
+            return
+        isr = [node for node in self.isr if node not in self.removing]
+        replicas = [node for node in self.replicas if node not in self.removing]
+        if isr and replicas and set(replicas) <= set(isr):
+            self.isr, self.replicas, self.adding, self.removing = isr, replicas, [], []
+
+    def _remember_eligible(self) -> None:
+        """Below the minimum, who leaves the replicas in sync has every record up to the high watermark (KIP-966)."""
+        if self._minimum_isr is None:
+            return
+        known = [] if len(self.isr) >= self._minimum_isr else [*self._partition.isr, *self._eligible]
+        self._eligible = [node for node in dict.fromkeys(known) if node not in self.isr]
+
+    def _elect(self, change: PartitionChangeRecord) -> bool:
+        """Give the change a leader, if it is to be another one; whether it has every record."""
+        leader, clean = self._elected()
+        if leader != self._partition.leader_id:
+            change.leader = leader
+            if leader in self._eligible:
+                self.isr = [leader]
+                self._eligible.remove(leader)
+            if not clean:
+                self.isr = [leader]
+        return clean
+
+    def _elected(self) -> tuple[int, bool]:
+        """(who is to lead, whether it has every record)."""
+        present = self._partition.leader_id
+        preferred = self.replicas[:1] if self.election is Election.PREFERRED else []
+        for node in [*preferred, present, *self.replicas]:
+            if self._may_be_elected(node):
+                return node, True
+        last_known = [] if self._minimum_isr is None else self._partition.last_known_elr
+        if not self._eligible and not self.isr and len(last_known) == 1 and self._may_lead(last_known[0]):
+            return last_known[0], False
+        if self.election is Election.UNCLEAN:
+            return next(((node, False) for node in self.replicas if self._may_lead(node)), (NO_LEADER, True))
+        return NO_LEADER, True
+
+    def _may_be_elected(self, node: int) -> bool:
+        has_all = node in self.isr or (not self.isr and node in self._eligible)
+        return has_all and self._may_lead(node)
+
+    def _remember_last_leader(self, change: PartitionChangeRecord) -> None:
+        partition = self._partition
+        leader = partition.leader_id if change.leader == UNCHANGED.leader else change.leader
+        if self._minimum_isr is not None and change.isr == [] and partition.leader_id != NO_LEADER:
+            last_known = [partition.leader_id]
+        else:
+            last_known = partition.last_known_elr if leader == NO_LEADER else []
+        if last_known != partition.last_known_elr:
+            change.last_known_elr = last_known
+
+    def _set_replicas(self, change: PartitionChangeRecord) -> None:
+        partition = self._partition
+        directories = [self.directories.get(node, UNKNOWN_DIRECTORY) for node in self.replicas]
+        if directories != (partition.directories or [UNKNOWN_DIRECTORY] * len(partition.replicas)):
+            change.directories = directories
+        if self.replicas != partition.replicas:
+            change.replicas = self.replicas
+        if self.removing != partition.removing_replicas:
+            change.removing_replicas = self.removing
+        if self.adding != partition.adding_replicas:
+            change.adding_replicas = self.adding
+
+
+UNCHANGED = PartitionChangeRecord()
+UNKNOWN_DIRECTORY = bytes(16)
+
+
+def _unchanged(partition: Partition) -> PartitionChangeRecord:
+    return PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id)

@@ -1,0 +1,227 @@
+"""Topics and partitions as the broker holds them in memory: a fold over the metadata log.
+
+Who decides on them is the controller; what is in their logs is storage's business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import BatchHeader
+from minibroker.storage.log_settings import MAX_LONG, LogSettings
+
+if TYPE_CHECKING:
+    from minibroker.storage.log import Log
+
+NO_LEADER = -1
+NO_EPOCH = -1
+COLLECTED_BYTES = 16 << 10  # a larger batch is written at once: to copy it would cost more than a write
+MAXIMUM_NAME_LENGTH = 249
+LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+GROUPS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class Waiter(Protocol):
+    """A parked request that an append may complete."""
+
+    def appended(self, partition: Partition, size_bytes: int) -> None:
+        """`size_bytes` of new records of the partition are readable."""
+
+    def look(self) -> None:
+        """Look at what was appended."""
+
+    def changed(self) -> None:
+        """The partition is gone, or has another leader: look again."""
+
+
+class Turn(Protocol):
+    """Where a partition says what it has appended: the present turn of the loop."""
+
+    @property
+    def collects(self) -> bool:
+        """Whether small appends may wait for the end of the turn."""
+
+    def pending(self, partition: Partition, size_bytes: int) -> None:
+        """Have the partition's log written, and then tell who waits for records of it."""
+
+
+class Partition:
+    """One partition. `leader_id` is NO_LEADER while none of its replicas' nodes is there.
+
+    It has a `log` only if `is_here`: the replicas of a cluster that ran in several processes may all be elsewhere.
+    `eligible_leader_replicas` are those that may lead although they are not in sync, `last_known_elr` the one that led
+    before there were none (KIP-966). While a reassignment is under way, `adding_replicas` and `removing_replicas` are
+    those of the `replicas` that come and go (KIP-455). `directories` has the id of the log directory of each replica,
+    zeros where it is not known (KIP-858).
+    """
+
+    __slots__ = (
+        "adding_replicas",
+        "directories",
+        "eligible_leader_replicas",
+        "index",
+        "isr",
+        "last_known_elr",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "partition_epoch",
+        "removing_replicas",
+        "replicas",
+        "topic",
+        "waiters",
+    )
+
+    log: Log
+
+    def __init__(self, topic: Topic, index: int, replicas: list[int], isr: list[int], leader_id: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.replicas = replicas
+        self.isr = isr
+        self.leader_id = leader_id
+        self.leader_epoch = 0
+        self.partition_epoch = 0
+        self.eligible_leader_replicas: list[int] = []
+        self.last_known_elr: list[int] = []
+        self.adding_replicas: list[int] = []
+        self.removing_replicas: list[int] = []
+        self.directories: list[bytes] = []
+        self.waiters: set[Waiter] = set()
+
+    def __repr__(self) -> str:
+        return f"{self.topic.name}-{self.index}"
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its log is in this process. A leader's always is."""
+        return hasattr(self, "log")
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether its log is in this process and of no use: then no replica here can lead."""
+        return self.is_here and bool(self.log.offline)
+
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether replicas are still to come or to go."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def directory_of_replica(self) -> dict[int, bytes]:
+        """The log directory's id of each replica of which it is recorded."""
+        return dict(zip(self.replicas, self.directories, strict=False))
+
+    def check_in_sync(self) -> None:
+        """Raises KafkaError(NOT_ENOUGH_REPLICAS) below min.insync.replicas, as for whoever wants acks=all.
+
+        As in Kafka, a partition with fewer replicas than that needs all of them.
+        """
+        if len(self.isr) < self.topic.min_insync_replicas and len(self.isr) < len(self.replicas):
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
+
+    def append(self, turn: Turn, records: memoryview, headers: Sequence[BatchHeader]) -> int:
+        """Append admitted batches, tell who waits for them, and return the first offset.
+
+        A small batch is written when the turn ends: an answer that tells of it waits for that, and so do readers.
+        Raises KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        if turn.collects and len(records) <= COLLECTED_BYTES and len(headers) == 1:
+            offset = self.log.append_soon(records, headers[0], self.leader_epoch)
+            if offset >= 0:
+                turn.pending(self, len(records))
+                return offset
+        offset = self.log.append(records, headers, self.leader_epoch)
+        if self.waiters:  # behind a marker, records that were there already are stable: how many does not matter
+            self.tell_waiters(MAX_LONG if headers[0].is_control else len(records))
+        return offset
+
+    def tell_waiters(self, size_bytes: int) -> None:
+        """Tell those who wait for records that there are more."""
+        for waiter in self.waiters:
+            waiter.appended(self, size_bytes)
+
+    def check_epoch(self, epoch: int) -> None:
+        """KIP-320: whether `epoch`, in which a client believes the leader to be (-1 if it says nothing), is right.
+
+        Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
+        """
+        if epoch in (NO_EPOCH, self.leader_epoch):
+            return
+        code = ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise KafkaError(code, f"{self} is in leader epoch {self.leader_epoch}, not {epoch}.")
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(the largest epoch at or below `epoch`, where it ends), or (-1, -1) if that is not known (KIP-101).
+
+        The log learns of an epoch with its first record; the leader's own has begun before, at the log's end.
+        """
+        log = self.log
+        known = log.leader_epoch
+        if epoch == self.leader_epoch:
+            return epoch, log.log_end_offset
+        if known == NO_EPOCH != epoch and epoch < self.leader_epoch:
+            return epoch, log.log_end_offset  # the leader's epoch is the first of all
+        if known < epoch < self.leader_epoch:
+            return known, log.log_end_offset
+        return log.end_offset_for_epoch(epoch)
+
+    def wake(self) -> None:
+        """Have everybody who waits look again."""
+        for waiter in list(self.waiters):
+            waiter.changed()
+
+
+class Topic:
+    """One topic.
+
+    `topic_id` is 16 raw bytes, `overrides` holds its own configs as text, `settings` is what its logs make of them.
+    """
+
+    __slots__ = ("internal", "min_insync_replicas", "name", "overrides", "partitions", "settings", "topic_id")
+
+    settings: LogSettings
+    min_insync_replicas: int
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.internal = name in INTERNAL_TOPICS
+        self.overrides: dict[str, str] = {}
+        self.partitions: list[Partition] = []
+
+    def copy(self) -> Topic:
+        """Another topic with the same partitions, to which more may be added."""
+        copy = Topic(self.name, self.topic_id)
+        copy.overrides = self.overrides
+        copy.partitions = list(self.partitions)
+        return copy
+
+    def partition(self, index: int) -> Partition | None:
+        """The partition with this number, if there is one."""
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+def check_name(name: str) -> None:
+    """Raises KafkaError(INVALID_TOPIC_EXCEPTION) for a name that Kafka does not allow."""
+    reason = None
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > MAXIMUM_NAME_LENGTH:
+        reason = f"the length of '{name}' is longer than the max allowed length {MAXIMUM_NAME_LENGTH}"
+    elif not LEGAL_NAME.fullmatch(name):
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def colliding_name(name: str) -> str:
+    """Names that differ only in '.' and '_' collide in metric names; this is equal for those."""
+    return name.replace(".", "_")

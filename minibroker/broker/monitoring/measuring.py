@@ -1,0 +1,80 @@
+"""What a process counts for its metrics, in all lives of its broker, and the address at which it tells them.
+
+What the metrics are is in `metrics`, how they are asked for in `metrics_server`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import NamedTuple
+
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.lifecycle import Running, StartError
+from minibroker.broker.monitoring.measured_disk import SyncStatistics
+from minibroker.broker.monitoring.request_statistics import RequestStatistics
+from minibroker.broker.network.listeners import Listener, broker_listeners
+from minibroker.broker.network.server import BindError, BoundListener, bind
+from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
+
+DOWN = "The broker does not run."
+
+
+class Measurements(NamedTuple):
+    """What is counted, and where it is told.
+
+    `started_s` is when the process began, in seconds since 1970. `accepted` is that of the server.
+    """
+
+    bound: BoundListener
+    started_s: float
+    requests: RequestStatistics
+    syncs: SyncStatistics
+    cleaner: CleanerStatistics
+    accepted: Counter[tuple[int, str]]
+
+
+@contextlib.contextmanager
+def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], int]) -> Iterator[Measurements | None]:
+    """Take the address for the metrics, on the first listener's host; gives it back in the end.
+
+    Port 0 is any free one, None is for no metrics. Raises StartError.
+    """
+    if port is None:
+        yield None
+        return
+    host = broker_listeners(settings)[0].host
+    try:
+        bound = bind(Listener("METRICS", "HTTP", host, port, "", 0), settings)
+    except BindError as error:
+        raise StartError(str(error)) from None
+    with bound.socket:
+        yield Measurements(
+            bound, wall_ms() / 1000, RequestStatistics(), SyncStatistics(), CleanerStatistics(), Counter()
+        )
+
+
+@contextlib.asynccontextmanager
+async def metrics_served(measured: Measurements | None, present: Callable[[], Running | None]) -> AsyncIterator[None]:
+    """Serve the metrics inside the block, if they are asked for; `present` is the broker's life, None if it is down."""
+    if measured is None:
+        yield
+        return
+    # Imported only when they are asked for: the library would double the time to start.
+    from minibroker.broker.monitoring.metrics import Observed, exposition
+    from minibroker.broker.monitoring.metrics_server import MetricsServer, Unavailable
+
+    async def told() -> bytes:
+        running = present()
+        if running is None:
+            raise Unavailable(DOWN)
+        cluster, server, (_, started_s, requests, syncs, cleaner, _) = running.cluster, running.server, measured
+        return await exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
+
+    server = MetricsServer(told)
+    await server.serve(measured.bound)
+    try:
+        yield
+    finally:
+        await server.close()

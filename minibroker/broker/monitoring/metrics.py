@@ -1,0 +1,251 @@
+"""The metrics: a row each, and their text in Prometheus's format, made in slices that leave the event loop responsive.
+
+Most are looked up in the cluster when they are asked for; what must be counted meanwhile is in `request_statistics`,
+`measured_disk` and `cleaner_statistics`.
+Who asks, and how, is the business of `metrics_server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from minibroker import __version__
+from minibroker.broker.monitoring.request_statistics import DURATION_BUCKETS_MS, ApiStatistics
+from minibroker.protocol.apis import api_name
+from minibroker.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.metadata.partitions import Partition
+    from minibroker.broker.monitoring.measured_disk import SyncStatistics
+    from minibroker.broker.monitoring.request_statistics import RequestStatistics
+    from minibroker.broker.network.server import Server
+    from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
+    from minibroker.storage.log import Log
+
+PREFIX = "minibroker_"
+# About one millisecond's work; a slow reader of Kafka's protocol would notice ten of them.
+LINES_PER_SLICE = 150
+KNOWN_CODES = frozenset(ErrorCode)
+# Clients make topics, and each would be five more lines in each scrape. No topic can have the name of the others.
+PARTITIONS_TOLD = 10_000
+OTHERS = ("(other)", "(other)")
+
+Kind = type[CounterMetricFamily] | type[GaugeMetricFamily] | type[HistogramMetricFamily]
+Sample = tuple[tuple[str, ...], Any]  # the values of the labels, and the value
+
+
+class Observed(NamedTuple):
+    """What the metrics look at. `started_s` is when the broker started, in seconds since 1970."""
+
+    cluster: Cluster
+    server: Server
+    requests: RequestStatistics
+    syncs: SyncStatistics
+    cleaner: CleanerStatistics
+    started_s: float
+
+
+class Row(NamedTuple):
+    """One metric. `name` lacks the prefix, and that of a counter the ending _total, which Prometheus demands."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+    samples: Callable[[Observed], Iterable[Sample | None]]  # None makes no line, and is a step of the way all the same
+
+    @property
+    def full_name(self) -> str:
+        """The name as it is scraped."""
+        return f"{PREFIX}{self.name}" + ("_total" if self.kind is CounterMetricFamily else "")
+
+    @property
+    def lines_each(self) -> int:
+        """How many lines of text a sample makes: those of a histogram are its buckets, count and sum."""
+        return len(DURATION_BUCKETS_MS) + 3 if self.kind is HistogramMetricFamily else 1
+
+
+async def exposition(observed: Observed) -> bytes:
+    """All metrics, as text. Between slices the loop serves others, so that it is no picture of one moment."""
+    parts = []
+    for row in ROWS:
+        samples = iter(row.samples(observed))
+        count = max(1, LINES_PER_SLICE // row.lines_each)
+        piece = list(islice(samples, count))
+        parts.append(_text(row, piece))
+        await asyncio.sleep(0)
+        while len(piece) == count:
+            piece = list(islice(samples, count))
+            parts.append(_without_head(_text(row, piece)))
+            await asyncio.sleep(0)
+    return b"".join(parts)
+
+
+class _Registry:
+    """What `generate_latest` takes for one metric."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterable[Metric]:
+        return (self._metric,)
+
+
+def _text(row: Row, samples: Iterable[Sample | None]) -> bytes:
+    family: Any = row.kind(PREFIX + row.name, row.help, labels=row.labels)
+    for labels, value in filter(None, samples):
+        if row.kind is HistogramMetricFamily:
+            buckets, total = value
+            family.add_metric(labels, buckets=buckets, sum_value=total)
+        else:
+            family.add_metric(labels, value)
+    return generate_latest(_Registry(family))
+
+
+def _without_head(text: bytes) -> bytes:
+    """The samples without the lines HELP and TYPE, which may stand only once."""
+    return text.split(b"\n", 2)[2]
+
+
+# --- what each row looks at -----------------------------------------------------------------------
+
+
+def _by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[Observed], Iterator[Sample]]:
+    def samples(observed: Observed) -> Iterator[Sample]:
+        for key, statistics in list(observed.requests.by_api.items()):
+            yield (api_name(key),), value(statistics)
+
+    return samples
+
+
+def _requests(observed: Observed) -> Iterator[Sample]:
+    for key, statistics in list(observed.requests.by_api.items()):
+        for version, count in list(statistics.requests.items()):
+            yield (api_name(key), str(version)), count
+
+
+def _errors(observed: Observed) -> Iterator[Sample]:
+    for key, statistics in list(observed.requests.by_api.items()):
+        for code, count in list(statistics.errors.items()):
+            yield (api_name(key), ErrorCode(code).name if code in KNOWN_CODES else str(code)), count
+
+
+def _durations(statistics: ApiStatistics | SyncStatistics) -> tuple[list[tuple[str, float]], float]:
+    bounds = [*(str(bound / 1000) for bound in DURATION_BUCKETS_MS), "+Inf"]
+    return list(zip(bounds, accumulate(statistics.durations), strict=True)), statistics.duration_ms / 1000
+
+
+def _connections(observed: Observed) -> Iterator[Sample]:
+    counts = Counter((each.node.node_id, each.listener) for each in observed.server.connections())
+    for node_id, listener in observed.server.accepted:
+        yield (str(node_id), listener), counts[node_id, listener]
+
+
+def _accepted(observed: Observed) -> Iterator[Sample]:
+    for (node_id, listener), count in observed.server.accepted.items():
+        yield (str(node_id), listener), count
+
+
+def _parked(observed: Observed) -> Iterator[Sample]:
+    yield (), sum(each.waiting for each in observed.server.connections())
+
+
+def _of_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sample | None]]:
+    """Each partition, up to `PARTITIONS_TOLD`; the sum of all others."""
+
+    def samples(observed: Observed) -> Iterator[Sample | None]:
+        count = rest = 0
+        for count, partition in enumerate(_partitions(observed.cluster), start=1):
+            if count <= PARTITIONS_TOLD:
+                yield (partition.topic.name, str(partition.index)), value(partition.log)
+            else:
+                rest += value(partition.log)
+                yield None
+        if count > PARTITIONS_TOLD:
+            yield OTHERS, rest
+
+    return samples
+
+
+def _partitions(cluster: Cluster) -> Iterator[Partition]:
+    """Those that have a log; topics may come and go in between."""
+    for topic in list(cluster.image.topics.values()):
+        yield from (partition for partition in list(topic.partitions) if hasattr(partition, "log"))
+
+
+def _fetch_sessions(observed: Observed) -> Iterator[Sample]:
+    for node_id, node in list(observed.cluster.nodes.items()):
+        yield (str(node_id),), len(node.sessions)
+
+
+def _partition_count(observed: Observed) -> int:
+    return sum(len(topic.partitions) for topic in observed.cluster.image.topics.values())
+
+
+def _syncs(observed: Observed) -> Iterator[Sample]:
+    yield (), _durations(observed.syncs)
+
+
+def _cleaner(name: str) -> Callable[[Observed], Iterator[Sample]]:
+    return _one(lambda observed: getattr(observed.cleaner, name))
+
+
+def _one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sample]]:
+    def samples(observed: Observed) -> Iterator[Sample]:
+        yield (), value(observed)
+
+    return samples
+
+
+API, VERSION, CODE, NODE, LISTENER = ("api",), ("version",), ("code",), ("node",), ("listener",)
+LOG = ("topic", "partition")
+DURATION_HELP = "Time from reading a request until its answer was sent; that of a Fetch includes its wait for records."
+DIRTY_HELP = (
+    "The share of the dirtiest compacted log that is dirty, 0 to 1, as the cleaner found it when it looked last."
+)
+UNCLEANABLE_HELP = "Partitions that are not compacted any more, as something is wrong with their logs."
+LOOKED_HELP = "When the cleaner looked for dirty logs last, seconds since 1970; 0 if it never has."
+COUNTER, GAUGE, HISTOGRAM = CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+ROWS: tuple[Row, ...] = (
+    Row("requests", COUNTER, API + VERSION, "Requests that could be read.", _requests),
+    Row("request_errors", COUNTER, API + CODE, "Error codes in answers, each as often as it is in one.", _errors),
+    Row("requests_lost", COUNTER, API, "Requests that failed, or whose client left before.", _by_api(lambda s: s.lost)),
+    Row("request_bytes", COUNTER, API, "Bytes of requests that could be read.", _by_api(lambda s: s.received_bytes)),
+    Row("response_bytes", COUNTER, API, "Bytes of answers that were sent.", _by_api(lambda s: s.sent_bytes)),
+    Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _by_api(_durations)),
+    Row("requests_parked", GAUGE, (), "Requests that wait for something, as a Fetch for records.", _parked),
+    Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _connections),
+    Row("connections_accepted", COUNTER, NODE + LISTENER, "Connections that were accepted.", _accepted),
+    Row("fetch_sessions", GAUGE, NODE, "Fetch sessions that are kept.", _fetch_sessions),
+    Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _syncs),
+    Row("fsync_failures", COUNTER, (), "Calls of fsync that failed.", _one(lambda o: o.syncs.failures)),
+    Row("topics", GAUGE, (), "Topics.", _one(lambda o: len(o.cluster.image.topics))),
+    Row("partitions", GAUGE, (), "Partitions of all topics.", _one(_partition_count)),
+    Row("log_size_bytes", GAUGE, LOG, "Size of a partition's batches.", _of_logs(lambda log: log.size_bytes)),
+    Row("log_start_offset", GAUGE, LOG, "First offset of a partition.", _of_logs(lambda log: log.log_start_offset)),
+    Row("log_end_offset", GAUGE, LOG, "Offset of a partition's next record.", _of_logs(lambda log: log.log_end_offset)),
+    Row("log_segments", GAUGE, LOG, "Segments of a partition.", _of_logs(lambda log: len(log.segments))),
+    Row("log_producer_ids", GAUGE, LOG, "Producer ids that are known.", _of_logs(lambda log: len(log.producers))),
+    Row("cleaner_cleanings", COUNTER, (), "Cleanings of a log that were completed.", _cleaner("cleanings")),
+    Row("cleaner_seconds", COUNTER, (), "Time that cleanings took, of all threads.", _cleaner("seconds")),
+    Row("cleaner_last_seconds", GAUGE, (), "Time that the last cleaning took.", _cleaner("last_seconds")),
+    Row("cleaner_read_bytes", COUNTER, (), "Bytes of the logs that were cleaned.", _cleaner("read_bytes")),
+    Row("cleaner_written_bytes", COUNTER, (), "Bytes that were left of them.", _cleaner("written_bytes")),
+    Row("cleaner_read_records", COUNTER, (), "Records of the logs that were cleaned.", _cleaner("read_records")),
+    Row("cleaner_written_records", COUNTER, (), "Records that were left of them.", _cleaner("written_records")),
+    Row("cleaner_running", GAUGE, (), "Logs that are being cleaned.", _cleaner("running")),
+    Row("cleaner_max_dirty_ratio", GAUGE, (), DIRTY_HELP, _cleaner("max_dirty_ratio")),
+    Row("cleaner_uncleanable_partitions", GAUGE, (), UNCLEANABLE_HELP, _cleaner("uncleanable")),
+    Row("cleaner_last_look_time_seconds", GAUGE, (), LOOKED_HELP, _one(lambda o: o.cleaner.looked_ms / 1000)),
+    Row("start_time_seconds", GAUGE, (), "When the broker started, seconds since 1970.", _one(lambda o: o.started_s)),
+    Row("info", GAUGE, VERSION, "1, with the version of minibroker.", lambda observed: [((__version__,), 1)]),
+)

@@ -1,0 +1,1 @@
+"""Sockets, framing, connections and listeners: bytes in, frames out, and back."""

@@ -1,0 +1,342 @@
+"""A connection without its socket: frames in, answers out in the order of the requests, one request unfinished at most.
+
+The socket's side is an `Outlet`; what a request means is the dispatcher's business.
+
+    receive --> frames --> execute --+--> answer ----------> outlet.send
+                  ^                  +--> parked ... complete --^
+                  +--- backlog (while a request is parked, the output is congested, or others are due)
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from minibroker.broker.network.framing import OWN_BYTES, PREFIX, FrameBudget, FrameError, PartialFrame, frame_size
+from minibroker.broker.requests.parked import Parked
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Node
+
+log = logging.getLogger("minibroker.connections")
+
+REQUESTS_PER_TURN = 64
+TURN_SECONDS = 0.002  # of the processor's time, so it is not the passed-in clock's
+BACKLOG_LIMIT_BYTES = 64 << 10
+
+
+class Outlet(Protocol):
+    """What a connection needs of its socket and loop."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether output waits to be sent."""
+
+    def send(self, items: list[Any]) -> None:
+        """Queue bytes and file regions, in order."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Run `callback` in the loop's next turn."""
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        """Close the socket once all that was queued has left."""
+
+
+class Due(Protocol):
+    """An answer that may leave when the turn of the loop ends, and no earlier."""
+
+    def items(self) -> list[Any]:
+        """Return the items to send, once the turn has ended."""
+
+
+class Connection:
+    """The conversation with one client.
+
+    `execute(connection, frame)` runs one request (`frame` is a writable memoryview without the size, valid only during
+    the call) and returns the items to send, a `Due`, a `Parked`, or None when the request has no answer.
+    `tell_at_end(connection)` has the connection told when the turn of the loop ends.
+    """
+
+    __slots__ = (
+        "_backlog",
+        "_budget",
+        "_due",
+        "_execute",
+        "_outlet",
+        "_parked",
+        "_partial",
+        "_running",
+        "closed",
+        "known",
+        "limit_bytes",
+        "listener",
+        "node",
+        "peer",
+        "produced_to",
+        "_tell_at_end",
+        "software",
+    )
+
+    def __init__(
+        self,
+        node: Node,
+        listener: str,
+        outlet: Outlet,
+        execute: Callable[[Connection, memoryview], Any],
+        tell_at_end: Callable[[Connection], None],
+        budget: FrameBudget,
+        limit_bytes: int,
+        peer: str = "?",
+    ) -> None:
+        self.node = node
+        self.listener = listener
+        self.peer = peer
+        self.software = ""
+        self.limit_bytes = limit_bytes
+        self.closed = False
+        self.known: Any = None  # what the next request may be like, if it is like the last one
+        self.produced_to: Any = None  # the partition of the last request, if that was a plain Produce
+        self._outlet = outlet
+        self._execute = execute
+        self._tell_at_end = tell_at_end
+        self._due: list[list[Any] | Due] | None = None  # what leaves when the turn ends
+        self._budget = budget
+        self._parked: Parked | None = None
+        self._partial: PartialFrame | None = None
+        self._running: PartialFrame | None = None  # whose bytes are the frame that runs now, unless it was handed over
+        self._backlog: bytearray | None = None  # bytes that came while no frame may run; None: frames run
+
+    # --- input ----------------------------------------------------------------------------------
+
+    def room(self, scratch: memoryview) -> memoryview:
+        """Where the socket may put the next bytes: a partial frame's own buffer, else `scratch`."""
+        if self._partial is not None:
+            return self._partial.room()
+        return scratch[:OWN_BYTES] if self._budget.full else scratch
+
+    def received(self, scratch: memoryview, count: int) -> None:
+        """`count` bytes stand at the start of what `room` gave. Keeps no view of `scratch`."""
+        partial = self._partial
+        if self.closed:
+            return  # what was answered still goes out; nothing more is read
+        if partial is None:
+            self._take(scratch[:count])
+            return
+        partial.filled(count)
+        self._extend(partial)
+
+    def _take(self, data: memoryview) -> None:
+        if self._backlog is None:
+            self._run(data)
+            return
+        self._backlog += data
+        self._budget.backlog(len(data))
+        if len(self._backlog) >= BACKLOG_LIMIT_BYTES or self._budget.full:
+            self._outlet.pause_reading()
+
+    def _extend(self, partial: PartialFrame) -> None:
+        try:
+            grown = partial.grow()
+        except FrameError as error:
+            self._partial = None
+            partial.close()
+            self._refuse(error)
+            self._outlet.close()
+            return
+        if not grown:
+            self._outlet.pause_reading()
+            partial.wait(lambda: self._outlet.call_soon(self._budget_freed))
+        elif partial.complete:
+            self._partial = None
+            self._running = partial
+            try:
+                self._run(partial.bytes)
+            finally:
+                if self._running is not None:
+                    self._running = None
+                    partial.close()
+
+    def _budget_freed(self) -> None:
+        if self._partial is not None and not self.closed:
+            self._outlet.resume_reading()
+            self._extend(self._partial)
+
+    def _run(self, data: memoryview) -> None:
+        """Run the whole frames in `data`, as far as they may run now, and keep the rest."""
+        answers: list[Any] = []
+        try:
+            position = self._run_frames(data, answers)
+        except FrameError as error:
+            position = len(data)
+            self._refuse(error)
+        if answers:
+            self._send(answers)
+        if self.closed:
+            self._close()
+        elif self._parked is not None or self._outlet.congested or position < 0:
+            self._backlog = bytearray(data[abs(position) :])
+            if self._backlog:
+                self._budget.backlog(len(self._backlog))
+            if position < 0:
+                self._outlet.call_soon(self.resume)
+        elif position < len(data):
+            self._partial = partial = PartialFrame(data[position:], self.limit_bytes, self._budget)
+            self._extend(partial)
+
+    def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
+        """Where the frames that ran end; negative if others are due before the next one."""
+        position, end, ran, stop_at = 0, len(data), 0, 0.0
+        while end - position >= PREFIX.size:
+            stop = position + PREFIX.size + frame_size(data, position, self.limit_bytes)
+            if stop > end:
+                break
+            if ran == 1:
+                stop_at = time.monotonic() + TURN_SECONDS
+            elif ran >= REQUESTS_PER_TURN or (ran and time.monotonic() > stop_at):
+                return -position
+            outcome = self._execute(self, data[position + PREFIX.size : stop])
+            position = stop
+            ran += 1
+            if outcome.__class__ is list:
+                answers += outcome
+            elif outcome is None:
+                if self.closed:
+                    break
+            elif outcome.__class__ is Parked:
+                self._parked = outcome
+                break
+            else:
+                self._send_at_end(answers, outcome)
+        return position
+
+    def _send_at_end(self, answers: list[Any], due: Due) -> None:
+        """Let an answer leave when the turn ends, behind those that are there already."""
+        if self._due is None:
+            self._due = []
+            self._tell_at_end(self)
+        if answers:
+            self._due.append(answers.copy())
+            answers.clear()
+        self._due.append(due)
+
+    def _send(self, items: list[Any]) -> None:
+        if self._due is None:
+            self._outlet.send(items)
+        else:
+            self._due.append(items)
+
+    def _close(self) -> None:
+        if self._due is None:
+            self._outlet.close()
+
+    def turn_ended(self) -> None:
+        """Send the answers that waited for the end of the turn."""
+        due, self._due = self._due, None
+        if due is None:
+            return  # the client has gone
+        items: list[Any] = []
+        try:
+            for each in due:
+                items += each if isinstance(each, list) else each.items()
+        except Exception:
+            log.exception("closing %s: a request failed", self.peer, extra=self.log_fields)
+            self.closed = True
+        self._outlet.send(items)
+        if self.closed:
+            self._outlet.close()
+        elif self._outlet.congested and self._backlog is None and self._partial is None:
+            self._backlog = bytearray()
+
+    def _refuse(self, error: FrameError) -> None:
+        """After a size that cannot be, nothing tells where the next frame would begin."""
+        log.warning("closing %s (%s): it sent %s", self.peer, self.software or "?", error, extra=self.log_fields)
+        self.end()
+
+    # --- waiting --------------------------------------------------------------------------------
+
+    def hand_over(self) -> PartialFrame | None:
+        """Give away the frame that runs now: its bytes stay as they are until it is closed by who called this.
+
+        None for one that lies in the scratch buffer, whose bytes are to be copied.
+        """
+        running, self._running = self._running, None
+        return running
+
+    def answered(self, items: list[Any]) -> None:
+        """The parked request has its answer; the frames behind it run in a turn of their own."""
+        self._parked = None
+        if self.closed:
+            return
+        self._send(items)
+        self._outlet.call_soon(self.resume)
+
+    def ask_again(self) -> None:
+        """Have the request that waits run once more; if that cannot be, the connection is closed."""
+        parked = self._parked
+        if parked is None:
+            return
+        if parked.again is None:
+            parked.cancel()
+            self.fail()
+        else:
+            self._parked = parked.run_again()
+
+    def fail(self) -> None:
+        """The parked request cannot be answered: the answers so far still go out, and then the connection is closed."""
+        self.closed = True
+        self._parked = None
+        self._close()
+
+    def resume(self) -> None:
+        """Go on with the backlog, if nothing stands in the way any more."""
+        if self.closed or self._backlog is None or self._parked is not None or self._outlet.congested:
+            return
+        backlog, self._backlog = self._backlog, None
+        self._outlet.resume_reading()
+        if backlog:
+            self._budget.backlog(-len(backlog))
+            self._run(memoryview(backlog))
+
+    @property
+    def log_fields(self) -> dict[str, Any]:
+        """Who this is, as fields of a structured log line."""
+        return {"peer": self.peer, "software": self.software or None, "listener": self.listener}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a request of this client waits for its answer."""
+        return self._parked is not None
+
+    @property
+    def owes_bytes(self) -> bool:
+        """Whether the client has begun a request whose rest we are ready to read."""
+        return self._partial is not None and not self._partial.waits
+
+    @property
+    def crawls(self) -> bool:
+        """Whether the client has begun a request and hardly goes on, while others wait for the memory."""
+        return self._partial is not None and self._partial.crawls()
+
+    def end(self) -> None:
+        """Called while frames run: the answers so far still go out, and then the connection is closed."""
+        self.closed = True
+
+    def lost(self) -> None:
+        """The socket is gone: drop everything, and cancel the request that waits."""
+        self.closed = True
+        self._due = None
+        if self._backlog is not None:
+            self._budget.backlog(-len(self._backlog))
+            self._backlog = None
+        if self._partial is not None:
+            self._partial.close()
+            self._partial = None
+        if self._parked is not None:
+            self._parked.cancel()
+            self._parked = None

@@ -1,0 +1,226 @@
+"""The server: opens the listeners of all nodes, and ties each client's socket to a connection and the dispatcher.
+
+How bytes move is in `sockets`, how requests run is in `dispatch`; starting and stopping the process is in `process`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from minibroker.broker.clock import Clock
+from minibroker.broker.cluster import Cluster, Endpoint, Node
+from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.listeners import Listener
+from minibroker.broker.network.sockets import Shared, SocketProtocol
+from minibroker.broker.network.unread import Reader
+from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
+from minibroker.broker.requests.interceptors import Interceptor
+from minibroker.broker.requests.slices import Slicer, in_slices
+
+log = logging.getLogger("minibroker.connections")
+
+IDLE_SWEEP_MS = 10_000
+STALL_SWEEP_MS = 5_000
+BUSY_SWEEP_MS = 1_000  # while there are clients that may get nowhere
+DRAIN_SECONDS = 5.0
+
+
+class BoundListener(NamedTuple):
+    """A listener whose port is taken already, though nobody is accepted yet."""
+
+    listener: Listener
+    socket: socket.socket
+    endpoint: Endpoint
+
+
+class BindError(Exception):
+    """An address that cannot be listened on; one line."""
+
+
+def bind(listener: Listener, settings: Any) -> BoundListener:
+    """Take the listener's address. Raises BindError."""
+    host = listener.host or "::"
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.getaddrinfo(host, listener.port)[0][0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        if listener.host:
+            raise BindError(f"cannot listen on {listener.host}: {error.strerror}") from None
+        host, bound = "0.0.0.0", socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # a machine without IPv6
+    try:
+        _configure(bound, settings)
+        if not listener.host and bound.family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        bound.bind((host, listener.port))
+        # The backlog exists before the address is announced, so that no client is refused in between.
+        bound.listen(settings["socket.listen.backlog.size"])
+    except OSError as error:
+        bound.close()
+        raise BindError(f"cannot listen on {Endpoint(host, listener.port)}: {error.strerror}") from None
+    port = bound.getsockname()[1]
+    told = listener.advertised_host or listener.host or socket.getfqdn()
+    return BoundListener(listener, bound, Endpoint(told, listener.advertised_port or port))
+
+
+def _configure(bound: socket.socket, settings: Any) -> None:
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setblocking(False)
+    for option, name in (
+        (socket.SO_RCVBUF, "socket.receive.buffer.bytes"),
+        (socket.SO_SNDBUF, "socket.send.buffer.bytes"),
+    ):
+        if settings[name] > 0:
+            bound.setsockopt(socket.SOL_SOCKET, option, settings[name])
+
+
+class Server:
+    """All sockets of the process. `accepted` counts those that ever were, by node id and listener."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        cluster: Cluster,
+        interceptors: list[Interceptor] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`clock` is the cluster's, unless another is given: for when the server is to outlive the cluster."""
+        self._loop = loop
+        self._clock = clock = clock or cluster.clock
+        self._cluster = cluster
+        self._slicer = Slicer(loop.call_soon)
+        cluster.turn.bind(loop.call_soon)
+        self._dispatcher = Dispatcher(cluster, interceptors, self._slicer)
+        self._shared = Shared(clock)
+        if cluster.settings["queued.max.request.bytes"] > 0:
+            self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
+        self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id
+        self.accepted: Counter[tuple[int, str]] = Counter()
+
+    async def serve(self, node: Node, bound: BoundListener) -> None:
+        """Accept clients for `node`."""
+        name = bound.listener.name
+        self.accepted[node.node_id, name] += 0  # a node that returns goes on counting
+
+        def protocol() -> SocketProtocol:
+            return SocketProtocol(self._loop, self._shared, lambda outlet, peer: self._attach(node, name, outlet, peer))
+
+        backlog = self._cluster.settings["socket.listen.backlog.size"]
+        server = await self._loop.create_server(protocol, sock=bound.socket, backlog=backlog)
+        self._servers.append((node.node_id, server))
+
+    def leave(self, node_id: int, *, cleanly: bool) -> None:
+        """Accept nobody for this node any more, and close its connections; `cleanly`, once their queues have left."""
+        for of_node, server in self._servers:
+            if of_node == node_id:
+                server.close()
+        self._servers = [(of_node, server) for of_node, server in self._servers if of_node != node_id]
+        for client in self._clients_of(node_id):
+            client.close() if cleanly else client.abort()
+
+    def hold(self, node_id: int) -> None:
+        """Let nothing leave to the clients of this node that are connected now, until it is `let_go`."""
+        for client in self._clients_of(node_id):
+            client.hold()
+
+    def let_go(self, node_id: int) -> None:
+        """Let what was held of this node leave."""
+        for client in self._clients_of(node_id):
+            client.let_go()
+
+    def _clients_of(self, node_id: int) -> list[SocketProtocol]:
+        return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
+
+    def _attach(self, node: Node, listener: str, outlet: SocketProtocol, peer: str) -> Connection:
+        self.accepted[node.node_id, listener] += 1
+        limit_bytes = self._cluster.settings["socket.request.max.bytes"]
+        return Connection(
+            node, listener, outlet, self._execute, self._tell_at_end, self._shared.budget, limit_bytes, peer
+        )
+
+    def _execute(self, connection: Connection, frame: memoryview) -> Any:
+        try:
+            return self._dispatcher.execute(connection, frame)
+        except Exception as error:
+            report(connection, client_id_in(frame), log_fields(frame), error)
+        connection.end()
+        return None
+
+    def _tell_at_end(self, connection: Connection) -> None:
+        self._cluster.turn.tell(connection)
+
+    def connections(self) -> list[Connection]:
+        """Those that are open now."""
+        return [client.connection for client in self._shared.sockets]
+
+    def sweep_idle(self) -> None:
+        """Close the connections that were silent for connections.max.idle.ms, now and every ten seconds."""
+        limit_ms = self._cluster.settings["connections.max.idle.ms"]
+        now_ms = self._clock.monotonic_ms()
+        for client in list(self._shared.sockets):
+            if 0 <= limit_ms < now_ms - client.progress_ms and not client.connection.waiting:
+                connection = client.connection
+                log.info("closing %s: idle for %d ms", connection.peer, limit_ms, extra=connection.log_fields)
+                client.abort()
+        self._clock.call_later(IDLE_SWEEP_MS, self.sweep_idle)
+
+    def drop_work(self) -> None:
+        """Run nothing more of the requests that run in slices: what they have not done yet is not done."""
+        self._slicer.drop_all()
+
+    def sweep_stalled(self) -> None:
+        """Close the connections that get nowhere and hold memory, now and every second or five.
+
+        These are those that sent nothing more of a request, or took nothing of their answers, for
+        connections.max.stall.ms, and those that send hardly anything of a request for whose memory others wait.
+        """
+        limit_ms = self._cluster.settings["connections.max.stall.ms"]
+        since_ms = self._clock.monotonic_ms() - limit_ms
+        begun = [client for client in self._shared.sockets if client.connection.owes_bytes]
+        silent = [client for client in begun if client.progress_ms <= since_ms]
+        crawling = [client for client in begun if client.progress_ms > since_ms and client.connection.crawls]
+        self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
+        self._give_up(crawling, "sends hardly anything of a request for whose memory others wait")
+        self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
+        pause_ms = BUSY_SWEEP_MS if begun or self._shared.unread.held_bytes else STALL_SWEEP_MS
+        self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)
+
+    def _give_up(self, clients: Sequence[Reader], reason: str) -> None:
+        """Close the clients, with one line in the log for all."""
+        if clients:
+            others = f" and {len(clients) - 1} others" if len(clients) > 1 else ""
+            log.warning("closing %s%s: it %s", clients[0].peer, others, reason)
+            in_slices(self._cluster, lambda client: client.abort(), iter(clients), lambda: None)
+
+    def go_on_with(self, cluster: Cluster) -> None:
+        """Serve the same clients from another cluster, which is to be asked what they wait for now."""
+        self._cluster = self._dispatcher.cluster = cluster
+        cluster.turn.bind(self._loop.call_soon)
+        for client in list(self._shared.sockets):
+            client.connection.ask_again()
+
+    async def close(self) -> None:
+        """Accept nobody any more, let the answers that are queued go out, and close all connections."""
+        for _, server in self._servers:
+            server.close()
+        for client in list(self._shared.sockets):
+            client.let_go()
+            client.close()
+        until = self._loop.time() + DRAIN_SECONDS
+        while self._shared.sockets and self._loop.time() < until:
+            await asyncio.sleep(0.005)
+        self.abort()
+        self.drop_work()
+        await asyncio.sleep(0)
+
+    def abort(self) -> None:
+        """Accept nobody any more, and close all connections at once."""
+        self._shared.closed = True
+        for _, server in self._servers:
+            server.close()
+        for client in list(self._shared.sockets):
+            client.abort()

@@ -1,0 +1,342 @@
+"""The socket's side of a connection: reading into shared buffers, and writing bytes and file regions in order.
+
+The same class serves uvloop and asyncio, plaintext and TLS. Frames and requests are the connection's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from struct import pack
+from typing import Any, cast
+
+from minibroker.broker.clock import Clock
+from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.framing import FrameBudget
+from minibroker.broker.network.unread import Unread
+from minibroker.broker.requests.interceptors import Mark
+from minibroker.protocol.primitives import Output
+
+log = logging.getLogger("minibroker.connections")
+
+SCRATCH_BYTES = 256 << 10
+JOINED_REGION_BYTES = 16 << 10  # up to here one copy is cheaper than a sendfile of its own
+PILOT_BYTES = 16 << 10  # written through the transport when the socket is full, so that it tells when there is room
+COPY_BYTES = 64 << 10  # above this, fresh memory for every read costs page faults
+TURN_BYTES = 1 << 20
+TLS_HIGH_WATER_BYTES = 64 << 10  # with 0, a TLS transport pauses for ever
+
+AT_ONCE = pack("ii", 1, 0)  # on, for 0 seconds
+
+CLOSE = None  # among the items of a queue: close the socket once what is before it has left
+
+Attach = Callable[["SocketProtocol", str], Connection]
+
+
+class Shared:
+    """What all sockets of one event loop have together: the clock, buffers, what bounds them, and who they are."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.now_ms = clock.monotonic_ms
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.budget = FrameBudget()
+        self.unread = Unread(self.now_ms)
+        self.sockets: set[SocketProtocol] = set()
+        self.closed = False  # nobody is served any more, not even who was accepted meanwhile
+
+
+class SocketProtocol(asyncio.BufferedProtocol):
+    """One client's socket. `attach(protocol, peer)` makes its connection once the client is there."""
+
+    __slots__ = (
+        "_attach",
+        "_connection",
+        "_copies",
+        "_descriptor",
+        "_held",
+        "_is_full",
+        "_loop",
+        "_paused_reading",
+        "_pump_due",
+        "_queue",
+        "_region_sent_bytes",
+        "_shared",
+        "_transport",
+        "_write_paused",
+        "progress_ms",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, shared: Shared, attach: Attach) -> None:
+        self._loop = loop
+        self._shared = shared
+        self._attach = attach
+        self._queue: deque[Any] = deque()  # bytes, storage regions and marks, in the order in which they leave
+        self._region_sent_bytes = 0  # of the region at the head of the queue
+        self._write_paused = False  # the transport takes no more (`_is_full`), or nothing is to leave (`_held`)
+        self._is_full = False
+        self._held = False
+        self._pump_due = False
+        self._paused_reading = False
+        self.progress_ms = shared.now_ms()
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        connected: socket.socket = transport.get_extra_info("socket")
+        # asyncio leaves Nagle's algorithm on for sockets whose protocol number is 0: 40 ms stalls.
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._descriptor = connected.fileno()
+        self._copies = transport.get_extra_info("ssl_object") is not None
+        self._transport.set_write_buffer_limits(high=TLS_HIGH_WATER_BYTES if self._copies else 0)
+        self._connection = self._attach(self, peer_name(transport))
+        self._shared.sockets.add(self)
+        if self._shared.closed:
+            self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._shared.sockets.discard(self)
+        self._drop_queue()
+        self._connection.lost()
+
+    def eof_received(self) -> bool:
+        return False  # a client that sends no more gets no more: close
+
+    def close(self) -> None:
+        """Close once everything that is queued has left."""
+        if self._queue:
+            self._queue.append(CLOSE)
+        else:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._drop_queue()
+        if self._is_full and not self._transport.is_closing():
+            # Or the kernel would go on offering what the client does not take.
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+        self._transport.abort()
+
+    def abort_soon(self) -> None:
+        """Close in the loop's next turn."""
+        self._loop.call_soon(self.abort)
+
+    @property
+    def peer(self) -> str:
+        return self._connection.peer
+
+    @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._connection.room(self._shared.scratch)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.progress_ms = self._shared.now_ms()
+        self._connection.received(self._shared.scratch, nbytes)
+
+    def pause_reading(self) -> None:
+        if not self._paused_reading:
+            self._paused_reading = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._paused_reading and not self._transport.is_closing():
+            self._paused_reading = False
+            self.progress_ms = self._shared.now_ms()  # that nothing came was not the client's doing
+            self._transport.resume_reading()
+
+    # --- writing --------------------------------------------------------------------------------
+
+    @property
+    def congested(self) -> bool:
+        """Whether output waits for the client to take it."""
+        return bool(self._queue) or self._write_paused
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(callback)
+
+    def send(self, items: list[Any]) -> None:
+        if (
+            len(items) == 1
+            and not (self._queue or self._write_paused or self._pump_due)
+            and items[0].__class__ in BYTES
+            and not self._transport.is_closing()
+        ):
+            self._transport.write(items[0])  # as below; most answers are one, alone
+            return
+        self._queue += items
+        if not self._write_paused and not self._pump_due:
+            self._pump()
+        elif self._is_full:
+            self._count_unread()
+
+    def untaken_bytes(self) -> int:
+        """How much of what was written the client has not taken; while that is not 0, nothing more is written."""
+        return self._transport.get_write_buffer_size()
+
+    def _count_unread(self) -> None:
+        queued_bytes = sum([len(item) for item in self._queue if item.__class__ in BYTES])
+        self._shared.unread.book(self, self.untaken_bytes() + queued_bytes)
+
+    def hold(self) -> None:
+        """Let nothing leave, as if the process stood still."""
+        self._held = self._write_paused = True
+
+    def let_go(self) -> None:
+        """Let what was held leave."""
+        if self._held:
+            self._held = False
+            self._may_write()
+
+    def pause_writing(self) -> None:
+        self._is_full = self._write_paused = True
+        self._count_unread()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._shared.unread.forget(self)  # it took all; what is left will be booked again
+        self._may_write()
+
+    def _may_write(self) -> None:
+        """The transport takes more, or nothing is held: if neither stands in the way now, go on."""
+        self._write_paused = self._is_full or self._held
+        if not self._write_paused:
+            # It may be called from inside of transport.write: never pump here.
+            self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        if not self._pump_due:
+            self._pump_due = True
+            self._loop.call_soon(self._pump_again)
+
+    def _pump_again(self) -> None:
+        self._pump_due = False
+        self.progress_ms = self._shared.now_ms()
+        self._pump()
+        if self.congested:
+            self._count_unread()
+        else:
+            self._shared.unread.forget(self)
+            self._connection.resume()
+
+    def _pump(self) -> None:
+        """Hand to the kernel what it takes, at most about TURN_BYTES; the only place that writes."""
+        budget_bytes = TURN_BYTES
+        queue = self._queue
+        while queue and not self._write_paused:
+            if self._transport.is_closing():
+                self._drop_queue()
+                return
+            if queue[0].__class__ in BYTES:
+                budget_bytes -= self._write_joined()
+            elif queue[0] is CLOSE:
+                self._drop_queue()
+                self._transport.close()
+                return
+            elif queue[0].__class__ is Mark:
+                queue.popleft().reached()
+            else:
+                budget_bytes -= self._send_region(queue[0])
+            if budget_bytes <= 0 and queue:
+                self._pump_soon()
+                return
+
+    def _write_joined(self) -> int:
+        """Write the run of bytes at the head, and a small region behind it, at once: each write costs 10 us."""
+        queue = self._queue
+        joined = [queue.popleft()]
+        while queue and queue[0].__class__ in JOINED:
+            joined.append(queue.popleft())
+        if queue and queue[0] is not CLOSE and queue[0].size_bytes <= JOINED_REGION_BYTES:
+            region = queue[0]
+            data = self._read(region, region.position, region.size_bytes)
+            if len(data) != region.size_bytes:
+                queue.extendleft(reversed(joined))  # nothing of it has left
+                self._promise_broken(region)
+                return 0
+            queue.popleft()
+            joined.append(data)
+        if len(joined) == 1:
+            data = joined[0]
+            self._transport.write(data)
+            return len(data)
+        marks = [item for item in joined if item.__class__ is Mark]
+        data = b"".join([item for item in joined if item.__class__ is not Mark] if marks else joined)
+        self._transport.write(data)
+        for mark in marks:
+            mark.reached()
+        return len(data)
+
+    def _send_region(self, region: Any) -> int:
+        """Send a part of the region at the head of the queue; how much."""
+        position = region.position + self._region_sent_bytes
+        left = region.size_bytes - self._region_sent_bytes
+        try:
+            sent = self._copy(region, position, left) if self._copies else self._sendfile(region, position, left)
+        except ConnectionError:
+            self.abort()  # the client is gone
+            return 0
+        except OSError as error:
+            log.error("reading %s at %d failed: %s", region.file.path, position, error)
+            sent = 0
+        if sent == 0:
+            self._promise_broken(region)
+        elif sent == left:
+            self._queue.popleft()
+            self._region_sent_bytes = 0
+        else:
+            self._region_sent_bytes += sent
+        return sent
+
+    def _sendfile(self, region: Any, position: int, left: int) -> int:
+        try:
+            sent: int = region.file.sendfile(self._descriptor, position, min(left, TURN_BYTES))
+            return sent
+        except (BlockingIOError, InterruptedError):
+            # The transport has no "tell me when there is room", but it waits for room after a write that did not fit.
+            return self._copy(region, position, min(left, PILOT_BYTES))
+
+    def _copy(self, region: Any, position: int, left: int) -> int:
+        data = self._read(region, position, min(left, COPY_BYTES))
+        if data:
+            self._transport.write(data)
+        return len(data)
+
+    def _read(self, region: Any, position: int, size_bytes: int) -> bytes:
+        """Bytes of a region: fewer if the file is shorter, none if the disk fails."""
+        try:
+            data: bytes = region.file.read(position, size_bytes)
+            return data
+        except OSError as error:
+            log.error("reading %s at %d failed: %s", region.file.path, position, error)
+            return b""
+
+    def _drop_queue(self) -> None:
+        self._shared.unread.forget(self)
+        dropped = list(self._queue)
+        self._queue.clear()
+        for item in dropped:
+            if item.__class__ is Mark:
+                item.lost()
+
+    def _promise_broken(self, region: Any) -> None:
+        """The length went out already and the bytes are not there: nothing but closing keeps the client from harm."""
+        log.error("%s ends before the %d bytes at %d", region.file.path, region.size_bytes, region.position)
+        self.abort()
+
+
+BYTES = frozenset({bytes, bytearray, Output})
+JOINED = BYTES | {Mark}
+
+
+def peer_name(transport: asyncio.BaseTransport) -> str:
+    """The client's address, for people."""
+    name = transport.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "?")

@@ -1,0 +1,1 @@
+"""Limits for clients."""

@@ -1,0 +1,134 @@
+"""The quotas of clients (KIP-546): for whom there can be which, what a value may be, and which ones a filter finds.
+
+Pure. How requests are read and answered is in `handlers/client_quotas`; nobody is held to a quota yet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from minibroker.broker.metadata.image import QuotaEntity
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2  # DescribeClientQuotas' match types
+
+
+class Limit(NamedTuple):
+    """What a value may be: the largest, what Kafka calls the type, and whether it must be whole."""
+
+    maximum: float
+    type: str
+    whole: bool
+
+
+LONG, DOUBLE, INT = Limit(LONG_MAX, "a LONG", True), Limit(math.inf, "a DOUBLE", False), Limit(INT_MAX, "an INT", True)
+OF_CLIENTS: Mapping[str, Limit] = {
+    "producer_byte_rate": LONG,
+    "consumer_byte_rate": LONG,
+    "request_percentage": DOUBLE,
+    "controller_mutation_rate": DOUBLE,
+}
+OF_ADDRESSES: Mapping[str, Limit] = {"connection_creation_rate": INT}
+
+
+def checked_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, Limit]]:
+    """(whom the parts name, the quotas there are for him). Raises KafkaError(INVALID_REQUEST)."""
+    entity = dict(parts)
+    for kind, name in entity.items():
+        if kind not in (USER, CLIENT_ID, IP):
+            raise _invalid(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise _invalid(f"Empty {kind} not supported")
+    if not entity:
+        raise _invalid("Invalid empty client quota entity")
+    if IP not in entity:
+        return frozenset(entity.items()), OF_CLIENTS
+    if len(entity) > 1:
+        raise _invalid("Invalid quota entity combination, IP entity should not be combined with User or ClientId")
+    if not _is_address(entity[IP]):
+        raise _invalid(f"{entity[IP]} is not a valid IP or resolvable host.")
+    return frozenset(entity.items()), OF_ADDRESSES
+
+
+def _is_address(name: str | None) -> bool:
+    """Whether this is an address, or the default. Other than in Kafka, no name is looked up: clients would wait."""
+    import ipaddress  # a start takes a millisecond longer for it, and hardly a broker has a quota
+
+    try:
+        return name is None or bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
+
+
+def check_value(limits: Mapping[str, Limit], key: str, value: float) -> None:
+    """Whether a quota may have this value. Raises KafkaError(INVALID_REQUEST)."""
+    limit = limits.get(key)
+    if limit is None:
+        raise _invalid(f"Invalid configuration key {key}")
+    if not value > 0:
+        raise _invalid(f"Quota {key} must be greater than 0")
+    if value > limit.maximum:
+        raise _invalid(f"Proposed value for {key} is too large for {limit.type}.")
+    if limit.whole and value % 1 > 1e-6:
+        raise _invalid(f"{key} cannot be a fractional value.")
+
+
+class Filter:
+    """Which entities are asked for: by part, each one exactly, the default one, or any.
+
+    With `strict`, entities that have further parts are left out.
+    """
+
+    def __init__(self, components: Iterable[tuple[str, int, str | None]], *, strict: bool) -> None:
+        """`components` are (type, match type, name). Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
+        self._exact: dict[str, str | None] = {}
+        self._any: set[str] = set()
+        self._strict = strict
+        for kind, match_type, name in components:
+            self._check_type(kind)
+            _check_match(match_type, name)
+            if match_type == SPECIFIED:
+                self._any.add(kind)
+            else:
+                self._exact[kind] = name
+        kinds = self._any | self._exact.keys()
+        if IP in kinds and len(kinds) > 1:
+            message = "Invalid entity filter component combination. IP filter component should not be used with "
+            raise _invalid(f"{message}user or clientId filter component.")
+
+    def _check_type(self, kind: str) -> None:
+        if not kind:
+            raise _invalid("Invalid empty entity type.")
+        if kind in self._exact or kind in self._any:
+            raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+
+    def find(self, entities: Iterable[QuotaEntity]) -> Iterator[QuotaEntity]:
+        """Those that match."""
+        return (entity for entity in entities if self._matches(dict(entity)))
+
+    def _matches(self, entity: dict[str, str | None]) -> bool:
+        if self._strict and len(entity) != len(self._exact) + len(self._any):
+            return False
+        exact = all(kind in entity and entity[kind] == name for kind, name in self._exact.items())
+        return exact and self._any <= entity.keys()
+
+
+def _check_match(match_type: int, name: str | None) -> None:
+    if match_type == EXACT and name is None:
+        raise _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+    if match_type == DEFAULT and name is not None:
+        raise _invalid("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
+    if match_type == SPECIFIED and name is not None:
+        raise _invalid("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
+    if match_type not in (EXACT, DEFAULT, SPECIFIED):
+        raise _invalid(f"Unknown match type {match_type}")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

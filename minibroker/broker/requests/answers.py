@@ -1,0 +1,111 @@
+"""The frames of answers: size, correlation id, message, and the file regions between its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.network.sockets import BYTES, CLOSE
+from minibroker.broker.requests.interceptors import Call, Mark
+from minibroker.protocol.declare import Message
+from minibroker.protocol.headers import ResponseHeader
+from minibroker.protocol.primitives import Output
+from minibroker.protocol.steps import Steps
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.requests.dispatch import Route
+
+SIZE = Struct(">i")
+SIZE_AND_CORRELATION_ID = Struct(">ii")
+MAX_ANSWER_BYTES = 100 << 20  # as large as a request may be
+MAX_LASTING_BYTES = 4 << 20  # of answers that are kept to be given again; the largest may come on top
+
+
+def answer_start(header_version: int) -> bytes:
+    """What answers with this header begin with: room for size and correlation id, then what is always the same."""
+    return bytes(SIZE.size) + ResponseHeader().encode(header_version)
+
+
+def encoded(response: Message, version: int, start: bytes, correlation_id: int) -> list[Any]:
+    """The frame of an answer that begins with `start`: bytes, and the file regions between them."""
+    out = Output()
+    out += start
+    response.encode_into(out, version)
+    regions = out.regions
+    size_bytes = len(out) - SIZE.size
+    if not regions:
+        SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
+        return [out]
+    size_bytes += sum(region.size_bytes for _, region in regions)
+    SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
+    return out.parts()
+
+
+def encoded_in_steps(
+    response: Message, route: Route, correlation_id: int, call: Call | None
+) -> Steps[tuple[list[Any], list[list[Any]]]]:
+    """The frame of an answer as `encoded` gives it, with the marks of `call`, and the arrays that are long."""
+    out = Output()
+    out += route.answer_start
+    long_arrays = yield from response.encode_in_steps(out, route.version, MAX_ANSWER_BYTES)
+    size_bytes = len(out) - SIZE.size + sum(region.size_bytes for _, region in out.regions)
+    SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
+    items: list[Any] = out.parts() if out.regions else [out]
+    return (items if call is None else _marked(call, items)), long_arrays
+
+
+def intercepted(call: Call, route: Route, response: Message | None) -> list[Any] | None:
+    """The items of the answer that the interceptors let through, and the mark that tells when they have left."""
+    if response is None:
+        call.sent(0)
+        return None
+    return _marked(call, encoded(call.answered(response), route.version, route.answer_start, call.correlation_id))
+
+
+class LastingAnswers:
+    """Answers that are the same until something changes, by what was asked: nothing is decoded or computed again."""
+
+    def __init__(self) -> None:
+        self._generation: Any = None
+        self._answers: dict[Hashable, bytes] = {}
+        self._size_bytes = 0
+
+    def answer(self, cluster: Cluster, asked: Hashable, correlation_id: int) -> list[Any] | None:
+        """Return the items of the answer, if it is known."""
+        if self._generation != (cluster, cluster.generation):
+            return None
+        kept = self._answers.get(asked)
+        if kept is None:
+            return None
+        size_bytes = len(kept) + SIZE.size
+        return [SIZE_AND_CORRELATION_ID.pack(size_bytes, correlation_id), kept]
+
+    def keeper(self, cluster: Cluster, asked: Hashable) -> Callable[[list[Any]], None]:
+        """Return what keeps the items of an answer that is to be computed now, unless something changes meanwhile."""
+        begun = (cluster, cluster.generation)
+
+        def keep(items: list[Any]) -> None:
+            now = (cluster, cluster.generation)
+            if begun != now or len(items) != 1 or len(items[0]) > MAX_LASTING_BYTES:
+                return
+            if self._generation != now or self._size_bytes > MAX_LASTING_BYTES:
+                self._generation, self._answers, self._size_bytes = now, {}, 0
+            self._answers[asked] = bytes(memoryview(items[0])[SIZE_AND_CORRELATION_ID.size :])
+            self._size_bytes += len(items[0])
+
+        return keep
+
+
+def _marked(call: Call, items: list[Any]) -> list[Any]:
+    items = call.encoded(items)
+    end = items.index(CLOSE) if CLOSE in items else len(items)
+    items.insert(end, Mark(call, sum(map(_size_bytes, items[:end]))))
+    return items
+
+
+def _size_bytes(item: Any) -> int:
+    """How much an item that is to be sent is: bytes, or a region."""
+    size: int = len(item) if item.__class__ in BYTES else item.size_bytes
+    return size

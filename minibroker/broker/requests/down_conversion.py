@@ -1,0 +1,127 @@
+"""Records for clients that do not know the form in which they are stored: converted within a Fetch, batch by batch.
+
+Which client knows which format is the handler's business, how a batch is converted the protocol's (`conversion.py`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
+from minibroker.protocol.messages.fetch import FetchResponse
+from minibroker.protocol.records.batch import ELIDED_BIT, BatchHeader
+from minibroker.protocol.records.conversion import down_converted_in_steps
+from minibroker.protocol.records.elision import with_attributes_in_steps
+from minibroker.protocol.steps import Steps
+from minibroker.storage.batch_scanning import headers, stored_batch_in_steps
+from minibroker.storage.log import Log
+from minibroker.storage.segment import Region
+
+# What one request may have converted, at 5 us a record, and holds in memory. The rest is asked for later.
+MAX_CONVERTED_BYTES = 1 << 20
+
+
+class Wanted(NamedTuple):
+    """What a client asks of a log, and the newest format that it knows, in which records have attributes.
+
+    Converted, it gets no more than `max_converted_bytes`. `minimum_one` says that at least one batch is to be answered,
+    if there is one, whatever its size.
+    """
+
+    offset: int
+    max_bytes: int
+    max_converted_bytes: int
+    limit_offset: int
+    minimum_one: bool
+    magic: int
+
+
+class Converted(NamedTuple):
+    """Batches in a form that the client knows. `next_offset` is where to read on after them."""
+
+    data: bytearray
+    size_bytes: int
+    next_offset: int
+
+
+class Conversion(Exception):
+    """What is asked of a log must be looked into, and perhaps converted, which takes steps.
+
+    `answer` is all that the client is to be told but the records. It is void once the log has lost something.
+    """
+
+    def __init__(self, answer: FetchResponse.FetchableTopicResponse.PartitionData, log: Log, wanted: Wanted) -> None:
+        self.answer = answer
+        self.log = log
+        self.wanted = wanted
+        self._cuts = log.cuts
+        self._segments = list(log.segments)
+        self._start_offset = log.log_start_offset
+
+    def is_void(self) -> bool:
+        """Whether the log was cut, let go, compacted or shortened meanwhile: then it is to be read anew."""
+        log = self.log
+        if self._cuts != log.cuts or self._segments != list(log.segments[: len(self._segments)]):
+            return True
+        return self._start_offset != log.log_start_offset > self.wanted.offset
+
+
+def read_for_client_in_steps(log: Log, wanted: Wanted) -> Steps[Region | Converted | None]:
+    """Return what can be answered; None if nothing is there.
+
+    Stored bytes go as they are where the client knows all of them. Converted, they take at most `max_bytes` and
+    `max_converted_bytes` of memory, or one batch. What leaves nothing (for old formats, control batches and batches
+    emptied by compaction) is passed over: the client could not tell that there was anything, and would ask for it for
+    ever. Raises `KafkaError` as `Log.read` does, and UNSUPPORTED_COMPRESSION_TYPE if zstd comes first.
+    """
+    offset = wanted.offset
+    while True:
+        region = log.read(offset, wanted.max_bytes, limit_offset=wanted.limit_offset, minimum_one=wanted.minimum_one)
+        if region is None:
+            return None
+        try:
+            if not (yield from has_newer_format(log, region, wanted.magic)):
+                return region
+            converted = yield from _converted(region, wanted)
+        except (OSError, CorruptBatch) as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log}: cannot read offset {offset}: {error}") from error
+        if converted is None or converted.size_bytes:
+            return converted
+        offset = converted.next_offset
+
+
+def has_newer_format(log: Log, region: Region, magic: int) -> Steps[bool]:
+    """Whether a region, just given by `log`, has a batch of a newer format than `magic`, or without attributes."""
+    at = bisect_right(log.segments, region.next_offset - 1, key=lambda segment: segment.base_offset) - 1
+    end = region.position + region.size_bytes
+    return (yield from log.segments[at].has_newer_format(magic, region.position, end))
+
+
+def _converted(region: Region, wanted: Wanted) -> Steps[Converted | None]:
+    """As much of the region as there is room for once it is converted; None if that is not even one batch."""
+    out = bytearray()
+    max_bytes = min(wanted.max_bytes, wanted.max_converted_bytes)
+    next_offset = wanted.offset
+    for position, header in headers(region.file, region.position, region.position + region.size_bytes):
+        try:
+            converted = yield from _batch(region, position, header, wanted)
+        except KafkaError:
+            if not out:
+                raise
+            break  # it will come first in the next request
+        if len(out) + len(converted) > max_bytes and (out or not wanted.minimum_one):
+            return Converted(out, len(out), next_offset) if out else None
+        out += converted
+        next_offset = header.next_offset
+    return Converted(out, len(out), next_offset)
+
+
+def _batch(region: Region, position: int, header: BatchHeader, wanted: Wanted) -> Steps[bytes | bytearray]:
+    data = yield from stored_batch_in_steps(region.file, position, header)
+    yield
+    if header.magic > wanted.magic:
+        return (yield from down_converted_in_steps(data, header, wanted.magic, wanted.offset))
+    if header.attributes & ELIDED_BIT:
+        return (yield from with_attributes_in_steps(data, header))
+    return data

@@ -1,0 +1,53 @@
+"""What of a request was refused, for the log: a line for each reason, however many parts the request has.
+
+Which level that is worth, and what the client is told, is the handler's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from minibroker.protocol.apis import ApiKey, api_name
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from minibroker.broker.requests.dispatch import Context
+
+Refusals = dict[ErrorCode, "Reason"]  # of one request
+
+
+class Reason:
+    """Why parts of a request are refused: with the first of them, and their number."""
+
+    __slots__ = ("count", "error", "partition", "topic")
+
+    def __init__(self, error: KafkaError, topic: str, partition: int | None) -> None:
+        self.error = error
+        self.topic = topic
+        self.partition = partition
+        self.count = 0
+
+    def __str__(self) -> str:
+        where = self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+        return where if self.count == 1 else f"{where} and {self.count - 1} more"
+
+
+def refused(context: Context, error: KafkaError, topic: str, partition: int | None = None) -> None:
+    """Note that a topic, or one of its partitions, is refused for this error."""
+    if context.refusals is None:
+        context.refusals = {}
+    reason = context.refusals.get(error.code)
+    if reason is None:
+        reason = context.refusals[error.code] = Reason(error, topic, partition)
+    reason.count += 1
+
+
+def tell_refusals(context: Context, logger: logging.Logger, key: ApiKey, level: int = logging.INFO) -> None:
+    """Log a line for each reason for which parts of the request were refused."""
+    refusals, context.refusals = context.refusals, None
+    client, api = context.client_id, api_name(key)
+    for code, reason in (refusals or {}).items():
+        fields = {"api": api, "client": client, "topic": reason.topic, "partition": reason.partition}
+        fields |= {"code": code.name, "count": reason.count}
+        logger.log(level, f"{api} from %s refused for %s: %s", client, reason, reason.error, extra=fields)

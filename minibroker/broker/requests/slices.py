@@ -1,0 +1,187 @@
+"""Much work on the event loop without holding up anybody: a slice of it, then whoever waits, then the next slice.
+
+`Slicer` runs steps (`protocol.steps`): what a handler returns whose work grows with its request, and the reading and
+writing of long messages. `each_partition` and `in_slices` do a chore for each of many. What is done is the caller's
+business.
+
+    request --> Slicer.start --- one slice is enough ---> result
+                     |
+                     +--> queue: a slice each turn of the loop, the works in turn --> on_end
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from minibroker.broker.cluster import Cluster
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.protocol.steps import WAITING, Steps
+
+log = logging.getLogger("minibroker.slices")
+
+SLICE_MS = 2
+SLICE_SECONDS = SLICE_MS / 1000  # of the processor's time, so it is not the passed-in clock's
+
+Item = TypeVar("Item")
+Then = Callable[[], None]
+
+
+class Sliced:
+    """One work. Once it is `done`, `result()` returns what its steps returned, or raises what they raised.
+
+    `on_end`, if set, is called once the work is done, unless its first slice was its last; `on_drop` if it is dropped.
+    """
+
+    __slots__ = ("_error", "_result", "_steps", "done", "on_drop", "on_end")
+
+    def __init__(self, steps: Steps[Any]) -> None:
+        self.done = False
+        self.on_end: Callable[[Sliced], None] | None = None
+        self.on_drop: Callable[[], None] | None = None
+        self._steps = steps
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    def step(self) -> bool:
+        """Run one step; return whether the next one has nothing to do before others have had their turn."""
+        try:
+            return next(self._steps) is WAITING
+        except StopIteration as end:
+            self.done, self._result = True, end.value
+        except Exception as error:
+            self.done, self._error = True, error
+        return False
+
+    def result(self) -> Any:
+        """Return the steps' result, or raise their error."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def drop(self) -> None:
+        """Run no further step. State is consistent wherever steps stop."""
+        self.on_end, on_drop = None, self.on_drop
+        if not self.done:
+            self.done = True
+            self._steps.close()
+            if on_drop is not None:
+                on_drop()
+
+
+class Slicer:
+    """Runs works in steps: one slice a turn of the loop in all, however many works there are.
+
+    `call_soon` runs a callback in the loop's next turn; None has every work run to its end at once. `slices` counts
+    those that were run, `steps` theirs.
+    """
+
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], object] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.slices = 0
+        self.steps = 0
+        self._call_soon = call_soon
+        self._now = now
+        self._queue: deque[Sliced] = deque()
+
+    def start(self, steps: Steps[Any]) -> Sliced:
+        """Begin a work: its first slice is run now, unless others wait for theirs."""
+        work = Sliced(steps)
+        if not self._queue:
+            self._run(work)
+        if not work.done:
+            self._await_turn(work)
+        return work
+
+    def begin(self, steps: Steps[Any]) -> Any:
+        """As `start`, but return what the steps return, and raise what they raise, if the first slice is enough."""
+        if not self._queue:
+            self.slices += 1
+            now = self._now
+            until = now() + SLICE_SECONDS
+            try:
+                self.steps += 1
+                waits = next(steps) is WAITING
+                while (now() < until and not waits) or self._call_soon is None:
+                    self.steps += 1
+                    waits = next(steps) is WAITING
+            except StopIteration as end:
+                return end.value
+        work = Sliced(steps)
+        self._await_turn(work)
+        return work
+
+    def _await_turn(self, work: Sliced) -> None:
+        self._queue.append(work)
+        if len(self._queue) == 1 and self._call_soon is not None:
+            self._call_soon(self._turn)
+
+    def drop_all(self) -> None:
+        """Run nothing of what is left: for the end."""
+        works = list(self._queue)
+        self._queue.clear()
+        for work in works:
+            work.drop()
+
+    def _run(self, work: Sliced) -> None:
+        self.slices += 1
+        until = self._now() + SLICE_SECONDS
+        while not work.done:
+            self.steps += 1
+            waits = work.step()
+            if (waits or self._now() >= until) and self._call_soon is not None:
+                return
+
+    def _turn(self) -> None:
+        """Run one slice, and have the next one run in another turn."""
+        if not self._queue:
+            return  # they were dropped
+        work = self._queue[0]
+        self._run(work)
+        if self._queue and self._queue[0] is work:  # else they were dropped meanwhile
+            self._queue.popleft()
+            if not work.done:
+                self._queue.append(work)
+        if self._queue and self._call_soon is not None:
+            self._call_soon(self._turn)
+        if work.done and work.on_end is not None:
+            _tell(work, work.on_end)
+
+
+def _tell(work: Sliced, on_end: Callable[[Sliced], None]) -> None:
+    try:
+        on_end(work)
+    except Exception:
+        # Whoever is told has no part in the works behind this one.
+        log.exception("what follows a work in slices failed")
+
+
+def each_partition(cluster: Cluster, chore: Callable[[Partition], None], then: Then) -> None:
+    """Do the chore for each partition whose log is here and in use, and then `then`.
+
+    A topic that is made or deleted meanwhile is as good as one that was before.
+    """
+    in_slices(cluster, chore, _partitions(cluster), then)
+
+
+def _partitions(cluster: Cluster) -> Iterator[Partition]:
+    for topic in list(cluster.image.topics.values()):
+        yield from (each for each in topic.partitions if each.is_here and each.log.in_use)
+
+
+def in_slices(cluster: Cluster, chore: Callable[[Item], None], items: Iterator[Item], then: Then) -> None:
+    """Do the chore for each item, and then `then`; others get their turn in between."""
+    clock = cluster.clock
+    until_ms = clock.monotonic_ms() + SLICE_MS
+    for item in items:
+        chore(item)
+        if clock.monotonic_ms() >= until_ms:
+            clock.call_later(0, lambda: in_slices(cluster, chore, items, then))
+            return
+    then()

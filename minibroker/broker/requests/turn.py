@@ -1,0 +1,197 @@
+"""The turn: what one turn of the event loop appends is written together, and only then is anybody told of it.
+
+    sockets that are ready --> requests run --> appends are pending --+     (the turn goes on: more sockets, timers)
+                                                                      |
+    end of the turn:  each log writes once --> waiters are told --> answers leave --> those who were woken look again
+
+An answer waits for one of two promises: that what it tells is written (which survives the death of the process), or
+that it is synced (which survives that of the machine): `flush.messages`, and all that the metadata log holds. A write
+that fails fails exactly those answers that waited for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from minibroker.broker.metadata.partitions import Partition, Waiter
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.storage.log import Log
+
+log = logging.getLogger("minibroker.requests")
+
+CallSoon = Callable[[Callable[[], None]], object]
+Then = Callable[[KafkaError | None], None]  # called with what broke the promise, or None
+Refuse = Callable[[KafkaError], None]  # puts what broke the promise into the answer
+
+
+class Wait(NamedTuple):
+    """A promise to be kept before an answer leaves: `log` is written, or also synced, up to `end_offset`.
+
+    `codes` says what a client is told instead of some of the codes with which a log fails.
+    """
+
+    log: Log
+    end_offset: int
+    synced: bool = False
+    codes: Mapping[ErrorCode, ErrorCode] = {}
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return not self.synced and self.end_offset <= self.log.log_end_offset
+
+
+def wait_for(appended_to: Log, codes: Mapping[ErrorCode, ErrorCode] = {}) -> Wait:
+    """Return the promise to be kept before anybody is told of what the log has been given so far."""
+    return Wait(appended_to, appended_to.next_offset, appended_to.flusher.is_needed, codes)
+
+
+class Teller(Protocol):
+    """Who has answers that wait for the end of the turn."""
+
+    def turn_ended(self) -> None:
+        """Send them: each log's `pending.failure` says whether it could be written."""
+
+
+def failure_of(wait: Wait) -> KafkaError | None:
+    """Return what kept the batches that `wait` is for from being written; to be asked when the turn ends."""
+    failure = wait.log.pending.failure
+    return _for_client(wait, failure) if wait.end_offset > wait.log.log_end_offset else None
+
+
+def _for_client(wait: Wait, failure: KafkaError | None) -> KafkaError | None:
+    if failure is None or failure.code not in wait.codes:
+        return failure
+    return KafkaError(wait.codes[failure.code], failure.message)
+
+
+class Turn:
+    """What ends with the present turn of the loop. Without a loop, all that is appended is written at once."""
+
+    __slots__ = ("_call_soon", "_due", "_logs", "_tellers", "_waits", "_woken")
+
+    def __init__(self) -> None:
+        self._call_soon: CallSoon | None = None
+        self._due = False
+        self._logs: dict[Log, tuple[Partition, int]] = {}
+        self._tellers: dict[Teller, None] = {}
+        self._waits: list[tuple[Wait, Then]] = []
+        self._woken: dict[Waiter, None] = {}
+
+    def bind(self, call_soon: CallSoon) -> None:
+        """Let the turns be those of a loop from now on."""
+        self._call_soon = call_soon
+        if self._woken:
+            self._end_soon()
+
+    @property
+    def collects(self) -> bool:
+        """Whether small appends may wait for the end of the turn."""
+        return self._call_soon is not None
+
+    # --- what happens in the turn ---------------------------------------------------------------
+
+    def pending(self, partition: Partition, size_bytes: int) -> None:
+        """Have the partition's log written, and then tell who waits for records of it."""
+        known = self._logs.get(partition.log)
+        self._logs[partition.log] = (partition, size_bytes if known is None else known[1] + size_bytes)
+        if not self._due:
+            self._end_soon()
+
+    def tell(self, teller: Teller) -> None:
+        """Have `teller` told when all is written."""
+        self._tellers[teller] = None
+        if not self._due:
+            self._end_soon()
+
+    def when(self, wait: Wait, then: Then) -> None:
+        """Call `then` once the promise is kept, or can no longer be; now, if it is kept already."""
+        if wait.end_offset > wait.log.log_end_offset:
+            self._waits.append((wait, then))
+            if not self._due:
+                self._end_soon()
+        else:
+            _written(wait, then)
+
+    def when_all(self, waits: Iterable[tuple[Wait, Refuse]], then: Callable[[], None]) -> None:
+        """Call `then` once the last of the promises is kept or broken; tell of each that is broken before."""
+        left = 1
+
+        def kept(refuse: Refuse, failure: KafkaError | None) -> None:
+            nonlocal left
+            left -= 1
+            try:
+                if failure is not None:
+                    refuse(failure)
+            finally:
+                if not left:
+                    then()
+
+        for wait, refuse in waits:
+            left += 1
+            self.when(wait, partial(kept, refuse))
+        left -= 1
+        if not left:
+            then()
+
+    def wake_soon(self, waiter: Waiter) -> None:
+        """Have `waiter` look again when the turn ends."""
+        self._woken[waiter] = None
+        if not self._due:
+            self._end_soon()
+
+    def _end_soon(self) -> None:
+        if self._call_soon is not None:
+            self._due = True
+            self._call_soon(self.end)
+
+    # --- its end --------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Write, tell, answer, and let the woken ones look."""
+        self._due = False
+        logs, self._logs = self._logs, {}
+        for each, (partition, size_bytes) in logs.items():
+            each.write_pending()
+            if partition.waiters and each.pending.failure is None:
+                partition.tell_waiters(size_bytes)
+        tellers, self._tellers = self._tellers, {}
+        for teller in tellers:
+            try:
+                teller.turn_ended()
+            except Exception:
+                log.exception("the answers of a turn could not be sent")
+        if self._waits:
+            waits, self._waits = self._waits, []
+            _call_each([partial(_kept, wait, then) for wait, then in waits])
+        for each in logs:
+            each.pending.failure = None
+        woken, self._woken = self._woken, {}
+        _call_each([waiter.look for waiter in woken])
+
+
+def _kept(wait: Wait, then: Then) -> None:
+    failure = failure_of(wait)
+    if failure is None:
+        _written(wait, then)
+    else:
+        then(failure)
+
+
+def _written(wait: Wait, then: Then) -> None:
+    if wait.synced:
+        wait.log.flush_soon(lambda failure: then(_for_client(wait, failure)))
+    else:
+        then(None)
+
+
+def _call_each(calls: Iterable[Callable[[], None]]) -> None:
+    """Call each, even if another one fails: one client's trouble is that client's alone."""
+    for call in calls:
+        try:
+            call()
+        except Exception:
+            log.exception("a request failed when its turn ended")

@@ -1,0 +1,247 @@
+"""When which log is compacted: the dirtiest first, off the loop, as many at a time as `log.cleaner.threads` says.
+
+What a cleaning does to a log is storage's business. A log that turns out damaged is left alone until the next start;
+one that the disk did not let be cleaned is tried again after `log.cleaner.backoff.ms`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from minibroker.broker.cluster import Cluster
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.slices import each_partition
+from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
+from minibroker.broker.upkeep.housekeeping import delete_old_segments
+from minibroker.protocol.errors import KafkaError
+from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
+from minibroker.storage.compaction.batch_reading import Uncleanable
+from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
+from minibroker.storage.compaction.dirtiness import Dirtiness, dirtiness, is_due
+from minibroker.storage.compaction.rewriting import Limits, SyncFailed
+from minibroker.storage.environment import RunAside
+from minibroker.storage.log import Log
+from minibroker.storage.log_settings import COMPACT
+
+log = logging.getLogger("minibroker.cleaner")
+
+TICK_MS = 1000  # how soon a setting acts that is changed while the cleaner waits or works
+SHORTEST_WAIT_MS = 10  # Kafka allows a backoff of 0
+MAX_KEYS_BYTES = 0x7FFFFFFF  # as in Kafka, what a thread can use of the buffer
+MB = 1_000_000
+
+
+class Cleaner:
+    """The cleanings of one cluster. Nothing is done before `start`.
+
+    `run_aside(work, done)` has work done in a thread that nobody waits for, as it may take minutes; `wait(seconds)` is
+    what such work waits by, and may return early. What was done and found is noted in `statistics`.
+
+    A look at all logs finds those that are due, and deletes old segments of the compacted ones: as in Kafka it is only
+    done between two cleanings of a log. What was found is cleaned, the dirtiest first, and then it is looked again.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        run_aside: RunAside,
+        wait: Callable[[float], object],
+        statistics: CleanerStatistics | None = None,
+    ) -> None:
+        self.statistics = statistics or CleanerStatistics()
+        self._cluster = cluster
+        self._run_aside = run_aside
+        self._throttle = Throttle(float("inf"), cluster.clock.monotonic_ms, wait)
+        self._due: list[tuple[float, Log]] = []  # (share that is dirty, log), the dirtiest last
+        self._running: dict[str, Cleaning] = {}  # by the log's directory, which a topic of the same name has, too
+        self._uncleanable: set[Log] = set()
+        self._resting: set[Log] = set()
+        self._looked_ms = -float("inf")
+        self._looking = False
+        self._closed = False
+
+    def start(self) -> None:
+        """Look for dirty logs now, and then every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is off."""
+        if self._cluster.settings["log.cleaner.enable"]:
+            self._cluster.clock.call_later(0, self._tick)
+
+    def close(self) -> None:
+        """Begin no cleaning any more, and have those end soon that are on their way."""
+        self._closed = True
+        for cleaning in self._running.values():
+            cleaning.cancel()
+
+    @property
+    def uncleanable(self) -> frozenset[Log]:
+        """The logs that are no longer compacted because something is wrong with them."""
+        return frozenset(self._uncleanable)
+
+    # --- when -----------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        """Take note of the settings, and look if the time has come."""
+        if self._closed:
+            return
+        clock, settings = self._cluster.clock, self._cluster.settings
+        self._throttle.bytes_per_second = settings["log.cleaner.io.max.bytes.per.second"]
+        backoff_ms = max(settings["log.cleaner.backoff.ms"], SHORTEST_WAIT_MS)
+        if clock.monotonic_ms() >= self._looked_ms + backoff_ms:
+            self._resting.clear()
+            self._look()
+        else:
+            self._begin_next()
+        rest_ms = self._looked_ms + backoff_ms - clock.monotonic_ms()
+        clock.call_later(min(max(rest_ms, SHORTEST_WAIT_MS), TICK_MS), self._tick)
+
+    def _look(self) -> None:
+        """Go through all logs for those that are to be cleaned."""
+        if self._looking or self._closed:
+            return
+        self._looking = True
+        self._looked_ms = self._cluster.clock.monotonic_ms()
+        self._uncleanable = {found for found in self._uncleanable if found.in_use}
+        self.statistics.uncleanable = len(self._uncleanable)
+        found: list[tuple[float, Log]] = []
+        ratios = [0.0]
+        each_partition(
+            self._cluster,
+            lambda partition: self._look_at(partition, found, ratios),
+            lambda: self._looked(found, max(ratios)),
+        )
+
+    def _look_at(self, partition: Partition, found: list[tuple[float, Log]], ratios: list[float]) -> None:
+        kept = partition.log
+        if COMPACT not in kept.settings.cleanup_policy or kept in self._uncleanable or kept.directory in self._running:
+            return
+        delete_old_segments(partition)
+        dirt = self._dirt(kept)
+        if dirt is not None:
+            ratios.append(dirt.ratio)
+            if is_due(kept, dirt):
+                found.append((dirt.ratio, kept))
+
+    def _looked(self, found: list[tuple[float, Log]], max_ratio: float) -> None:
+        self._looking = False
+        self._due = sorted(found, key=lambda due: due[0])
+        self.statistics.max_dirty_ratio = max_ratio
+        self.statistics.looked_ms = self._cluster.clock.wall_ms()
+        self._begin_next()
+
+    def _dirt(self, kept: Log) -> Dirtiness | None:
+        """What there is to clean in the log, if it may be cleaned now."""
+        if not kept.in_use or kept in self._uncleanable or kept in self._resting or kept.directory in self._running:
+            return None
+        try:
+            return dirtiness(kept, self._cluster.clock.wall_ms())
+        except (OSError, KafkaError) as error:
+            self._give_up(kept, error)
+            return None
+
+    # --- one cleaning ---------------------------------------------------------------------------
+
+    def _begin_next(self) -> None:
+        """Begin to clean the dirtiest logs, as many as may be cleaned at a time."""
+        while self._due and not self._closed and len(self._running) < self._cluster.settings["log.cleaner.threads"]:
+            _, dirty = self._due.pop()
+            dirt = self._dirt(dirty)  # since it was looked at, it may have been deleted or given other settings
+            if dirt is not None and is_due(dirty, dirt) and COMPACT in dirty.settings.cleanup_policy:
+                self._begin(dirty, dirt)
+
+    def _begin(self, dirty: Log, dirt: Dirtiness) -> None:
+        clock = self._cluster.clock
+        cleaning = Cleaning(dirty, dirt, self._limits(), self._throttle, clock.wall_ms())
+        self._running[dirty.directory] = cleaning
+        self.statistics.running = len(self._running)
+        self._work(cleaning, clock.monotonic_ms())
+
+    def _limits(self) -> Limits:
+        settings = self._cluster.settings
+        threads = settings["log.cleaner.threads"]
+        return Limits(
+            keys_bytes=min(settings["log.cleaner.dedupe.buffer.size"] // threads, MAX_KEYS_BYTES),
+            load_factor=min(settings["log.cleaner.io.buffer.load.factor"], 1.0),
+            buffer_bytes=settings["log.cleaner.io.buffer.size"] // threads // 2,
+        )
+
+    def _work(self, cleaning: Cleaning, began_ms: float) -> None:
+        has_written = []
+        self._run_aside(
+            lambda: has_written.append(cleaning.work()),
+            lambda error: self._worked(cleaning, began_ms, error, bool(has_written and has_written[0])),
+        )
+
+    def _worked(self, cleaning: Cleaning, began_ms: float, error: Exception | None, has_written: bool) -> None:
+        """Put what was written in its place and go on; or end the cleaning, and look for the next."""
+        cleaned = cleaning.log
+        try:
+            if error is not None:
+                raise error
+            if has_written:
+                cleaning.swap()
+                self._work(cleaning, began_ms)
+                return
+            cleaning.conclude()
+        except CleaningAborted as reason:
+            log.info("%s", reason)
+            self._resting.add(cleaned)
+        except SyncFailed as failure:
+            cleaned.sync_failed(failure)
+        except OSError as failure:
+            log.error("%s-%d could not be compacted: %s", cleaned.topic, cleaned.partition, failure)
+            self._resting.add(cleaned)
+        except Exception as failure:
+            self._give_up(cleaned, failure)
+        else:
+            self._done(cleaning, began_ms)
+        del self._running[cleaned.directory]
+        self._count(cleaning, began_ms)
+        self._cluster.clock.call_later(0, self._begin_next if self._due else self._look)
+
+    def _count(self, cleaning: Cleaning, began_ms: float) -> None:
+        """Add up what was done, for nothing or not."""
+        total = self.statistics
+        total.running = len(self._running)
+        total.last_seconds = (self._cluster.clock.monotonic_ms() - began_ms) / 1000
+        total.seconds += total.last_seconds
+        if cleaning.rewriter is not None:
+            counts = cleaning.rewriter.counts
+            total.read_bytes += counts.read_bytes
+            total.written_bytes += counts.written_bytes
+            total.read_records += counts.read_records
+            total.written_records += counts.written_records
+
+    def _done(self, cleaning: Cleaning, began_ms: float) -> None:
+        self.statistics.cleanings += 1
+        self._cluster.logs.directory_of(cleaning.log).write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
+        _report(cleaning, self._cluster.clock.monotonic_ms() - began_ms)
+
+    def _give_up(self, found: Log, error: Exception) -> None:
+        """Leave the log as it is. What is no damage of the log is a mistake of ours, whose origin must be known."""
+        self._uncleanable.add(found)
+        self.statistics.uncleanable = len(self._uncleanable)
+        expected = isinstance(error, Uncleanable | KafkaError | OSError)
+        name = f"{found.topic}-{found.partition}"
+        log.error("%s is not compacted any more: %s", name, error, exc_info=None if expected else error)
+
+
+def _report(cleaning: Cleaning, took_ms: float) -> None:
+    cleaned, rewriter = cleaning.log, cleaning.rewriter
+    if rewriter is None:
+        return
+    counts, seconds = rewriter.counts, max(took_ms, 1) / 1000
+    log.info(
+        "%s-%d is compacted up to offset %d: %d segments became %d, %s became %s, %d of %d records stay; "
+        "%.1f s, %s/s, %d keys in %s",
+        *(cleaned.topic, cleaned.partition, cleaned.clean_offset, cleaning.segments, cleaning.replacements),
+        *(_size(counts.read_bytes), _size(counts.written_bytes), counts.written_records, counts.read_records),
+        *(seconds, _size(counts.read_bytes / seconds), rewriter.keys.count, _size(rewriter.keys.size_bytes)),
+    )
+    if counts.keyless_records:
+        log.warning(
+            "%s-%d: %d records without a key were dropped", cleaned.topic, cleaned.partition, counts.keyless_records
+        )
+
+
+def _size(size_bytes: float) -> str:
+    return f"{size_bytes / MB:.1f} MB" if size_bytes >= MB else f"{size_bytes / 1000:.1f} kB"

@@ -1,0 +1,136 @@
+"""What is done from time to time, however busy the broker is: each chore at its interval, in short slices.
+
+Old segments are deleted, logs flushed that have waited for long enough, checkpoints written, silent producers and old
+offsets of groups forgotten, preferred replicas elected. What each of these means for a log is storage's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from minibroker.broker.cluster import Cluster
+from minibroker.broker.control.elections import balance
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Partition
+from minibroker.broker.requests.slices import Then, each_partition
+from minibroker.protocol.errors import KafkaError
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+from minibroker.storage.log_settings import COMPACT
+
+log = logging.getLogger("minibroker.housekeeping")
+
+SHORTEST_INTERVAL_MS = 10  # Kafka lets some intervals be 0, and would then do nothing else
+# How often it is looked for a flush.ms that has passed, unless log.flush.scheduler.interval.ms says so or a topic's
+# flush.ms is shorter. Kafka never looks then: a topic's flush.ms has no effect there without the broker's setting.
+FLUSH_LOOK_MS = 1000
+UNSET = (1 << 63) - 1
+CHECKPOINTS = {
+    "log.flush.offset.checkpoint.interval.ms": RECOVERY_POINT_CHECKPOINT,
+    "log.flush.start.offset.checkpoint.interval.ms": LOG_START_OFFSET_CHECKPOINT,
+    "replica.high.watermark.checkpoint.interval.ms": REPLICATION_OFFSET_CHECKPOINT,
+}
+
+
+def delete_old_segments(partition: Partition) -> None:
+    """Delete what retention says, and wake who reads there: it must hear that its offset is gone."""
+    try:
+        deleted = partition.log.delete_old_segments()
+    except KafkaError as error:
+        log.error("%s: old segments stay: %s", partition, error)
+        return
+    if deleted:
+        partition.wake()
+
+
+class Housekeeping:
+    """The chores of one cluster. Nothing is done before `start`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def start(self) -> None:
+        """Have every chore done for the first time after `log.initial.task.delay.ms`, and then at its interval."""
+        self._each_partition("log.retention.check.interval.ms", self.delete_old_segments)
+        self._each_partition("producer.id.expiration.check.interval.ms", self.forget_producers)
+        self._repeat("offsets.retention.check.interval.ms", self._expire_offsets)
+        self._repeat("leader.imbalance.check.interval.seconds", self._balance_leaders, unit_ms=1000)
+        for setting, checkpoint in CHECKPOINTS.items():
+            self._repeat(setting, self._writing(checkpoint))
+        self._call_later(self._cluster.settings["log.initial.task.delay.ms"], self._flush_and_go_on)
+
+    # --- chores ---------------------------------------------------------------------------------
+
+    def delete_old_segments(self, partition: Partition) -> None:
+        """Delete what retention says. In a log that is compacted the cleaner does that, between two cleanings."""
+        if COMPACT not in partition.log.settings.cleanup_policy:
+            delete_old_segments(partition)
+
+    def forget_producers(self, partition: Partition) -> None:
+        """Forget producers that have been silent for `producer.id.expiration.ms`."""
+        after_ms = self._cluster.settings["producer.id.expiration.ms"]
+        partition.log.producers.remove_expired(self._cluster.clock.wall_ms(), after_ms)
+
+    def flush(self, partition: Partition) -> None:
+        """Have a log brought to the disk itself whose last flush began `flush.ms` ago, and that has grown since."""
+        kept = partition.log
+        waited_ms = self._cluster.clock.wall_ms() - kept.flushed_ms
+        if waited_ms >= kept.settings.flush_ms and kept.recovery_point < kept.log_end_offset:
+            kept.flush_soon()
+
+    def _expire_offsets(self, then: Then) -> None:
+        """Have old offsets go, and groups of which nothing is left. A broker that never had a group has none."""
+        if GROUPS_TOPIC not in self._cluster.image.topics:
+            then()
+            return
+        from minibroker.broker.groups.expiry import expire_all
+
+        expire_all(self._cluster.groups, then)
+
+    def _balance_leaders(self, then: Then) -> None:
+        """Have the preferred replicas lead again, where others have done it for them."""
+        if self._cluster.settings["auto.leader.rebalance.enable"]:
+            try:
+                balance(self._cluster)
+            except KafkaError as error:
+                log.error("leaders stay as they are: %s", error)
+        then()
+
+    def _writing(self, checkpoint: str) -> Callable[[Then], None]:
+        def write(then: Then) -> None:
+            self._cluster.logs.write_checkpoint_soon(checkpoint)
+            then()
+
+        return write
+
+    # --- when -----------------------------------------------------------------------------------
+
+    def _each_partition(self, setting: str, chore: Callable[[Partition], None]) -> None:
+        self._repeat(setting, lambda then: each_partition(self._cluster, chore, then))
+
+    def _repeat(self, setting: str, work: Callable[[Then], None], unit_ms: int = 1) -> None:
+        """Have `work(then)` done at the interval that `setting` names; it calls `then` when it is through."""
+
+        def again() -> None:
+            work(lambda: self._call_later(self._cluster.settings[setting] * unit_ms, again))
+
+        self._call_later(self._cluster.settings["log.initial.task.delay.ms"], again)
+
+    def _flush_and_go_on(self) -> None:
+        def again() -> None:
+            self._call_later(self._flush_interval_ms(), self._flush_and_go_on)
+
+        each_partition(self._cluster, self.flush, again)
+
+    def _flush_interval_ms(self) -> int:
+        """How long it is until logs are looked at again."""
+        interval_ms: int = self._cluster.settings["log.flush.scheduler.interval.ms"]
+        if interval_ms != UNSET:
+            return interval_ms
+        return min([FLUSH_LOOK_MS, *(topic.settings.flush_ms for topic in self._cluster.image.topics.values())])
+
+    def _call_later(self, delay_ms: int, callback: Then) -> None:
+        self._cluster.clock.call_later(max(delay_ms, SHORTEST_INTERVAL_MS), callback)

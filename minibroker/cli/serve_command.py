@@ -1,0 +1,145 @@
+"""`minibroker serve`: settings in, a running broker out; how it runs is the broker's business.
+
+What cannot start says why in one line on stderr and exits with status 2, having touched nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from minibroker.cli.log_format import FORMATS, formatter
+
+if TYPE_CHECKING:
+    from minibroker.broker.configs.settings import Settings
+
+LOG = logging.getLogger("minibroker")
+LEVELS = ("debug", "info", "warning", "error")
+NODES_MAX = 100
+
+
+def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print the settings and exit, if `--help-settings` was given."""
+    if not wanted:
+        return
+    from minibroker.cli.settings_help import help_text
+
+    click.echo(help_text(), nl=False)
+    context.exit()
+
+
+@click.command()
+@click.argument("properties", metavar="[SERVER.PROPERTIES]", required=False, type=click.Path(path_type=Path))
+@click.option("--set", "assignments", metavar="KEY=VALUE", multiple=True, help="One setting; can be repeated.")
+@click.option(
+    "--nodes", type=click.IntRange(1, NODES_MAX), default=1, show_default=True, help="Brokers in the process."
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65_535),
+    help="Serve Prometheus metrics here, on the first listener's host; 0 is any free port.",
+)
+@click.option("--control", metavar="[HOST:]PORT", help="Serve the test kit over HTTP here; 127.0.0.1 unless told.")
+@click.option(
+    "--control-token",
+    metavar="TOKEN",
+    envvar="MINIBROKER_CONTROL_TOKEN",
+    help="What its clients must bear; needed where other machines reach it.",
+)
+@click.option("--faults", type=click.Path(path_type=Path), help="Begin with the faults of this YAML file.")
+@click.option("--emulate", metavar="RELEASE", help="Answer as a release of Apache Kafka did, from 0.8.2 to 4.3.")
+@click.option(
+    "--help-settings",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_settings,
+    help="List the settings.",
+)
+@click.option(
+    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="What is written to stderr."
+)
+@click.option(
+    "--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="JSON has an object a line."
+)
+def serve(
+    properties: Path | None,
+    assignments: tuple[str, ...],
+    nodes: int,
+    metrics_port: int | None,
+    control: str | None,
+    control_token: str | None,
+    faults: Path | None,
+    emulate: str | None,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Serve on 127.0.0.1:9092, with the data in ./minibroker-data, until SIGTERM or Ctrl-C.
+
+    Settings have Apache Kafka's names. They come from the file, then from environment variables
+    (MINIBROKER_LOG_SEGMENT_BYTES is log.segment.bytes), then from --set; the later wins.
+
+    \b
+    Example:
+        minibroker serve --set listeners=PLAINTEXT://127.0.0.1:0 --set log.dirs=/tmp/data
+    """
+    gc.disable()
+    # Imported here, as --help must not pay for a broker.
+    from minibroker.broker.configs.configuration import load_settings
+    from minibroker.broker.configs.settings import SettingsError
+    from minibroker.broker.lifecycle import StartError
+    from minibroker.broker.process import run
+
+    # What is imported never becomes garbage: to look for that, now or while clients wait, is time lost.
+    gc.freeze()
+    gc.enable()
+    _log_to_stderr(log_level, log_format)
+    if control is None and _is_on_the_command_line("control_token"):
+        raise click.UsageError("--control-token has a meaning only with --control")
+    try:
+        settings, warnings = load_settings(properties, os.environ, assignments)
+        for warning in warnings:
+            LOG.warning(warning)
+        if control is None and faults is None and emulate is None:
+            status = run(settings, nodes=nodes, announce=_announce, metrics_port=metrics_port)
+        else:
+            status = _run_kit(settings, nodes, (control, control_token, faults, emulate, metrics_port))
+    except (SettingsError, StartError) as error:
+        raise click.UsageError(str(error)) from None
+    sys.exit(status)
+
+
+def _run_kit(
+    settings: Settings, nodes: int, wishes: tuple[str | None, str | None, Path | None, str | None, int | None]
+) -> int:
+    from minibroker.testing import serving
+
+    try:
+        return serving.run(settings, nodes=nodes, announce=_announce, wishes=serving.Wishes(*wishes))
+    except ValueError as error:  # a fault, or a release, that cannot be
+        raise click.UsageError(str(error)) from None
+    except OSError as error:  # of the file of faults, or the address of the control
+        said = str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
+        raise click.UsageError(said) from None
+
+
+def _is_on_the_command_line(parameter: str) -> bool:
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is click.core.ParameterSource.COMMANDLINE
+
+
+def _log_to_stderr(level: str, format: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(format))
+    logging.basicConfig(handlers=[handler], level=level.upper())
+
+
+def _announce(line: str) -> None:
+    """Print the line with the address at once, also into a pipe: whoever started the broker waits for it."""
+    print(line, flush=True)

@@ -1,0 +1,74 @@
+"""What SET, DELETE, APPEND and SUBTRACT make of texts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.broker.configs.config_changes import Change, ChangeKind, differences, outcome
+from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+SET, DELETE, APPEND, SUBTRACT = ChangeKind
+LIST = "cleanup.policy"
+texts = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.text(max_size=3))
+
+
+def policy(current: str | None, kind: ChangeKind, value: str) -> str:
+    """cleanup.policy after one change."""
+    before = {} if current is None else {LIST: current}
+    return outcome(TOPIC_SETTINGS, before, [Change(LIST, kind, value)])[LIST]
+
+
+def test_set_replaces_and_delete_removes() -> None:
+    before = {"retention.ms": "1", "segment.ms": "2", "flush.ms": "3"}
+    changes = [Change("retention.ms", SET, "9"), Change("segment.ms", DELETE, ""), Change("flush.messages", DELETE, "")]
+    assert outcome(TOPIC_SETTINGS, before, changes) == {"retention.ms": "9", "flush.ms": "3"}
+    assert before == {"retention.ms": "1", "segment.ms": "2", "flush.ms": "3"}
+
+
+@pytest.mark.parametrize(
+    ("current", "kind", "value", "after"),
+    [
+        ("delete", APPEND, "compact", "delete,compact"),
+        ("delete", APPEND, "delete", "delete"),
+        ("delete", APPEND, " compact , delete", "delete,compact"),
+        (None, APPEND, "compact", "delete,compact"),  # a list that is not set begins with its default
+        ("delete,compact", SUBTRACT, "delete", "compact"),
+        ("delete", SUBTRACT, "compact", "delete"),
+        ("delete", SUBTRACT, "delete", ""),
+        (None, SUBTRACT, "delete", ""),
+        ("", APPEND, "compact", "compact"),
+        ("delete", APPEND, "", "delete"),
+    ],
+)
+def test_lists_grow_and_shrink_by_their_elements(current: str | None, kind: ChangeKind, value: str, after: str) -> None:
+    assert policy(current, kind, value) == after
+
+
+@pytest.mark.parametrize("kind", [APPEND, SUBTRACT])
+@pytest.mark.parametrize("name", ["retention.ms", "compression.type", "no.such.name"])
+def test_only_lists_grow_and_shrink(kind: ChangeKind, name: str) -> None:
+    with pytest.raises(KafkaError) as raised:
+        outcome(TOPIC_SETTINGS, {}, [Change(name, kind, "5")])
+    assert raised.value.code == ErrorCode.INVALID_CONFIG
+    assert raised.value.message == f"Can't {kind.name} to key {name} because its type is not LIST."
+
+
+@given(texts, texts)
+def test_differences_lead_from_one_to_the_other(before: dict[str, str], after: dict[str, str]) -> None:
+    changed = differences(before, after)
+    result = {**before, **{name: text for name, text in changed.items() if text is not None}}
+    for name, text in changed.items():
+        if text is None:
+            del result[name]
+    assert result == after
+    assert all(before.get(name) != text for name, text in changed.items())
+
+
+def test_what_must_stay_known_is_turned_off_and_not_removed() -> None:
+    elide = "record.attributes.elide"
+    assert differences({elide: "true"}, {}) == {elide: "false"}
+    assert differences({elide: "false"}, {elide: "true"}) == {elide: "true"}
+    assert differences({}, {}) == {}

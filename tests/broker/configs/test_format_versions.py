@@ -1,0 +1,37 @@
+"""The versions of Kafka that name a message format."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.broker.configs.format_versions import format_of_version
+
+
+@pytest.mark.parametrize(
+    ("version", "magic"),
+    [
+        ("0.8.0", 0),
+        ("0.8.2.2", 0),
+        ("0.9.0", 0),
+        ("0.10.0-IV0", 1),
+        ("0.10.0", 1),
+        ("0.10.0.1", 1),
+        ("0.10.2-IV0", 1),
+        ("0.11.0-IV0", 2),
+        ("0.11.0", 2),
+        ("1.0", 2),
+        ("2.8", 2),
+        ("2.8.2", 2),
+        ("3.0-IV1", 2),
+        ("4.3", 2),
+    ],
+)
+def test_a_version_names_the_format_of_its_time(version: str, magic: int) -> None:
+    assert format_of_version(version) == magic
+
+
+@pytest.mark.parametrize(
+    "version", ["", "0.7", "0.8", "0.9.0-IV0", "0.10", "0.10.0-IV2", "0.10.3", "1", "2", "2.9", "x"]
+)
+def test_what_was_never_a_version_is_none(version: str) -> None:
+    assert format_of_version(version) is None

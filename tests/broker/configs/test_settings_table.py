@@ -1,0 +1,126 @@
+"""The table is sound in itself; that it agrees with Apache Kafka is shown in conformance/settings/."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import minibroker
+from minibroker.broker.configs.settings_table import (
+    BROKER_SETTINGS,
+    SETTINGS,
+    TOPIC_SETTINGS,
+    ConfigType,
+    OneOf,
+    ReplicaList,
+    Scope,
+    Setting,
+    UpdateMode,
+)
+from minibroker.broker.configs.settings_values import format_value, parse_value
+from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, WITHOUT_EFFECT, row_of
+from minibroker.storage.log_settings import LogSettings
+
+
+def test_every_name_stands_in_the_table_once() -> None:
+    names = [row.name for row in SETTINGS if row.scope is not Scope.TOPIC]
+    topics = [row.topic for row in SETTINGS if row.topic is not None]
+    assert len(set(names)) == len(names) and len(set(topics)) == len(topics)
+    assert not KNOWN_WITHOUT_EFFECT & set(names)
+
+
+def test_a_default_of_a_setting_without_effect_is_a_value_of_its_own_setting() -> None:
+    for row in WITHOUT_EFFECT.values():
+        text = format_value(row.default)
+        assert text is None or parse_value(row, row.name, text) == row.default, row
+
+
+@pytest.mark.parametrize(
+    ("name", "type", "base"),
+    [
+        ("listener.name.x.max.connections", ConfigType.INT, "max.connections"),
+        ("listener.name.x.socket.request.max.bytes", ConfigType.INT, "socket.request.max.bytes"),
+        ("listener.name.x.plain.sasl.jaas.config", ConfigType.PASSWORD, "sasl.jaas.config"),
+    ],
+)
+def test_a_setting_of_one_listener_is_like_that_of_all(name: str, type: ConfigType, base: str) -> None:
+    row = row_of(name)
+    assert (row.name, row.type, row.fallbacks) == (name, type, ((base, 1),))
+    assert not row.dynamic and not row.acts
+
+
+@pytest.mark.parametrize("name", ["no.such", "listener.name.x.no.such", "listener.name.x", "ssl.x"])
+def test_a_name_that_nobody_knows_may_be_a_secret(name: str) -> None:
+    row = row_of(name)
+    assert row.type is ConfigType.UNKNOWN and row.sensitive and not row.acts
+
+
+@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
+def test_a_default_is_a_value_of_its_own_setting(row: Setting) -> None:
+    text = format_value(row.default)
+    assert text is None or parse_value(row, row.name, text) == row.default
+
+
+@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
+def test_a_setting_is_explained_in_one_sentence(row: Setting) -> None:
+    assert row.documentation.endswith(".") and "\n" not in row.documentation
+
+
+@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
+def test_scope_and_topic_name_agree(row: Setting) -> None:
+    assert (row.topic is None) == (row.scope is Scope.BROKER)
+    assert row.scope is not Scope.BOTH or row.update is UpdateMode.CLUSTER_WIDE
+    assert row.scope is not Scope.TOPIC or row.update is UpdateMode.READ_ONLY
+
+
+def test_a_fallback_is_a_broker_setting_that_acts_if_its_setting_acts() -> None:
+    for row in SETTINGS:
+        for name, factor in row.fallbacks:
+            assert factor >= 1 and BROKER_SETTINGS[name].acts == row.acts
+
+
+def test_every_topic_setting_has_a_value_where_the_broker_has_none() -> None:
+    for row in TOPIC_SETTINGS.values():
+        defaults = [row.default, *(BROKER_SETTINGS[name].default for name, _ in row.fallbacks)]
+        assert row.internal or any(default is not None for default in defaults)
+
+
+def test_only_passwords_are_sensitive() -> None:
+    assert Setting("x", ConfigType.PASSWORD, None, "").sensitive
+    assert not any(row.sensitive for row in SETTINGS)
+
+
+def test_a_list_is_checked_word_by_word() -> None:
+    policies = OneOf(("compact", "delete"))
+    assert policies.objection(("compact", "delete")) is None
+    assert policies.objection(()) is None
+    assert policies.objection(("compact", "sometimes")) == "String must be one of: compact, delete"
+
+
+@pytest.mark.parametrize("pairs", [("*",), (), ("0:1", "1:2")])
+def test_throttled_replicas_are_a_star_or_pairs(pairs: tuple[str, ...]) -> None:
+    assert ReplicaList().objection(pairs) is None
+
+
+@pytest.mark.parametrize("pairs", [("x",), ("0:",), ("0:1", "*"), ("1:b",)])
+def test_anything_else_is_no_list_of_replicas(pairs: tuple[str, ...]) -> None:
+    assert ReplicaList().objection(pairs) is not None
+
+
+# Another name of node.id, which is the one that is looked up.
+ALIASES = {"broker.id"}
+
+
+def test_each_setting_that_acts_is_looked_up_by_the_code() -> None:
+    """A setting that is accepted and not acted on is a defect: it would be `acts=False` in the table."""
+    files = Path(minibroker.__file__).parent.rglob("*.py")
+    code = "".join(file.read_text() for file in files if not file.name.startswith("settings_"))
+    fallbacks = {name for row in SETTINGS for name, _ in row.fallbacks}
+    for row in SETTINGS:
+        name = row.topic or row.name
+        field = name.replace(".", "_")
+        used = f'"{name}"' in code or (field in LogSettings._fields and f".{field}" in code)
+        computed = re.fullmatch(r"compression\.(gzip|lz4|zstd)\.level", name)  # looked up by the codec's name
+        assert used or computed or not row.acts or name in fallbacks or name in ALIASES, name

@@ -1,0 +1,135 @@
+"""Texts become values as in Kafka's ConfigDef, whose accepted forms and error texts are pinned here."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.broker.configs.settings_table import CODECS, FROM_ONE, ConfigType, OneOf, Range, Scope, Setting, Value
+from minibroker.broker.configs.settings_values import InvalidValue, format_value, parse_value
+
+
+def parse(type: ConfigType, text: str, valid: Range | OneOf | None = None) -> Value:
+    return parse_value(Setting("some.name", type, None, "", valid), "some.name", text)
+
+
+@pytest.mark.parametrize(
+    ("type", "text", "value"),
+    [
+        (ConfigType.BOOLEAN, "TRUE", True),
+        (ConfigType.BOOLEAN, " false ", False),
+        (ConfigType.INT, "+5", 5),
+        (ConfigType.INT, " -2147483648 ", -(1 << 31)),
+        (ConfigType.LONG, "9223372036854775807", (1 << 63) - 1),
+        (ConfigType.DOUBLE, "1e-1", 0.1),
+        (ConfigType.DOUBLE, "0.5d", 0.5),
+        (ConfigType.DOUBLE, ".5", 0.5),
+        (ConfigType.STRING, "  a b ", "a b"),
+        (ConfigType.LIST, "", ()),
+        (ConfigType.LIST, " a , b ", ("a", "b")),
+    ],
+)
+def test_a_text_becomes_its_typed_value(type: ConfigType, text: str, value: Value) -> None:
+    assert parse(type, text) == value
+
+
+@pytest.mark.parametrize(
+    ("type", "text", "complaint"),
+    [
+        (ConfigType.BOOLEAN, "yes", "Expected value to be either true or false"),
+        (ConfigType.BOOLEAN, "1", "Expected value to be either true or false"),
+        (ConfigType.INT, "2147483648", "Not a number of type INT"),
+        (ConfigType.INT, "1_000", "Not a number of type INT"),
+        (ConfigType.INT, "0x10", "Not a number of type INT"),
+        (ConfigType.INT, "", "Not a number of type INT"),
+        (ConfigType.LONG, "-9223372036854775809", "Not a number of type LONG"),
+        (ConfigType.DOUBLE, "half", "Not a number of type DOUBLE"),
+        (ConfigType.DOUBLE, "0.5x", "Not a number of type DOUBLE"),
+    ],
+)
+def test_a_text_that_is_no_value_is_refused_in_kafkas_words(type: ConfigType, text: str, complaint: str) -> None:
+    with pytest.raises(InvalidValue) as refusal:
+        parse(type, text)
+    assert str(refusal.value) == f"Invalid value {text} for configuration some.name: {complaint}"
+
+
+def test_a_number_of_a_million_digits_is_refused_without_being_computed() -> None:
+    with pytest.raises(InvalidValue, match="Not a number"):
+        parse(ConfigType.INT, "9" * 1_000_000)
+
+
+def test_a_topics_list_drops_what_it_repeats_and_a_brokers_is_refused() -> None:
+    setting = Setting("log.cleanup.policy", ConfigType.LIST, (), "", scope=Scope.BOTH, topic="cleanup.policy")
+    assert parse_value(setting, "cleanup.policy", "b,a,b") == ("b", "a")
+    with pytest.raises(InvalidValue, match=r"^Configuration 'log\.cleanup\.policy' values must not be duplicated\.$"):
+        parse_value(setting, "log.cleanup.policy", "b,a,b")
+
+
+def test_a_list_has_no_empty_elements() -> None:
+    with pytest.raises(InvalidValue, match=r"^Configuration 'some\.name' values must not be empty\.$"):
+        parse(ConfigType.LIST, "a,,b")
+
+
+def test_a_list_that_must_not_be_empty_may_not() -> None:
+    setting = Setting("some.name", ConfigType.LIST, (), "", OneOf(("a", "b"), some=True))
+    assert parse_value(setting, "some.name", "b") == ("b",)
+    with pytest.raises(InvalidValue, match=r"some\.name: must not be empty\. Valid values include: \[a, b\]"):
+        parse_value(setting, "some.name", "")
+
+
+@pytest.mark.parametrize(
+    ("valid", "text", "complaint"),
+    [
+        (FROM_ONE, "0", "Value must be at least 1"),
+        (Range(1, 17), "18", "Value must be no more than 17"),
+        (Range(1, 9, or_equal_to=-1), "0", "Value must be between 1 and 9 or equal to -1"),
+    ],
+)
+def test_a_number_out_of_range_is_refused(valid: Range, text: str, complaint: str) -> None:
+    with pytest.raises(InvalidValue) as refusal:
+        parse(ConfigType.INT, text, valid)
+    assert str(refusal.value).endswith(complaint)
+
+
+@pytest.mark.parametrize("text", ["-1", "1", "9"])
+def test_the_value_beside_a_range_is_allowed(text: str) -> None:
+    assert parse(ConfigType.INT, text, Range(1, 9, or_equal_to=-1)) == int(text)
+
+
+def test_words_are_compared_exactly() -> None:
+    assert parse(ConfigType.STRING, "gzip", CODECS) == "gzip"
+    with pytest.raises(InvalidValue, match="String must be one of: uncompressed, zstd, lz4, snappy, gzip, producer"):
+        parse(ConfigType.STRING, "GZIP", CODECS)
+
+
+@given(st.integers(min_value=-(1 << 63), max_value=(1 << 63) - 1))
+def test_every_long_survives_its_text(number: int) -> None:
+    assert parse(ConfigType.LONG, format_value(number) or "") == number
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_double_survives_its_text(number: float) -> None:
+    assert parse(ConfigType.DOUBLE, format_value(number) or "") == number
+
+
+@given(st.text())
+def test_no_text_does_anything_but_parse_or_be_refused(text: str) -> None:
+    for type in ConfigType:
+        try:
+            parse(type, text)
+        except InvalidValue as refusal:
+            assert "some.name" in str(refusal)
+
+
+def test_values_are_written_as_kafka_writes_them() -> None:
+    assert [format_value(value) for value in (True, False, 7, 0.5, ("a", "b"), (), None, "x")] == [
+        "true",
+        "false",
+        "7",
+        "0.5",
+        "a,b",
+        "",
+        None,
+        "x",
+    ]

@@ -1,0 +1,240 @@
+"""The controller: that a decision on topics, configs and producer ids is recorded whole or not at all.
+
+What clients are answered is tested with the handlers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.broker.control.registration import leave, unregister
+from minibroker.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from minibroker.broker.metadata.partitions import NO_LEADER
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.primitives import ZERO_UUID, uuid_from_text
+from minibroker.protocol.steps import at_once
+from tests.broker.harness import Harness
+
+
+def recorded(harness: Harness, kind: type[Message]) -> list[Any]:
+    """The records of one kind in the metadata log."""
+    seen: list[Message] = []
+    harness.cluster.metadata_log.replay(seen.append)
+    return [record for record in seen if isinstance(record, kind)]
+
+
+# --- creation -----------------------------------------------------------------------------------
+
+
+def test_of_two_colliding_names_that_are_made_at_once_one_is_refused(harness: Harness) -> None:
+    controller = harness.cluster.controller
+    first = controller.create_topic_in_steps("a.b", 2, 1)
+    next(first)
+    with pytest.raises(KafkaError, match="collides with existing topic: a.b") as refusal:
+        controller.create_topic("a_b", 1, 1)
+    assert refusal.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    at_once(first)
+    assert list(harness.cluster.image.topics) == ["a.b"]
+
+
+def test_what_was_made_stays_if_nobody_goes_on_with_the_rest(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        cluster = harness.cluster
+        cluster.controller.change_config(BROKER_RESOURCE, "1", {"log.retention.ms": "7000"})
+        steps = cluster.controller.create_topic_in_steps("t", 2, 1)
+        while "t" not in cluster.image.topics:
+            next(steps)
+        steps.close()
+        assert harness.produce("t", "v") == 0
+        harness.restart()
+        assert harness.partition("t").log.log_end_offset == 1
+
+
+def test_what_is_changed_and_who_leaves_while_a_topic_is_made_counts_for_it(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        cluster = harness.cluster
+        steps = cluster.controller.create_topic_in_steps("t", 2, 2)
+        next(steps)
+        cluster.controller.change_config(BROKER_RESOURCE, "", {"log.retention.ms": "7000"})
+        leave(cluster, cluster.nodes.pop(2))
+        at_once(steps)
+        partitions = cluster.image.topics["t"].partitions
+        assert [partition.log.settings.retention_ms for partition in partitions] == [7000, 7000]
+        assert [(partition.leader_id, partition.isr) for partition in partitions] == [(1, [1]), (1, [1])]
+
+
+def test_a_topic_is_recorded_as_kafka_records_it(harness: Harness) -> None:
+    topic_id, replicas = harness.cluster.controller.create_topic("t", 2, 1, overrides={"segment.ms": " 7 "})
+    assert replicas == [[1], [1]]
+    assert recorded(harness, records.TopicRecord) == [records.TopicRecord(name="t", topic_id=topic_id)]
+    _, config = recorded(harness, records.ConfigRecord)  # the first is the new cluster's own
+    assert (config.resource_type, config.resource_name, config.name, config.value) == (2, "t", "segment.ms", "7")
+    partitions = recorded(harness, records.PartitionRecord)
+    assert [(one.partition_id, one.topic_id, one.leader, one.leader_epoch) for one in partitions] == [
+        (0, topic_id, 1, 0),
+        (1, topic_id, 1, 0),
+    ]
+    directory_id = uuid_from_text(harness.logs.directories[0].directory_id)
+    assert all((one.replicas, one.isr, one.directories) == ([1], [1], [directory_id]) for one in partitions)
+
+
+def test_one_creation_is_one_batch_so_that_a_crash_leaves_all_of_it_or_nothing(harness: Harness) -> None:
+    storage = harness.cluster.metadata_log.storage
+    before = storage.log_end_offset
+    harness.create_topic("t", 3, segment_ms="7")
+    region = storage.read(before, 1 << 20)
+    assert region is not None
+    assert region.next_offset == storage.log_end_offset == before + 1 + 1 + 3
+    harness.stop(crash=True)
+    file = harness.directory / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
+    with file.open("r+b") as torn:
+        torn.truncate(file.stat().st_size - 1)
+    harness.start()
+    assert harness.cluster.image.topics == {}
+    harness.create_topic("t")
+    assert harness.produce("t", "v") == 0
+
+
+def test_ids_differ_and_validation_gives_none(harness: Harness) -> None:
+    controller = harness.cluster.controller
+    ids = {controller.create_topic(name)[0] for name in ("a", "b", "c")}
+    assert len(ids) == 3 and ZERO_UUID not in ids
+    assert controller.create_topic("d", validate_only=True)[0] == ZERO_UUID
+
+
+def test_new_partitions_get_the_settings_of_their_topic(harness: Harness) -> None:
+    harness.create_topic("t", segment_ms="7")
+    harness.cluster.controller.add_partitions("t", 2)
+    assert harness.partition("t", 1).log.settings.segment_ms == 7
+    assert [one.partition_id for one in recorded(harness, records.PartitionRecord)] == [0, 1]
+
+
+# --- deletion -----------------------------------------------------------------------------------
+
+
+def test_a_deleted_topic_is_led_by_nobody_for_those_who_still_hold_it(harness: Harness) -> None:
+    harness.create_topic("t", 2)
+    topic = harness.cluster.image.topics["t"]
+    harness.cluster.controller.delete_topic(topic)
+    assert [partition.leader_id for partition in topic.partitions] == [NO_LEADER, NO_LEADER]
+    assert harness.cluster.image.topics_by_id == {}
+    assert recorded(harness, records.RemoveTopicRecord) == [records.RemoveTopicRecord(topic_id=topic.topic_id)]
+
+
+# --- configs ------------------------------------------------------------------------------------
+
+
+def test_a_change_of_configs_is_recorded_and_acts(harness: Harness) -> None:
+    harness.create_topic("t", flush_messages="3")
+    controller = harness.cluster.controller
+    controller.change_config(TOPIC_RESOURCE, "t", {"segment.ms": "7", "flush.messages": None})
+    controller.change_config(BROKER_RESOURCE, "", {"log.index.interval.bytes": "9"})
+    settings = harness.partition("t").log.settings
+    assert (settings.segment_ms, settings.index_interval_bytes) == (7, 9)
+    assert harness.cluster.image.topics["t"].overrides == {"segment.ms": "7"}
+    assert [(one.name, one.value) for one in recorded(harness, records.ConfigRecord)] == [
+        ("min.insync.replicas", "1"),  # of the new cluster
+        ("flush.messages", "3"),
+        ("segment.ms", "7"),
+        ("flush.messages", None),
+        ("log.index.interval.bytes", "9"),
+    ]
+
+
+# --- producer ids -------------------------------------------------------------------------------
+
+
+def test_producer_ids_come_in_recorded_blocks_which_a_restart_does_not_reuse(harness: Harness) -> None:
+    controller = harness.cluster.controller
+    assert [controller.next_producer_id() for _ in range(1001)] == list(range(1001))
+    assert [one.next_producer_id for one in recorded(harness, records.ProducerIdsRecord)] == [1000, 2000]
+    harness.restart(crash=True)
+    assert harness.cluster.controller.next_producer_id() == 2000
+
+
+def test_a_block_that_cannot_be_recorded_gives_no_id(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(harness.cluster.metadata_log, "append", fail)
+        with pytest.raises(KafkaError):
+            harness.cluster.controller.next_producer_id()
+    assert harness.cluster.controller.next_producer_id() == 0
+
+
+# --- in steps -----------------------------------------------------------------------------------
+
+INTERVAL = {"log.index.interval.bytes": "9"}
+
+
+def intervals(harness: Harness) -> set[int]:
+    """Return the interval that each log goes by."""
+    topics = harness.cluster.image.topics.values()
+    return {partition.log.settings.index_interval_bytes for topic in topics for partition in topic.partitions}
+
+
+def test_a_change_for_all_brokers_reaches_a_hundred_partitions_a_step(harness: Harness) -> None:
+    for name in ("t", "u"):
+        harness.cluster.controller.create_topic(name, 150)
+    steps = harness.cluster.controller.change_config_in_steps(BROKER_RESOURCE, "", INTERVAL)
+    assert intervals(harness) == {4096}
+    assert len(list(steps)) == 3
+    assert intervals(harness) == {9}
+
+
+def test_a_change_for_a_topic_reaches_a_hundred_partitions_a_step(harness: Harness) -> None:
+    harness.cluster.controller.create_topic("t", 250)
+    changes = {"index.interval.bytes": "9"}
+    assert len(list(harness.cluster.controller.change_config_in_steps(TOPIC_RESOURCE, "t", changes))) == 3
+    assert intervals(harness) == {9}
+
+
+def test_topics_that_come_grow_and_go_while_settings_change_have_the_new_ones(harness: Harness) -> None:
+    controller = harness.cluster.controller
+    for name in ("t", "gone", "u"):
+        controller.create_topic(name, 120)
+    making = controller.create_topic_in_steps("late", 3)
+    next(making)
+    changing = controller.change_config_in_steps(BROKER_RESOURCE, "", INTERVAL)
+    next(changing)
+    controller.create_topic("new", 3)
+    controller.add_partitions("t", 130)
+    controller.delete_topic(harness.cluster.image.topics["gone"])
+    at_once(changing)
+    at_once(making)
+    assert set(harness.cluster.image.topics) == {"t", "u", "new", "late"}
+    assert intervals(harness) == {9}
+
+
+def test_of_two_changes_at_the_same_time_the_later_one_stays(harness: Harness) -> None:
+    controller = harness.cluster.controller
+    controller.create_topic("t", 250)
+    first = controller.change_config_in_steps(BROKER_RESOURCE, "", INTERVAL)
+    next(first)
+    controller.change_config(BROKER_RESOURCE, "", {"log.index.interval.bytes": "7"})
+    at_once(first)
+    assert intervals(harness) == {7}
+
+
+def test_each_partition_goes_by_its_leaders_settings_after_a_change_in_steps(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        harness.cluster.controller.create_topic("t", 250)
+        at_once(harness.cluster.controller.change_config_in_steps(BROKER_RESOURCE, "2", INTERVAL))
+        for partition in harness.cluster.image.topics["t"].partitions:
+            expected = 9 if partition.leader_id == 2 else 4096
+            assert partition.log.settings.index_interval_bytes == expected
+
+
+def test_a_topic_is_led_by_nobody_who_is_forgotten_while_it_is_made(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness:
+        making = harness.cluster.controller.create_topic_in_steps("t", 120, 2)
+        next(making)
+        at_once(unregister(harness.cluster, 2))
+        at_once(making)
+        assert {(one.leader_id, *one.isr) for one in harness.cluster.image.topics["t"].partitions} == {(1, 1)}

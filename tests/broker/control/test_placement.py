@@ -1,0 +1,77 @@
+"""Where replicas of new partitions lie: spread over the nodes, and over brokers that are away where they must be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.control.placement import DEFAULT, check_assignment, manual_assignment, place
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from tests.broker.harness import Harness
+
+
+@pytest.mark.parametrize(("nodes", "partitions", "replicas"), [(1, 5, 1), (3, 6, 1), (3, 6, 2), (3, 3, 3), (5, 10, 3)])
+def test_replicas_are_spread_evenly(tmp_path: Path, nodes: int, partitions: int, replicas: int) -> None:
+    with Harness(tmp_path, nodes=nodes) as harness:
+        placed = place(harness.cluster, partitions, replicas)
+    assert all(len(set(one)) == replicas for one in placed)
+    if partitions % nodes == 0:
+        assert set(Counter(one[0] for one in placed).values()) == {partitions // nodes}
+        assert set(Counter(node for one in placed for node in one).values()) == {partitions * replicas // nodes}
+
+
+def test_the_first_partitions_leader_is_drawn(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        drawn = {place(harness.cluster, 1, 1)[0][0] for _ in range(50)}
+        assert drawn == {1, 2, 3}
+
+
+def test_brokers_that_are_away_come_last_and_are_not_in_sync(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        harness.restart(nodes=[1, 2])
+        assert {tuple(sorted(one[:2])) for one in place(harness.cluster, 8, 3)} == {(1, 2)}
+        assert {one[2] for one in place(harness.cluster, 8, 3)} == {3}
+        harness.create_topic("t", 1, 3)
+        partition = harness.partition("t")
+        assert (sorted(partition.isr), partition.replicas[2]) == ([1, 2], 3)
+        assert partition.leader_id == partition.isr[0]
+        harness.restart(nodes=[1, 2, 3])
+        assert sorted(harness.partition("t").isr) == [1, 2, 3]
+
+
+def test_more_replicas_than_registered_brokers_cannot_be(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=2) as harness, pytest.raises(KafkaError, match="only 2 broker") as raised:
+        harness.restart(nodes=[1])
+        place(harness.cluster, 1, 3)
+    assert raised.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_partition_whose_brokers_are_all_away_cannot_be_made(tmp_path: Path) -> None:
+    with Harness(tmp_path, nodes=3) as harness:
+        harness.restart(nodes=[1])
+        message = "for partition 6 are fenced or in controlled shutdown"
+        with pytest.raises(KafkaError, match=message) as raised:
+            check_assignment(harness.cluster, [[1, 2], [2, 3]], 2, first=5)
+        assert raised.value.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        check_assignment(harness.cluster, [[2, 1], [3, 1]], 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "count", "factor", "code"),
+    [
+        ([(0, [1])], 1, DEFAULT, ErrorCode.INVALID_REQUEST),
+        ([(0, [1])], DEFAULT, 1, ErrorCode.INVALID_REQUEST),
+        ([(0, [1]), (0, [1])], DEFAULT, DEFAULT, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([(0, [1]), (2, [1])], DEFAULT, DEFAULT, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([(0, [])], DEFAULT, DEFAULT, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ([(0, [9])], DEFAULT, DEFAULT, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_an_assignment_that_makes_no_sense_is_refused(
+    harness: Harness, given: list[tuple[int, list[int]]], count: int, factor: int, code: ErrorCode
+) -> None:
+    with pytest.raises(KafkaError) as raised:
+        manual_assignment(harness.cluster, given, count, factor)
+    assert raised.value.code == code

@@ -1,0 +1,236 @@
+"""The topics of the coordinators: how they are made, what is appended to them, and how it is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.coordination.coordinator_logs import Entry, StateTopic, java_hash
+from minibroker.broker.groups.coordinator import SETTINGS
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.record import Record
+from tests.broker.handlers.fetching import fetch_of
+from tests.broker.harness import Harness
+
+NAME = "__consumer_offsets"
+
+# What java.lang.String.hashCode gives (OpenJDK 17).
+HASHES = {
+    "": 0,
+    "a": 97,
+    "group": 98629247,
+    "my-consumer-group": 1513705513,
+    "polygenelubricants": -2147483648,
+    "ümläut": -1271284472,
+    "\U0001f600": 1772899,
+}
+
+
+class Read:
+    """A reader that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[bytes | None, bytes | None, int]] = []
+        self.ended: list[tuple[int, bool]] = []
+
+    def record(self, record: Record, producer_id: int) -> None:
+        if record.key == b"unknown":
+            raise ValueError("this says nothing")
+        self.records.append((record.key, record.value, producer_id))
+
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        self.ended.append((producer_id, committed))
+
+
+def made(harness: Harness) -> StateTopic:
+    topic = StateTopic(harness.cluster, NAME, SETTINGS)
+    topic.create()
+    return topic
+
+
+@pytest.mark.parametrize("load_bytes", ["1", "200", "5242880"])
+def test_it_is_read_back_in_pieces_of_any_size(tmp_path: Path, load_bytes: str) -> None:
+    settings = {"offsets.topic.num.partitions": "1", "offsets.load.buffer.size": load_bytes}
+    with Harness(tmp_path, settings=settings) as harness:
+        topic = made(harness)
+        entries: list[Entry] = [(b"k%d" % number, b"v" * number) for number in range(20)]
+        for each in entries:
+            topic.append(0, [each])
+        assert [(key, value) for key, value, _ in replayed(harness).records] == entries
+
+
+def replayed(harness: Harness, index: int = 0) -> Read:
+    read = Read()
+    made(harness).replay(harness.partition(NAME, index), read)
+    return read
+
+
+@pytest.mark.parametrize(("text", "value"), HASHES.items())
+def test_the_hash_is_that_of_java(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+@pytest.mark.parametrize(("key", "index"), [("group", 98629247 % 50), ("ümläut", 1271284472 % 50)])
+def test_a_partition_is_the_remainder_of_the_hash_without_its_sign(harness: Harness, key: str, index: int) -> None:
+    assert StateTopic(harness.cluster, NAME, SETTINGS).partition_of(key) == index
+    assert made(harness).partition_of(key) == index
+
+
+def test_the_smallest_hash_has_no_positive_counterpart_and_stands_for_0(harness: Harness) -> None:
+    assert made(harness).partition_of("polygenelubricants") == 0
+
+
+def test_the_topic_that_is_there_counts_and_not_the_setting(harness: Harness) -> None:
+    made(harness)
+    harness.restart(settings={"offsets.topic.num.partitions": "7"})
+    assert made(harness).partition_of("group") == 98629247 % 50
+
+
+def test_the_topic_is_made_as_kafka_makes_it(tmp_path: Path) -> None:
+    settings = {"offsets.topic.num.partitions": "4", "offsets.topic.segment.bytes": "2000000"}
+    with Harness(tmp_path, nodes=4, settings=settings) as harness:
+        topic = made(harness).topic
+        assert topic is not None
+        assert topic.internal
+        assert [len(partition.replicas) for partition in topic.partitions] == [3] * 4
+        assert topic.overrides == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "2000000",
+        }
+
+
+def test_one_node_has_one_replica(harness: Harness) -> None:
+    topic = made(harness).topic
+    assert topic is not None
+    assert (len(topic.partitions), topic.partitions[0].replicas) == (50, [1])
+
+
+def test_what_is_appended_is_read_back_after_a_crash(harness: Harness) -> None:
+    entries: Sequence[Entry] = [(b"k", b"v"), (b"k", None), (b"e", b"")]
+    made(harness).append(3, entries)
+    made(harness).append(3, [])
+    harness.restart(crash=True)
+    assert replayed(harness, 3).records == [(b"k", b"v", -1), (b"k", None, -1), (b"e", b"", -1)]
+    assert harness.partition(NAME, 3).log.log_end_offset == 3
+    assert replayed(harness, 2).records == []
+
+
+def test_what_is_appended_at_once_is_one_batch_in_the_codec_of_the_setting(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings={"offsets.topic.compression.codec": "3"}) as harness:
+        made(harness).append(0, [(b"k", b"v" * 1000), (b"l", b"w")])
+        region = harness.partition(NAME).log.read(0, 1 << 20, minimum_one=True)
+        assert region is not None
+        header = read_header(region.read())
+        assert (header.record_count, header.compression) == (2, 3)
+        assert header.size_bytes == region.size_bytes < 1000
+        assert [key for key, _, _ in replayed(harness).records] == [b"k", b"l"]
+
+
+def test_a_record_that_says_nothing_is_passed_over(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    made(harness).append(0, [(b"a", b"1"), (b"unknown", b"2"), (b"b", b"3")])
+    assert [key for key, _, _ in replayed(harness).records] == [b"a", b"b"]
+    assert f"{NAME}-0: the record at offset 1 is passed over: this says nothing" in caplog.text
+
+
+def test_a_batch_that_is_damaged_is_passed_over(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    topic = made(harness)
+    for key in (b"a", b"b", b"c"):
+        topic.append(0, [(key, b"v")])
+    harness.end_turn()
+    region = harness.partition(NAME).log.read(1, 1, minimum_one=True)
+    assert region is not None
+    path = Path(region.file.path)
+    data = bytearray(path.read_bytes())
+    data[region.position + region.size_bytes - 3] ^= 1
+    path.write_bytes(data)
+    assert [key for key, _, _ in replayed(harness).records] == [b"a", b"c"]
+    assert f"{NAME}-0: the batch at offset 1 is passed over" in caplog.text
+
+
+def test_records_of_transactions_come_with_their_producer_and_markers_with_their_outcome(harness: Harness) -> None:
+    made(harness)
+    kept = harness.partition(NAME).log
+    for batch in (
+        build_batch(
+            [Record(key=b"k", value=b"v")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+        ),
+        build_batch(
+            [end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)],
+            producer_id=7,
+            producer_epoch=0,
+            transactional=True,
+            control=True,
+        ),
+        build_batch(
+            [end_transaction_marker(committed=False, coordinator_epoch=0, timestamp=0)],
+            producer_id=8,
+            producer_epoch=0,
+            transactional=True,
+            control=True,
+        ),
+    ):
+        kept.append(batch, [read_header(batch)], 0)
+    read = replayed(harness)
+    assert (read.records, read.ended) == ([(b"k", b"v", 7)], [(7, True), (8, False)])
+
+
+def test_there_is_no_partition_before_the_topic(harness: Harness) -> None:
+    with pytest.raises(KafkaError) as raised:
+        StateTopic(harness.cluster, NAME, SETTINGS).append(0, [(b"k", b"v")])
+    assert raised.value.code == ErrorCode.NOT_COORDINATOR
+
+
+def test_what_does_not_fit_into_a_batch_is_refused_whole(harness: Harness) -> None:
+    topic = made(harness)
+    with pytest.raises(KafkaError) as raised:
+        topic.append(0, [(b"k", b"v"), (b"l", bytes(1_100_000))])
+    assert raised.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert harness.partition(NAME).log.log_end_offset == 0
+
+
+def test_too_few_replicas_in_sync_are_no_coordinator(harness: Harness) -> None:
+    topic = made(harness)
+    harness.partition(NAME).isr = []
+    with pytest.raises(KafkaError) as raised:
+        topic.append(0, [(b"k", b"v")])
+    assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_log_that_is_offline_has_no_coordinator(harness: Harness) -> None:
+    topic = made(harness)
+    harness.partition(NAME).log.offline = "the disk is gone"
+    with pytest.raises(KafkaError) as raised:
+        topic.append(0, [(b"k", b"v")])
+    assert raised.value.code == ErrorCode.NOT_COORDINATOR
+
+
+def test_readers_of_the_partition_are_woken(harness: Harness) -> None:
+    topic = made(harness)
+    waiting = harness.request(fetch_of(harness, {(NAME, 0): 0}, max_wait_ms=10_000))
+    topic.append(0, [(b"k", b"v")])
+    assert not waiting.done
+    harness.end_turn()
+    assert waiting.done
+
+
+def test_whoever_must_tell_of_it_waits_for_the_disk_only_if_the_topic_asks_for_that(harness: Harness) -> None:
+    topic = made(harness)
+    told: list[KafkaError | None] = []
+    topic.append(0, [(b"k", b"v")])
+    topic.when_kept(0, told.append)
+    assert told == [None]
+    kept = harness.partition(NAME).log
+    kept.flush_at = 2
+    harness.clock.holds_aside = True
+    topic.append(0, [(b"k", b"v")])
+    topic.when_kept(0, told.append)
+    harness.end_turn()
+    assert told == [None]
+    harness.clock.do_aside()
+    assert told == [None, None]

@@ -1,0 +1,400 @@
+"""The metadata log: Kafka's frame around records, all or nothing, and damage that is reported with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.metadata.metadata_log import (
+    KINDS,
+    MetadataError,
+    MetadataLog,
+    UnknownMetadata,
+    decode_record,
+    encode_record,
+    written_version,
+)
+from minibroker.broker.metadata.metadata_snapshots import values_in
+from minibroker.broker.metadata.quorum_state import QuorumState, quorum_state_from_text
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages import metadata_records as records
+from minibroker.protocol.messages.control_records import LeaderChangeMessage
+from minibroker.protocol.primitives import MalformedMessage
+from minibroker.protocol.records.batch import batches, read_header
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.control import control_message
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
+from tests.broker.harness import Harness
+from tests.broker.metadata_writing import LEVEL, snapshot_of, write_snapshot
+
+ID = bytes(15) + b"\x07"
+LEVEL_RECORD = records.FeatureLevelRecord(name="metadata.version", feature_level=LEVEL)
+TOPIC = records.TopicRecord(name="t", topic_id=ID)
+
+
+def replayed(log: MetadataLog) -> list[Message]:
+    seen: list[Message] = []
+    log.replay(seen.append)
+    return seen
+
+
+def metadata_file(harness: Harness) -> Path:
+    return harness.directory / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
+
+
+@pytest.fixture
+def log(harness: Harness) -> MetadataLog:
+    """The log of a new cluster."""
+    return harness.cluster.metadata_log
+
+
+def append_value(log: MetadataLog, value: bytes | None) -> None:
+    batch = memoryview(build_batch([Record(0, 0, None, value, ())]))
+    log.storage.append(batch, [read_header(batch)], 1)
+
+
+# --- one record ---------------------------------------------------------------------------------
+
+
+def test_the_frame_is_kafkas() -> None:
+    # frame version 1, type 2 (TopicRecord), version 0; compact string "t", the id, no tagged fields
+    assert encode_record(TOPIC, LEVEL) == b"\x01\x02\x00" + b"\x02t" + ID + b"\x00"
+    assert decode_record(b"\x01\x02\x00" + b"\x02t" + ID + b"\x00") == TOPIC
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.__name__)
+def test_every_kind_of_record_is_written_and_read(kind: type[Message]) -> None:
+    assert decode_record(encode_record(kind(), LEVEL)) == kind()
+
+
+def test_partitions_are_written_in_the_version_of_kafka_4_3() -> None:
+    assert encode_record(records.PartitionRecord(), LEVEL)[:3] == b"\x01\x03\x02"
+    assert encode_record(records.RegisterBrokerRecord(), LEVEL)[:3] == b"\x01\x00\x04"
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\x01", b"\x01\x02", b"\x02\x02\x00", b"\x01\x63\x00", b"\x01\x02\x05", b"\xff\xff\xff\xff\xff\xff"]
+)
+def test_a_value_of_no_known_kind_is_refused(value: bytes) -> None:
+    with pytest.raises(UnknownMetadata):
+        decode_record(value)
+
+
+@pytest.mark.parametrize("value", [b"\x01\x02\x00", b"\x01\x02\x00\x02t", encode_record(TOPIC, LEVEL) + b"\x00"])
+def test_a_known_kind_must_be_whole(value: bytes) -> None:
+    with pytest.raises(MalformedMessage):
+        decode_record(value)
+
+
+# --- the log ------------------------------------------------------------------------------------
+
+
+def test_what_was_appended_is_replayed_in_order(log: MetadataLog) -> None:
+    before = replayed(log)
+    appended = [TOPIC, records.RemoveTopicRecord(topic_id=ID), records.NoOpRecord()]
+    log.append(appended, 5, LEVEL)
+    log.append([TOPIC], 6, LEVEL)
+    assert replayed(log) == [*before, *appended, TOPIC]
+
+
+def test_no_records_are_no_batch(log: MetadataLog) -> None:
+    end_offset = log.storage.log_end_offset
+    log.append([], 5, LEVEL)
+    assert log.storage.log_end_offset == end_offset
+
+
+def test_a_log_of_several_segments_is_replayed_as_a_whole(log: MetadataLog) -> None:
+    for name in ("a", "b", "c"):
+        log.append([records.TopicRecord(name=name, topic_id=ID)], 5, LEVEL)
+        log.storage.roll()
+    assert [record.name for record in replayed(log) if isinstance(record, records.TopicRecord)] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "levels"),
+    [
+        (records.RegisterBrokerRecord, {7: 1, 8: 2, 16: 2, 17: 3, 29: 3, 30: 4}),
+        (records.PartitionRecord, {7: 0, 16: 0, 17: 1, 22: 1, 23: 2, 30: 2}),
+        (records.PartitionChangeRecord, {7: 0, 16: 0, 17: 1, 22: 1, 23: 2, 30: 2}),
+        (records.TopicRecord, {7: 0, 30: 0}),
+    ],
+)
+def test_records_are_written_in_the_version_that_goes_with_metadata_version(
+    kind: type[Message], levels: dict[int, int]
+) -> None:
+    # metadata.version to record version, as Kafka 4.3's MetadataVersion has it
+    assert {level: written_version(kind, level) for level in levels} == levels
+
+
+def test_control_batches_are_passed_over(log: MetadataLog) -> None:
+    before = replayed(log)
+    batch = memoryview(build_batch([Record(0, 0, b"\0\0\0\2", b"\0\0", ())], control=True))
+    log.storage.append(batch, [read_header(batch)], 1)
+    assert replayed(log) == before
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_records_outlive_a_restart(harness: Harness, crash: bool) -> None:
+    harness.cluster.metadata_log.append([TOPIC], 5, LEVEL)
+    harness.restart(crash=crash)
+    assert TOPIC in replayed(harness.cluster.metadata_log)
+
+
+# --- transactions (KIP-868) ---------------------------------------------------------------------
+
+BEGIN, END, ABORT = records.BeginTransactionRecord(), records.EndTransactionRecord(), records.AbortTransactionRecord()
+
+
+def topics(*names: str) -> list[Message]:
+    return [records.TopicRecord(name=name, topic_id=ID) for name in names]
+
+
+def names_in(messages: list[Message]) -> list[str]:
+    return [message.name for message in messages if isinstance(message, records.TopicRecord)]
+
+
+def test_a_transaction_holds_once_it_has_ended_even_over_batches(log: MetadataLog) -> None:
+    log.append([*topics("a"), BEGIN, *topics("b")], 5, LEVEL)
+    log.append([*topics("c"), END, *topics("d")], 5, LEVEL)
+    assert names_in(replayed(log)) == ["a", "b", "c", "d"]
+
+
+def test_an_aborted_transaction_never_was(log: MetadataLog) -> None:
+    log.append([*topics("a"), BEGIN, *topics("b"), ABORT, *topics("c")], 5, LEVEL)
+    assert names_in(replayed(log)) == ["a", "c"]
+
+
+def test_a_transaction_that_has_not_ended_does_not_hold_and_is_aborted_by_the_next_leader(harness: Harness) -> None:
+    log = harness.cluster.metadata_log
+    log.append([*topics("a"), BEGIN, *topics("b")], 5, LEVEL)
+    assert names_in(replayed(log)) == ["a"]
+    harness.restart(crash=True)
+    assert list(harness.cluster.image.topics) == ["a"]
+    harness.create_topic("c")
+    harness.restart()
+    assert list(harness.cluster.image.topics) == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([BEGIN, BEGIN], "a transaction begins within another"),
+        ([END], "a transaction ends that has not begun"),
+        ([ABORT], "a transaction ends that has not begun"),
+    ],
+)
+def test_beginnings_and_ends_that_do_not_match_are_refused(
+    log: MetadataLog, messages: list[Message], reason: str
+) -> None:
+    log.append(messages, 5, LEVEL)
+    with pytest.raises(MetadataError, match=reason):
+        replayed(log)
+
+
+def test_a_record_that_contradicts_the_others_is_told_with_its_own_offset_in_a_transaction(harness: Harness) -> None:
+    log = harness.cluster.metadata_log
+    offset = log.storage.log_end_offset + 1
+    log.append([BEGIN, records.RemoveTopicRecord(topic_id=ID), records.NoOpRecord(), END], 5, LEVEL)
+    with pytest.raises(MetadataError, match=f"offset {offset}: there is no topic with the id"):
+        log.replay(harness.cluster.image.apply)
+
+
+# --- leader epochs ------------------------------------------------------------------------------
+
+
+def control_messages(log: MetadataLog) -> list[object]:
+    found = []
+    data = log.storage.segments[0].file.read(0, 1 << 20)
+    for position, header in batches(data):
+        if header.is_control:
+            records_in = records_of(data[position : position + header.size_bytes])
+            found += [(header.partition_leader_epoch, control_message(record)) for record in records_in]
+    return found
+
+
+def test_every_start_begins_an_epoch_and_says_so(harness: Harness) -> None:
+    harness.restart()
+    harness.restart(crash=True)
+    voter = [LeaderChangeMessage.Voter(voter_id=1)]
+    change = LeaderChangeMessage(leader_id=1, voters=voter, granting_voters=voter)
+    assert control_messages(harness.cluster.metadata_log) == [(1, change), (2, change), (3, change)]
+    assert harness.cluster.metadata_log.storage.leader_epoch == 3
+
+
+def test_the_file_of_the_quorum_says_the_epoch(harness: Harness) -> None:
+    harness.restart()
+    file = metadata_file(harness).parent / "quorum-state"
+    assert quorum_state_from_text(file.read_bytes()) == QuorumState(1, 2, (1,), 0)
+
+
+def test_an_epoch_is_above_one_that_only_the_file_of_the_quorum_knows(harness: Harness) -> None:
+    harness.stop()
+    (metadata_file(harness).parent / "quorum-state").write_bytes(QuorumState(-1, 17, (1, 2, 3), 0).text())
+    harness.start()
+    assert harness.cluster.metadata_log.leader_epoch == 18
+    file = metadata_file(harness).parent / "quorum-state"
+    assert quorum_state_from_text(file.read_bytes()) == QuorumState(1, 18, (1, 2, 3), 0)
+
+
+def test_a_file_of_the_quorum_that_is_no_good_is_replaced(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.stop()
+    file = metadata_file(harness).parent / "quorum-state"
+    file.write_bytes(b"nonsense")
+    harness.start()
+    assert harness.cluster.metadata_log.leader_epoch == 2
+    assert f"{file} is of no use" in caplog.text
+
+
+# --- snapshots and what Kafka's format command leaves -------------------------------------------
+
+
+def test_a_snapshot_stands_for_the_records_before_its_end(harness: Harness) -> None:
+    log = harness.cluster.metadata_log
+    log.append(topics("before"), 5, LEVEL)
+    end = log.storage.log_end_offset
+    log.append(topics("after"), 5, LEVEL)
+    write_snapshot(metadata_file(harness).parent, end, 7, snapshot_of([LEVEL_RECORD, *topics("of the snapshot")]))
+    assert names_in(replayed(log)) == ["of the snapshot", "after"]
+
+
+def test_a_log_that_begins_behind_a_snapshot_is_no_whole(harness: Harness) -> None:
+    log = harness.cluster.metadata_log
+    write_snapshot(metadata_file(harness).parent, 1, 1, snapshot_of([LEVEL_RECORD]))
+    log.storage.roll()
+    log.append(topics("a"), 5, LEVEL)
+    log.storage.delete_before(log.storage.log_end_offset - 1)
+    with pytest.raises(MetadataError, match=r"offset 1: the log begins at \d+, and no snapshot ends there"):
+        replayed(log)
+
+
+def test_a_log_that_ends_before_a_snapshot_is_refused(harness: Harness) -> None:
+    path = write_snapshot(metadata_file(harness).parent, 100, 1, snapshot_of([LEVEL_RECORD]))
+    with pytest.raises(MetadataError, match=f"the log ends before the snapshot {path}"):
+        replayed(harness.cluster.metadata_log)
+
+
+def test_a_start_goes_on_from_a_snapshot_whose_log_is_gone(harness: Harness) -> None:
+    harness.create_topic("t")
+    log = harness.cluster.metadata_log.storage
+    topic_id, end = harness.cluster.image.topics["t"].topic_id, log.log_end_offset
+    harness.stop(crash=True)
+    metadata_file(harness).rename(metadata_file(harness).with_name(f"{end:020d}.log")).write_bytes(b"")
+    partition = records.PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[1], isr=[1], leader=1)
+    topic = records.TopicRecord(name="t", topic_id=topic_id)
+    write_snapshot(metadata_file(harness).parent, end, 9, snapshot_of([LEVEL_RECORD, topic, partition]))
+    harness.start()
+    log = harness.cluster.metadata_log.storage
+    assert (log.log_start_offset, harness.cluster.metadata_log.leader_epoch) == (end, 10)
+    assert harness.produce("t", "v") == 0
+
+
+def test_a_formatted_directory_begins_with_what_the_command_was_told(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    config = records.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
+    level = records.FeatureLevelRecord(name="metadata.version", feature_level=17)
+    (tmp_path / "data" / "bootstrap.checkpoint").write_bytes(snapshot_of([level, config]))
+    with Harness(tmp_path) as harness:
+        assert harness.cluster.image.features == {"metadata.version": 17}
+        assert harness.cluster.image.config(4, "") == {"min.insync.replicas": "1"}
+        harness.create_topic("t")  # with records that a Kafka of that level can read
+        harness.restart()
+        assert list(harness.cluster.image.topics) == ["t"]
+        versions = {message for message in control_and_versions(harness.cluster.metadata_log)}
+        assert {(0, 3), (3, 1)} <= versions
+
+
+def control_and_versions(log: MetadataLog) -> list[tuple[int, int]]:
+    """(type, version) of each record in the first segment."""
+    return [(value[1], value[2]) for _, value in values_in(log.storage.segments[0].file.read(0, 1 << 20))]
+
+
+def test_a_bootstrap_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "bootstrap.checkpoint").write_bytes(snapshot_of([LEVEL_RECORD])[:-1])
+    with pytest.raises(MetadataError, match="bootstrap.checkpoint cannot be used: its last batch"):
+        Harness(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("quorum-state", "quorum-state cannot be read: "),
+        ("00000000000000000001-0000000001.checkpoint", "__cluster_metadata-0 cannot be read: "),
+    ],
+)
+def test_a_file_that_the_disk_does_not_give_is_told(harness: Harness, name: str, reason: str) -> None:
+    harness.stop()
+    path = metadata_file(harness).parent / name
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    with pytest.raises(MetadataError, match=reason):
+        harness.start()
+
+
+def test_a_bootstrap_that_the_disk_does_not_give_is_told(tmp_path: Path) -> None:
+    (tmp_path / "data" / "bootstrap.checkpoint").mkdir(parents=True)
+    with pytest.raises(MetadataError, match="bootstrap.checkpoint cannot be read: "):
+        Harness(tmp_path)
+
+
+@pytest.mark.parametrize("level", [6, 31])
+def test_a_metadata_version_that_is_not_known_is_refused_and_nothing_written(harness: Harness, level: int) -> None:
+    raised = records.FeatureLevelRecord(name="metadata.version", feature_level=level)
+    harness.cluster.metadata_log.append([raised], 5, LEVEL)
+    harness.stop()
+    before = metadata_file(harness).read_bytes()
+    with pytest.raises(MetadataError, match=f"the cluster has metadata.version {level}, and served are 7 to 30"):
+        harness.start()
+    assert metadata_file(harness).read_bytes() == before
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [b"", None, b"\x01\x63\x00", b"\x01\x02\x00\x02t"])
+def test_a_record_that_cannot_be_read_is_told_with_its_offset(log: MetadataLog, value: bytes | None) -> None:
+    log.append([TOPIC], 5, LEVEL)
+    offset = log.storage.log_end_offset
+    append_value(log, value)
+    with pytest.raises(MetadataError, match=f"__cluster_metadata-0 cannot be used, offset {offset}: ") as raised:
+        replayed(log)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_record_that_contradicts_the_others_is_told_with_its_offset(harness: Harness, log: MetadataLog) -> None:
+    offset = log.storage.log_end_offset
+    log.append([records.RemoveTopicRecord(topic_id=ID)], 5, LEVEL)
+    with pytest.raises(MetadataError, match=f"offset {offset}: there is no topic with the id"):
+        log.replay(harness.cluster.image.apply)
+
+
+def test_a_flipped_byte_is_found_after_a_clean_stop(harness: Harness) -> None:
+    harness.create_topic("t")
+    harness.stop()
+    file = metadata_file(harness)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(MetadataError, match="cannot be used, offset"):
+        harness.start()
+
+
+def test_a_torn_end_is_cut_after_a_crash_and_all_before_it_is_there(harness: Harness) -> None:
+    harness.create_topic("t")
+    size = metadata_file(harness).stat().st_size
+    harness.create_topic("u")
+    harness.stop(crash=True)
+    with metadata_file(harness).open("r+b") as file:
+        file.truncate(size + 30)
+    harness.start()
+    assert list(harness.cluster.image.topics) == ["t"]
+
+
+def test_a_log_whose_beginning_is_in_a_snapshot_is_not_taken_for_whole(log: MetadataLog) -> None:
+    log.append([TOPIC], 5, LEVEL)
+    log.storage.roll()
+    log.storage.delete_before(1)
+    with pytest.raises(MetadataError, match="the log begins at 1, and no snapshot ends there"):
+        replayed(log)

@@ -1,0 +1,147 @@
+"""Rebuilding a damaged metadata log: what comes back, and that nothing is touched before it is wanted."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.metadata.metadata_log import MetadataError
+from minibroker.broker.metadata.metadata_repair import Repair
+from minibroker.storage.files import Disk
+from minibroker.storage.recovery.recovery import LogDirectoryError
+from tests.broker.harness import Harness
+from tests.broker.transactions.producing import fetched
+
+NOW_MS = 1_700_000_000_000
+LOG = "__cluster_metadata-0/00000000000000000000.log"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A stopped broker's directory with two topics, of which `deleted` is a third that was deleted."""
+    harness = Harness(tmp_path)
+    harness.create_topic("first", 2, retention_ms="-1")
+    harness.create_topic("deleted")
+    harness.cluster.controller.delete_topic(harness.cluster.image.topics["deleted"])
+    harness.create_topic("second")
+    harness.produce("first", "one", partition=1, producer_id=41, producer_epoch=0, base_sequence=0)
+    harness.produce("second", "two")
+    harness.stop()
+    return tmp_path / "data"
+
+
+def ids(data: Path) -> dict[str, bytes]:
+    """The topics' ids, and that their records are there, once a broker has started on it."""
+    with Harness(data.parent) as harness:
+        assert fetched(harness, "first", 1) == ["one"] and fetched(harness, "second") == ["two"]
+        return {name: topic.topic_id for name, topic in harness.cluster.image.topics.items()}
+
+
+def files(data: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in data.rglob("*") if path.is_file() and path.name != ".lock"}
+
+
+def repair(data: Path, *, apply: bool = True) -> list[str]:
+    found = Repair(Disk(), [str(data)], NOW_MS)
+    if apply:
+        found.apply()
+    found.close()
+    return found.steps
+
+
+def gone(data: Path) -> None:
+    shutil.rmtree(data / "__cluster_metadata-0")
+
+
+def emptied(data: Path) -> None:
+    (data / LOG).write_bytes(b"")
+
+
+def halved(data: Path) -> None:
+    content = (data / LOG).read_bytes()
+    (data / LOG).write_bytes(content[: len(content) // 2])
+
+
+def flipped(data: Path) -> None:
+    content = bytearray((data / LOG).read_bytes())
+    content[content.index(b"first") + 2] ^= 1
+    (data / LOG).write_bytes(content)
+
+
+def renamed(data: Path) -> None:
+    file = data / "__cluster_metadata-0" / "partition.metadata"
+    file.write_bytes(file.read_bytes().replace(b"AAQ", b"ABQ"))
+
+
+@pytest.mark.parametrize("damage", [gone, emptied, halved, flipped, renamed])
+def test_topics_come_back_with_their_ids_and_records(data: Path, damage: Callable[[Path], None]) -> None:
+    shutil.copytree(data.parent, data.parent / "whole")
+    before = ids(data.parent / "whole" / "data")
+    damage(data)
+    with pytest.raises(MetadataError, match="minibroker repair"):
+        Harness(data.parent)
+    assert repair(data)
+    assert ids(data) == before
+    assert ids(data) == before  # and nothing is left that the next start stumbles over
+    assert repair(data, apply=False) == []
+
+
+def test_nothing_is_changed_before_it_is_wanted(data: Path) -> None:
+    emptied(data)
+    before = files(data)
+    assert repair(data, apply=False)
+    assert files(data) == before
+
+
+def test_what_the_damage_left_is_kept_configs_included(data: Path) -> None:
+    content = bytearray((data / LOG).read_bytes())
+    content[content.index(b"second") + 2] ^= 1
+    (data / LOG).write_bytes(content)
+    steps = repair(data)
+    assert any("bytes at" in step and "are damaged" in step for step in steps)
+    assert any("second comes back with the id" in step and "must be set again" in step for step in steps)
+    assert not any("first" in step for step in steps)
+    with Harness(data.parent) as harness:
+        assert harness.cluster.image.topics["first"].overrides == {"retention.ms": "-1"}
+
+
+def test_no_producer_id_is_given_out_again(data: Path) -> None:
+    gone(data)
+    repair(data)
+    with Harness(data.parent) as harness:
+        assert harness.cluster.image.next_producer_id > 41
+
+
+def test_a_missing_directory_of_a_partition_is_a_partition_that_begins_empty(data: Path) -> None:
+    gone(data)
+    shutil.rmtree(data / "first-0")
+    steps = repair(data)
+    assert "first-0 begins empty, as it has no directory" in steps
+    with Harness(data.parent) as harness:
+        assert fetched(harness, "first", 0) == [] and fetched(harness, "first", 1) == ["one"]
+
+
+def test_a_partition_with_a_wrong_id_is_given_that_of_its_topic(data: Path) -> None:
+    file = data / "first-1" / "partition.metadata"
+    right = file.read_bytes()
+    file.write_bytes(b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAABQ")
+    (step,) = repair(data)
+    assert step.startswith(f"{file} gets the id")
+    assert file.read_bytes() == right
+
+
+def test_a_sound_directory_has_nothing_to_repair(data: Path) -> None:
+    assert repair(data) == []
+
+
+def test_a_directory_in_use_is_refused(data: Path) -> None:
+    with Harness(data.parent), pytest.raises(LogDirectoryError, match="in use by another process"):
+        repair(data)
+
+
+def test_what_is_no_log_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogDirectoryError, match="has no meta.properties"):
+        repair(tmp_path)

@@ -1,0 +1,100 @@
+"""Topics and partitions in memory: names, look-up, leader epochs."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.broker.metadata.partitions import Partition, Topic, check_name, colliding_name
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from tests.broker.harness import Harness
+
+
+@pytest.mark.parametrize("name", ["t", "a.b_c-D9", "...", "x" * 249, "__mine", "-"])
+def test_a_legal_name_passes(name: str) -> None:
+    check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "the empty string is not allowed"),
+        (".", "'.' is not allowed"),
+        ("..", "'..' is not allowed"),
+        ("x" * 250, f"the length of '{'x' * 250}' is longer than the max allowed length 249"),
+        ("a b", "'a b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+        ("a/b", "'a/b' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+        ("ü", "'ü' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+        ("t\n", "'t\n' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+    ],
+)
+def test_an_illegal_name_is_refused_in_kafkas_words(name: str, reason: str) -> None:
+    with pytest.raises(KafkaError) as raised:
+        check_name(name)
+    assert raised.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert raised.value.message == f"Topic name is invalid: {reason}"
+
+
+def test_names_collide_that_differ_in_dots_and_underscores_only() -> None:
+    assert colliding_name("a.b_c") == colliding_name("a_b.c") != colliding_name("a-b.c")
+
+
+@pytest.mark.parametrize(
+    ("name", "internal"), [("__consumer_offsets", True), ("__transaction_state", True), ("__x", False)]
+)
+def test_kafkas_own_topics_are_internal(name: str, internal: bool) -> None:
+    assert Topic(name, bytes(16)).internal == internal
+
+
+def test_a_partition_is_found_by_its_number() -> None:
+    topic = Topic("t", bytes(16))
+    topic.partitions = [Partition(topic, index, [1], [1], 1) for index in range(2)]
+    assert [topic.partition(index) for index in (0, 1)] == topic.partitions
+    assert [topic.partition(index) for index in (-1, 2)] == [None, None]
+    assert repr(topic.partitions[1]) == "t-1"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [(2, ErrorCode.FENCED_LEADER_EPOCH), (-2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+)
+def test_a_client_with_another_leader_epoch_is_refused(epoch: int, code: ErrorCode) -> None:
+    partition = Partition(Topic("t", bytes(16)), 0, [1], [1], 1)
+    partition.leader_epoch = 3
+    partition.check_epoch(3)
+    partition.check_epoch(-1)
+    with pytest.raises(KafkaError) as raised:
+        partition.check_epoch(epoch)
+    assert raised.value.code == code
+
+
+def test_waking_reaches_all_who_wait_also_those_that_leave_meanwhile() -> None:
+    partition = Partition(Topic("t", bytes(16)), 0, [1], [1], 1)
+    woken = []
+
+    class Leaving:
+        def appended(self, size_bytes: int) -> None:
+            raise AssertionError("nothing was appended")
+
+        def changed(self) -> None:
+            woken.append(self)
+            partition.waiters.discard(self)
+
+    waiters = [Leaving(), Leaving()]
+    partition.waiters.update(waiters)
+    partition.wake()
+    assert (set(woken), partition.waiters) == (set(waiters), set())
+
+
+def test_an_epoch_ends_where_the_leader_of_a_later_one_found_the_log(harness: Harness) -> None:
+    harness.create_topic("t")
+    partition = harness.partition("t")
+    ends = {}
+    for leader_epoch in (0, 2, 5):
+        partition.leader_epoch = leader_epoch
+        ends[leader_epoch] = [partition.end_offset_for_epoch(epoch) for epoch in range(7)]
+        if leader_epoch != 2:
+            harness.produce("t", "a", "b")
+    unknown = (-1, -1)
+    assert ends[0] == [(0, 0), *[unknown] * 6]
+    assert ends[2] == [(0, 2), (0, 2), (2, 2), *[unknown] * 4]
+    assert ends[5] == [(0, 2), (0, 2), (0, 2), (0, 2), (0, 2), (5, 2), unknown]

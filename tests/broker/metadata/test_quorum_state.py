@@ -1,0 +1,49 @@
+"""The quorum's file: Kafka's two forms of it, and texts that are none."""
+
+from __future__ import annotations
+
+import pytest
+
+from minibroker.broker.metadata.quorum_state import MalformedQuorumState, QuorumState, quorum_state_from_text
+
+# As Apache Kafka 4.3 wrote them, with kraft.version 0 and 1.
+VERSION_0 = (
+    b'{"clusterId":"","leaderId":0,"leaderEpoch":2,"votedId":-1,"appliedOffset":0,'
+    b'"currentVoters":[{"voterId":0}],"data_version":0}'
+)
+VERSION_1 = b'{"leaderId":0,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
+
+
+@pytest.mark.parametrize(
+    ("text", "state"), [(VERSION_0, QuorumState(0, 2, (0,), 0)), (VERSION_1, QuorumState(0, 2, (), 1))]
+)
+def test_what_kafka_wrote_is_read_and_written_byte_for_byte(text: bytes, state: QuorumState) -> None:
+    assert quorum_state_from_text(text) == state
+    assert state.text() == text
+
+
+def test_who_is_elected_alone_is_the_only_voter() -> None:
+    assert QuorumState().elected(3, 1) == QuorumState(3, 1, (3,), 0)
+
+
+def test_an_election_leaves_the_voters_and_the_form_of_the_file() -> None:
+    assert QuorumState(1, 4, (1, 2, 3), 0).elected(2, 5) == QuorumState(2, 5, (1, 2, 3), 0)
+    assert QuorumState(1, 4, (), 1).elected(2, 5) == QuorumState(2, 5, (), 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"nonsense",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"leaderId":0,"leaderEpoch":"x","data_version":0}',
+        b'{"leaderId":0,"leaderEpoch":1,"currentVoters":[{}],"data_version":0}',
+        b'{"leaderId":0,"leaderEpoch":1,"data_version":2}',
+    ],
+)
+def test_any_other_text_is_refused(text: bytes) -> None:
+    with pytest.raises(MalformedQuorumState):
+        quorum_state_from_text(text)

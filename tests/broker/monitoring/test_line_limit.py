@@ -1,0 +1,94 @@
+"""The limit for log lines that clients cause: floods are counted, and what is rare is written."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from minibroker.broker.clock import ManualClock
+from minibroker.broker.monitoring.line_limit import LINES, limited_lines
+
+log = logging.getLogger("minibroker.produce")
+
+
+@pytest.fixture
+def clock(caplog: pytest.LogCaptureFixture) -> Iterator[ManualClock]:
+    made = ManualClock()
+    with caplog.at_level(logging.INFO), limited_lines(made):
+        yield made
+
+
+def refuse(count: int, code: str = "CORRUPT_MESSAGE") -> None:
+    for number in range(count):
+        log.info("Produce from %s refused: %s", number, code, extra={"code": code})
+
+
+def test_so_many_lines_pass_and_the_others_are_counted(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    refuse(LINES + 100_000)
+    assert len(caplog.records) == LINES
+    clock.advance(1000)
+    assert len(caplog.records) == LINES + 1
+    last = caplog.records[-1]
+    assert last.message == (
+        "lines left out within a second: 100000 of the kind 'Produce from ... refused: ...' for CORRUPT_MESSAGE"
+    )
+    assert (last.levelno, last.name, last.left_out) == (logging.INFO, "minibroker.produce", 100_000)  # type: ignore[attr-defined]
+
+
+def test_as_many_lines_as_are_allowed_are_followed_by_no_count(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse(LINES)
+    clock.advance(10_000)
+    assert len(caplog.records) == LINES
+
+
+def test_each_second_has_its_own_lines_also_while_no_timer_runs(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(LINES + 5)
+    monkeypatch.setattr(clock, "monotonic_ms", lambda: 1000.0)  # as at a start, which is one turn of the loop
+    refuse(LINES + 7)
+    lines = [record.message for record in caplog.records]
+    assert len(lines) == 2 * LINES + 1
+    assert lines[LINES].startswith("lines left out within a second: 5 of the kind")
+
+
+def test_another_reason_and_another_line_are_told_beside_a_flood(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse(1000)
+    refuse(1, "UNKNOWN_TOPIC_OR_PARTITION")
+    log.warning("something else")
+    logging.getLogger("minibroker.groups").info("Produce from %s refused: %s", 1, "CORRUPT_MESSAGE")
+    assert len(caplog.records) == LINES + 3
+
+
+def test_what_is_critical_and_what_is_told_of_files_always_passes(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(100):
+        log.critical("the groups are not served")
+        logging.getLogger("minibroker.storage").info("a file is damaged")
+    assert len(caplog.records) == 200
+
+
+def test_other_threads_have_no_limit_as_they_cannot_set_a_timer(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    thread = threading.Thread(target=refuse, args=(100,))
+    thread.start()
+    thread.join()
+    assert len(caplog.records) == 100
+
+
+def test_the_end_tells_what_was_left_out_and_lifts_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        with limited_lines(ManualClock()):
+            refuse(LINES + 3)
+        assert "lines left out within a second: 3 of" in caplog.records[-1].message
+        refuse(100)
+    assert len(caplog.records) == LINES + 101

@@ -1,0 +1,246 @@
+"""The metrics of a cluster, read back by Prometheus's own parser."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from minibroker import __version__
+from minibroker.broker.monitoring import metrics
+from minibroker.broker.monitoring.measured_disk import SyncStatistics
+from minibroker.broker.monitoring.metrics import ROWS, Observed, exposition
+from minibroker.broker.monitoring.request_statistics import RequestStatistics
+from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.server import Server
+from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from tests.broker.harness import Client, Harness, batch
+
+
+class Stage:
+    """A cluster with statistics, and a server whose connections are the harness's clients."""
+
+    def __init__(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.harness = harness
+        self.clients: list[Client] = []
+        statistics = RequestStatistics()
+        harness.dispatcher.interceptors.append(statistics)
+        with asyncio.Runner() as runner:
+            server = Server(runner.get_loop(), harness.cluster)
+        server.accepted[1, "PLAINTEXT"] = 7
+        server.accepted[1, "INTERNAL"] = 0
+        monkeypatch.setattr(server, "connections", self.connections)
+        self.syncs, self.cleaner = SyncStatistics(), CleanerStatistics()
+        self.observed = Observed(harness.cluster, server, statistics, self.syncs, self.cleaner, 1_700_000_000.5)
+
+    def connections(self) -> list[Connection]:
+        return [client.connection for client in self.clients]
+
+    def client(self) -> Client:
+        self.clients.append(self.harness.client())
+        return self.clients[-1]
+
+    def families(self) -> dict[str, Metric]:
+        text = asyncio.run(exposition(self.observed)).decode()
+        return {family.name: family for family in text_string_to_metric_families(text)}
+
+    def values(self, name: str) -> dict[tuple[str, ...], float]:
+        """The samples of a metric by the values of their labels, in the order of the labels' names in its row."""
+        (row,) = (row for row in ROWS if row.name == name)
+        family = self.families()[f"minibroker_{name}"]
+        return {tuple(sample.labels[label] for label in row.labels): sample.value for sample in family.samples}
+
+
+@pytest.fixture
+def stage(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    yield Stage(harness, monkeypatch)
+
+
+def waiting_fetch(harness: Harness, topic: str) -> FetchRequest:
+    partition = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    topics = [FetchRequest.FetchTopic(topic=topic, partitions=[partition])]
+    return FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1000, session_epoch=0, topics=topics)
+
+
+def test_every_row_is_told_with_its_type_and_help_also_of_an_empty_cluster(stage: Stage) -> None:
+    families = stage.families()
+    assert [f"minibroker_{row.name}" for row in ROWS] == list(families)
+    for row in ROWS:
+        family = families[f"minibroker_{row.name}"]
+        assert family.documentation == row.help
+        assert row.kind.__name__.lower().startswith(family.type)
+
+
+def test_requests_their_errors_and_their_bytes(stage: Stage) -> None:
+    client = stage.client()
+    client.send(MetadataRequest(topics=[]), 9)
+    client.send(MetadataRequest(topics=[]), 12)
+    client.send(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="none")]), 6)
+    client.sent_bytes()
+    assert stage.values("requests") == {("Metadata", "9"): 1, ("Metadata", "12"): 1, ("DeleteTopics", "6"): 1}
+    assert stage.values("request_errors") == {("DeleteTopics", "UNKNOWN_TOPIC_OR_PARTITION"): 1}
+    assert sum(stage.values("response_bytes").values()) == len(client.sent_bytes())
+    assert set(stage.values("requests_lost").values()) == {0}
+    assert set(stage.values("request_bytes")) == {("Metadata",), ("DeleteTopics",)}
+
+
+def test_durations_are_a_cumulative_histogram_in_seconds(stage: Stage) -> None:
+    waits = iter((0.2, 3.0, 40.0))
+
+    class Slow(Interceptor):
+        def before(self, call: Call) -> None:
+            stage.harness.clock.advance(next(waits))
+
+    stage.harness.dispatcher.interceptors.append(Slow())
+    for _ in range(3):
+        stage.harness.request(MetadataRequest(topics=[]))
+    samples = stage.families()["minibroker_request_duration_seconds"].samples
+    buckets = {sample.labels["le"]: sample.value for sample in samples if sample.name.endswith("_bucket")}
+    expected = {"0.00025": 1, "0.0025": 1, "0.005": 2, "0.025": 2, "0.05": 3, "30.0": 3, "+Inf": 3}
+    assert {le: buckets[le] for le in expected} == expected
+    (total,) = (sample.value for sample in samples if sample.name.endswith("_sum"))
+    assert total == pytest.approx(0.0432)
+
+
+def test_logs_are_told_by_topic_and_partition(stage: Stage) -> None:
+    harness = stage.harness
+    harness.create_topic("orders", partitions=2)
+    harness.produce("orders", "a", "b", partition=1, producer_id=5, producer_epoch=0, base_sequence=0)
+    harness.partition("orders", 1).log.delete_before(1)
+    size = len(batch("a", "b"))
+    assert stage.values("log_size_bytes") == {("orders", "0"): 0, ("orders", "1"): size}
+    assert stage.values("log_start_offset") == {("orders", "0"): 0, ("orders", "1"): 1}
+    assert stage.values("log_end_offset") == {("orders", "0"): 0, ("orders", "1"): 2}
+    assert stage.values("log_segments") == {("orders", "0"): 1, ("orders", "1"): 1}
+    assert stage.values("log_producer_ids") == {("orders", "0"): 0, ("orders", "1"): 1}
+    assert (stage.values("topics"), stage.values("partitions")) == ({(): 1}, {(): 2})
+
+
+def test_of_very_many_partitions_some_are_told_and_the_others_added_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "PARTITIONS_TOLD", 3)
+    harness = stage.harness
+    harness.create_topic("orders", partitions=2)
+    harness.create_topic("other", partitions=1)
+    assert len(stage.values("log_end_offset")) == 3
+    harness.create_topic("late", partitions=200)
+    for partition in (0, 7, 199):
+        harness.produce("late", "a", "b", partition=partition)
+    told = stage.values("log_end_offset")
+    assert told == {("orders", "0"): 0, ("orders", "1"): 0, ("other", "0"): 0, ("(other)", "(other)"): 6}
+    assert stage.values("log_segments")["(other)", "(other)"] == 200
+    assert stage.values("partitions") == {(): 203}
+
+
+def test_adding_up_very_many_partitions_leaves_turns_to_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "PARTITIONS_TOLD", 3)
+    stage.harness.create_topic("late", partitions=1000)
+    row = next(row for row in ROWS if row.name == "log_end_offset")
+    samples = list(row.samples(stage.observed))
+    assert len(samples) == 1001 and len([sample for sample in samples if sample is not None]) == 4
+
+
+def test_what_is_open_and_what_waits(stage: Stage) -> None:
+    stage.harness.create_topic("orders")
+    for _ in range(3):
+        stage.client()
+    stage.clients[0].send(waiting_fetch(stage.harness, "orders"), 12)
+    assert stage.values("connections") == {("1", "PLAINTEXT"): 3, ("1", "INTERNAL"): 0}
+    assert stage.values("connections_accepted") == {("1", "PLAINTEXT"): 7, ("1", "INTERNAL"): 0}
+    assert stage.values("requests_parked") == {(): 1}
+    assert stage.values("fetch_sessions") == {("1",): 1}
+    stage.harness.clock.advance(500)
+    assert stage.values("requests_parked") == {(): 0}
+
+
+def test_syncs_are_a_histogram_in_seconds_and_failures_are_among_them(stage: Stage) -> None:
+    for _ in range(3):
+        stage.syncs.measure(lambda: None)
+    stage.syncs.failures = 2
+    samples = {each.name: each for each in stage.families()["minibroker_fsync_duration_seconds"].samples}
+    assert samples["minibroker_fsync_duration_seconds_count"].value == 3
+    assert samples["minibroker_fsync_duration_seconds_bucket"].labels == {"le": "+Inf"}
+    assert samples["minibroker_fsync_duration_seconds_sum"].value == pytest.approx(stage.syncs.duration_ms / 1000)
+    assert stage.values("fsync_failures") == {(): 2}
+
+
+def test_what_the_cleaner_has_done_and_found(stage: Stage) -> None:
+    told = {
+        "cleanings": 1,
+        "seconds": 2.5,
+        "last_seconds": 0.5,
+        "read_bytes": 3,
+        "written_bytes": 4,
+        "read_records": 5,
+        "written_records": 6,
+        "running": 7,
+        "max_dirty_ratio": 0.75,
+    }
+    for name, value in told.items():
+        setattr(stage.cleaner, name, value)
+    stage.cleaner.uncleanable, stage.cleaner.looked_ms = 8, 1_700_000_000_250
+    assert {name: stage.values(f"cleaner_{name}")[()] for name in told} == told
+    assert stage.values("cleaner_uncleanable_partitions") == {(): 8}
+    assert stage.values("cleaner_last_look_time_seconds") == {(): 1_700_000_000.25}
+
+
+def test_the_broker_tells_who_it_is_and_since_when(stage: Stage) -> None:
+    assert stage.values("start_time_seconds") == {(): 1_700_000_000.5}
+    assert stage.values("info") == {(__version__,): 1}
+
+
+def test_label_values_are_escaped(stage: Stage) -> None:
+    stage.observed.server.accepted[1, 'a"b\\c\nd'] = 1
+    assert ("1", 'a"b\\c\nd') in stage.values("connections_accepted")
+
+
+@pytest.mark.parametrize("partitions", [1, 4, 5, 6, 23])
+def test_others_run_between_the_slices_and_nothing_is_missing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    monkeypatch.setattr(metrics, "LINES_PER_SLICE", 5)
+    stage.harness.create_topic("orders", partitions=partitions)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def scrape() -> str:
+        others = asyncio.ensure_future(count_turns())
+        text = await exposition(stage.observed)
+        others.cancel()
+        return text.decode()
+
+    text = asyncio.run(scrape())
+    (family,) = (each for each in text_string_to_metric_families(text) if each.name == "minibroker_log_end_offset")
+    assert len(family.samples) == partitions
+    assert text.count("# TYPE minibroker_log_end_offset gauge") == 1
+    assert turns >= len(ROWS) - 1 + 5 * (partitions // 5)
+
+
+def test_topics_may_go_while_they_are_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "LINES_PER_SLICE", 1)
+    for index in range(5):
+        stage.harness.create_topic(f"t{index}")
+
+    async def scrape() -> None:
+        scraping = asyncio.ensure_future(exposition(stage.observed))
+        for index in range(5):
+            for _ in range(7):
+                await asyncio.sleep(0)
+            topic = stage.harness.cluster.image.topics[f"t{index}"]
+            stage.harness.cluster.controller.delete_topic(topic)
+        assert b"minibroker_info" in await scraping
+
+    asyncio.run(scrape())

@@ -1,0 +1,200 @@
+"""Metrics over HTTP, on both event loops: what is answered, what is refused, and that nobody holds the server up."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+import uvloop
+
+from minibroker.broker.cluster import Endpoint
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.monitoring import metrics_server
+from minibroker.broker.monitoring.metrics_server import MetricsServer
+from minibroker.broker.network.listeners import Listener
+from minibroker.broker.network.server import bind
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+    """Runs a coroutine on the one and on the other event loop."""
+    with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+        yield runner.run
+
+
+async def metrics() -> bytes:
+    await asyncio.sleep(0)
+    return b"minibroker_info 1\n"
+
+
+async def started(exposition: Callable[[], Awaitable[bytes]] = metrics) -> tuple[MetricsServer, tuple[str, int]]:
+    bound = bind(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
+    server = MetricsServer(exposition)
+    await server.serve(bound)
+    return server, (bound.endpoint.host, bound.endpoint.port)
+
+
+async def asked(address: tuple[str, int], request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "body"),
+    [
+        ("GET", "/metrics", 200, b"minibroker_info 1\n"),
+        ("GET", "/", 200, b"minibroker_info 1\n"),
+        ("GET", "/metrics?name[]=x", 200, b"minibroker_info 1\n"),
+        ("HEAD", "/metrics", 200, b""),
+        ("POST", "/metrics", 405, b"Only GET and HEAD.\n"),
+        ("GET", "/metric", 404, b"The metrics are at /metrics.\n"),
+    ],
+)
+def test_an_http_client_gets_the_metrics_and_nothing_else(
+    run: Run, method: str, path: str, status: int, body: bytes
+) -> None:
+    async def talk() -> tuple[int, bytes, str]:
+        server, address = await started()
+
+        def ask() -> tuple[int, bytes, str]:
+            connection = http.client.HTTPConnection(*address, timeout=30)
+            connection.request(method, path)
+            response = connection.getresponse()
+            answer = response.status, response.read(), response.headers["Content-Type"]
+            connection.close()
+            return answer
+
+        answer = await asyncio.get_running_loop().run_in_executor(None, ask)
+        await server.close()
+        return answer
+
+    found, text, content_type = run(talk())
+    assert (found, text) == (status, body)
+    assert content_type.startswith("text/plain")
+
+
+@pytest.mark.parametrize(
+    "request_", [b"", b"\r\n\r\n", b"GET", b"x" * 20_000, b"GET\r\n\r\n", b"\xff\xfe \xff\r\n\r\n"]
+)
+def test_what_is_no_request_costs_its_connection_only(run: Run, request_: bytes) -> None:
+    async def talk() -> bytes:
+        server, address = await started()
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(request_)
+        writer.write_eof()
+        await reader.read()
+        writer.close()
+        answer = await asked(address, b"GET /metrics HTTP/1.1\r\n\r\n")
+        await server.close()
+        return answer
+
+    assert run(talk()).endswith(b"\r\n\r\nminibroker_info 1\n")
+
+
+def test_who_says_nothing_is_let_go(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "PATIENCE_SECONDS", 0.01)
+
+    async def talk() -> bytes:
+        server, address = await started()
+        answer = await asked(address, b"GET /metrics")
+        await server.close()
+        return answer
+
+    assert run(talk()) == b""
+
+
+def test_too_many_are_not_let_in(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "CLIENTS_MAX", 1)
+
+    async def talk() -> bytes:
+        held = asyncio.Event()
+
+        async def slow() -> bytes:
+            held.set()
+            await asyncio.Event().wait()
+            return b""
+
+        server, address = await started(slow)
+        first = asyncio.ensure_future(asked(address, b"GET /metrics HTTP/1.1\r\n\r\n"))
+        await held.wait()
+        second = await asked(address, b"")
+        await server.close()
+        assert await first == b""
+        return second
+
+    assert run(talk()) == b""
+
+
+def test_metrics_that_fail_are_logged_and_the_next_are_asked_for_anew(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = iter([ZeroDivisionError()])
+
+    async def failing() -> bytes:
+        for failure in failures:
+            raise failure
+        return b"well\n"
+
+    async def talk() -> tuple[bytes, bytes]:
+        server, address = await started(failing)
+        answers = [await asked(address, b"GET /metrics HTTP/1.1\r\n\r\n") for _ in range(2)]
+        await server.close()
+        return answers[0], answers[1]
+
+    first, second = run(talk())
+    assert first == b"" and second.endswith(b"well\n")
+    assert "the metrics could not be told" in caplog.text
+
+
+def test_scrapes_are_made_one_after_the_other(run: Run) -> None:
+    running = most = 0
+
+    async def counted() -> bytes:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return b""
+
+    async def talk() -> None:
+        server, address = await started(counted)
+        await asyncio.gather(*(asked(address, b"GET / HTTP/1.1\r\n\r\n") for _ in range(5)))
+        await server.close()
+
+    run(talk())
+    assert most == 1
+
+
+def test_it_can_be_closed_before_it_serves(run: Run) -> None:
+    async def talk() -> None:
+        await MetricsServer(metrics).close()
+
+    run(talk())
+
+
+def test_the_line_in_the_log_is_an_address_to_click_on(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "minibroker.metrics")
+
+    async def talk(host: str) -> int:
+        bound = bind(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
+        server = MetricsServer(metrics)
+        await server.serve(bound._replace(endpoint=Endpoint(host, bound.endpoint.port)))
+        await server.close()
+        return bound.endpoint.port
+
+    ports = [run(talk(host)) for host in ("127.0.0.1", "::1")]
+    assert [record.getMessage() for record in caplog.records if record.name == "minibroker.metrics"] == [
+        f"metrics are at http://127.0.0.1:{ports[0]}/metrics",
+        f"metrics are at http://[::1]:{ports[1]}/metrics",
+    ]

@@ -1,0 +1,322 @@
+"""A connection without a socket: answers in the order of the requests, however the input is cut and whatever waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import pack
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.broker.network import connection as module
+from minibroker.broker.network.connection import BACKLOG_LIMIT_BYTES, Connection
+from minibroker.broker.network.framing import OWN_BYTES, FrameBudget
+from minibroker.broker.requests.parked import Parked
+
+SCRATCH_BYTES = 4096
+
+
+class FakeOutlet:
+    """A socket that takes everything at once, unless `congested` says otherwise."""
+
+    def __init__(self) -> None:
+        self.congested = False
+        self.sent: list[Any] = []
+        self.due: list[Callable[[], None]] = []
+        self.reading = True
+        self.closed = False
+
+    def send(self, items: list[Any]) -> None:
+        self.sent += items
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.due.append(callback)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def turn(self) -> int:
+        """Run what is due; how much that was."""
+        due, self.due = self.due, []
+        for callback in due:
+            callback()
+        return len(due)
+
+    def run(self) -> None:
+        while self.turn():
+            pass
+
+
+class Conversation:
+    """A connection whose requests are a kind (a letter) and a number, and whose answers are the number."""
+
+    def __init__(self, limit_bytes: int = 1 << 20) -> None:
+        self.outlet = FakeOutlet()
+        self.parked: list[tuple[bytes, Parked]] = []
+        self.told: list[Connection] = []  # what waits for the end of the turn
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.budget = FrameBudget()
+        self.connection = Connection(
+            None,  # type: ignore[arg-type]  # no request here asks for its node
+            "PLAINTEXT",
+            self.outlet,
+            self.execute,
+            self.told.append,
+            self.budget,
+            limit_bytes,
+        )
+
+    def execute(self, connection: Connection, frame: memoryview) -> Any:
+        kind, number = bytes(frame[:1]), bytes(frame[1:8])
+        if kind == b"p":
+            parked = Parked()
+            parked.attach(lambda answer: connection.answered([answer]))
+            self.parked.append((number, parked))
+            return parked
+        if kind == b"x":
+            connection.end()
+            return None
+        return None if kind == b"0" else [number]
+
+    def feed(self, data: bytes, cut: int = SCRATCH_BYTES) -> None:
+        """Give the bytes as a socket would: at most `cut` at a time, and only into the room that there is."""
+        while data and not self.connection.closed:
+            room = self.connection.room(self.scratch)
+            count = min(len(data), len(room), cut)
+            room[:count] = data[:count]
+            self.connection.received(self.scratch, count)
+            self.scratch[:] = bytes([255]) * SCRATCH_BYTES  # nobody may have kept a view of it
+            data = data[count:]
+
+    def complete(self) -> None:
+        number, parked = self.parked.pop(0)
+        parked.complete(number)
+
+
+def frame(kind: str, number: int, padding: int = 0) -> bytes:
+    body = kind.encode() + b"%07d" % number + bytes(padding)
+    return pack(">i", len(body)) + body
+
+
+def numbers(items: list[Any]) -> list[int]:
+    return [int(item) for item in items]
+
+
+def test_requests_of_one_read_are_answered_in_order() -> None:
+    talk = Conversation()
+    talk.feed(b"".join(frame("a", number) for number in range(10)))
+    assert numbers(talk.outlet.sent) == list(range(10))
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_any_cut_of_the_input_gives_the_same_answers(cut: int) -> None:
+    talk = Conversation()
+    talk.feed(b"".join(frame("a", number, padding=number * 3) for number in range(12)), cut)
+    assert numbers(talk.outlet.sent) == list(range(12))
+    assert talk.budget.held_bytes == 0
+
+
+def test_a_frame_larger_than_the_scratch_buffer_arrives_whole() -> None:
+    talk = Conversation(limit_bytes=4 << 20)
+    talk.feed(frame("a", 1, padding=3_000_000) + frame("a", 2))
+    assert numbers(talk.outlet.sent) == [1, 2]
+
+
+def test_a_request_without_an_answer_sends_nothing() -> None:
+    talk = Conversation()
+    talk.feed(frame("0", 1) + frame("a", 2))
+    assert numbers(talk.outlet.sent) == [2]
+
+
+def test_requests_behind_a_parked_one_wait_for_it() -> None:
+    talk = Conversation()
+    talk.feed(frame("a", 1) + frame("p", 2) + frame("a", 3))
+    talk.feed(frame("a", 4))
+    assert numbers(talk.outlet.sent) == [1]
+    talk.complete()
+    assert numbers(talk.outlet.sent) == [1, 2]
+    talk.outlet.run()
+    assert numbers(talk.outlet.sent) == [1, 2, 3, 4]
+
+
+def test_while_a_request_is_parked_reading_goes_on_up_to_a_limit() -> None:
+    talk = Conversation()
+    talk.feed(frame("p", 1))
+    talk.feed(frame("a", 2))
+    assert talk.outlet.reading, "or a client that goes away would not be noticed"
+    talk.feed(b"".join(frame("a", 3, padding=1000) for _ in range(BACKLOG_LIMIT_BYTES // 1000)))
+    assert not talk.outlet.reading
+    talk.complete()
+    talk.outlet.run()
+    assert talk.outlet.reading
+    assert len(talk.outlet.sent) == 2 + BACKLOG_LIMIT_BYTES // 1000
+
+
+def test_a_client_that_goes_away_cancels_its_parked_request() -> None:
+    talk = Conversation()
+    cancelled: list[bool] = []
+    talk.feed(frame("p", 1))
+    talk.parked[0][1].on_cancel = lambda: cancelled.append(True)
+    talk.connection.lost()
+    assert cancelled == [True]
+    talk.complete()
+    assert talk.outlet.sent == []
+
+
+def test_while_the_output_is_congested_no_further_request_runs() -> None:
+    talk = Conversation()
+    talk.outlet.congested = True
+    talk.feed(frame("a", 1) + frame("a", 2))
+    talk.feed(frame("a", 3))
+    assert numbers(talk.outlet.sent) == [1, 2]
+    talk.outlet.congested = False
+    talk.connection.resume()
+    assert numbers(talk.outlet.sent) == [1, 2, 3]
+
+
+def test_many_requests_in_one_read_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TURN_SECONDS", 1000.0)
+    talk = Conversation()
+    talk.feed(b"".join(frame("a", number) for number in range(200)))
+    assert len(talk.outlet.sent) == module.REQUESTS_PER_TURN
+    talk.outlet.turn()
+    assert len(talk.outlet.sent) == 2 * module.REQUESTS_PER_TURN
+    talk.outlet.run()
+    assert numbers(talk.outlet.sent) == list(range(200))
+
+
+def test_requests_that_take_long_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TURN_SECONDS", -1.0)
+    talk = Conversation()
+    talk.feed(b"".join(frame("a", number) for number in range(5)))
+    assert numbers(talk.outlet.sent) == [0, 1]
+    talk.outlet.run()
+    assert numbers(talk.outlet.sent) == list(range(5))
+
+
+def test_the_answers_before_a_fatal_request_still_go_out() -> None:
+    talk = Conversation()
+    talk.feed(frame("a", 1) + frame("x", 2) + frame("a", 3))
+    assert numbers(talk.outlet.sent) == [1]
+    assert talk.outlet.closed
+
+
+@pytest.mark.parametrize("size", [-5, 0, 7, (1 << 20) + 1])
+@pytest.mark.parametrize("cut", [1, SCRATCH_BYTES])
+def test_an_impossible_size_closes_the_connection_at_once(size: int, cut: int) -> None:
+    talk = Conversation()
+    talk.feed(frame("a", 1) + pack(">i", size), cut)
+    assert numbers(talk.outlet.sent) == [1], "what was asked before is answered"
+    assert talk.outlet.closed
+    assert talk.connection.room(talk.scratch), "a socket that still reads must have somewhere to put it"
+    assert talk.budget.held_bytes == 0
+
+
+def test_an_impossible_size_behind_a_parked_request_closes_the_connection_once_that_is_answered() -> None:
+    talk = Conversation()
+    talk.feed(frame("p", 1) + frame("a", 2) + pack(">i", -1))
+    assert not talk.outlet.closed
+    talk.complete()
+    talk.outlet.run()
+    assert numbers(talk.outlet.sent) == [1, 2]
+    assert talk.outlet.closed
+
+
+def test_an_impossible_size_behind_many_requests_closes_the_connection_once_they_are_answered() -> None:
+    talk = Conversation()
+    talk.feed(b"".join(frame("a", number) for number in range(200)) + pack(">i", 0))
+    talk.outlet.run()
+    assert numbers(talk.outlet.sent) == list(range(200))
+    assert talk.outlet.closed
+
+
+def test_nothing_runs_after_the_end() -> None:
+    talk = Conversation()
+    talk.feed(frame("x", 1))
+    talk.scratch[: len(frame("a", 2))] = frame("a", 2)
+    talk.connection.received(talk.scratch, len(frame("a", 2)))
+    assert talk.outlet.sent == []
+
+
+def test_a_lost_connection_gives_its_memory_back() -> None:
+    talk = Conversation()
+    talk.feed(frame("a", 1, padding=500_000)[:10_000])
+    assert talk.budget.held_bytes > 0
+    talk.connection.lost()
+    assert talk.budget.held_bytes == 0
+
+
+@given(st.binary(max_size=2000), st.integers(1, 300))
+def test_arbitrary_bytes_end_in_a_closed_connection_or_in_a_frame_that_waits(data: bytes, cut: int) -> None:
+    talk = Conversation(limit_bytes=100_000)
+    talk.feed(data, cut)
+    talk.outlet.run()
+    assert talk.budget.held_bytes <= 100_004
+
+
+@given(st.lists(st.sampled_from("a0p"), max_size=80), st.integers(1, 200), st.randoms(use_true_random=False))
+def test_answers_keep_the_order_of_the_requests(kinds: list[str], cut: int, source: Any) -> None:
+    talk = Conversation()
+    data = b"".join(frame(kind, number) for number, kind in enumerate(kinds))
+    for start in range(0, len(data), cut):
+        talk.feed(data[start : start + cut])
+        talk.outlet.congested = source.random() < 0.3
+        if talk.parked and source.random() < 0.5:
+            talk.complete()
+        talk.outlet.turn()
+    talk.outlet.congested = False
+    talk.connection.resume()
+    talk.outlet.run()
+    while talk.parked:
+        talk.complete()
+        talk.outlet.run()
+    assert numbers(talk.outlet.sent) == [number for number, kind in enumerate(kinds) if kind != "0"]
+
+
+def test_when_memory_is_used_up_little_is_read_at_a_time_and_nothing_behind_a_request_that_waits() -> None:
+    talk = Conversation()
+    talk.budget.large.limit_bytes = 1
+    talk.feed(frame("p", 1))
+    assert len(talk.connection.room(talk.scratch)) == SCRATCH_BYTES, "nothing is held"
+    talk.feed(frame("a", 2))
+    assert talk.budget.held_bytes == len(frame("a", 2))
+    assert not talk.outlet.reading
+    another = memoryview(bytearray(10 * OWN_BYTES))
+    assert len(talk.connection.room(another)) == OWN_BYTES
+    talk.complete()
+    talk.outlet.run()
+    assert talk.outlet.reading and numbers(talk.outlet.sent) == [1, 2]
+    assert talk.budget.held_bytes == 0 and len(talk.connection.room(another)) == 10 * OWN_BYTES
+
+
+def test_the_bytes_behind_a_request_that_waits_are_given_back_when_the_client_goes_away() -> None:
+    talk = Conversation()
+    talk.feed(frame("p", 1) + frame("a", 2))
+    talk.feed(frame("a", 3))
+    assert talk.budget.held_bytes == 2 * len(frame("a", 2))
+    talk.connection.lost()
+    assert talk.budget.held_bytes == 0
+
+
+def test_a_frame_that_waits_for_memory_goes_on_once_there_is_some() -> None:
+    talk, other = Conversation(), Conversation()
+    other.connection._budget = talk.budget
+    talk.budget.large.limit_bytes = 1
+    first, second = frame("a", 1, padding=100_000), frame("a", 2, padding=100_000)
+    talk.feed(first[:50_000])
+    other.feed(second[:4000])
+    assert not other.outlet.reading
+    assert talk.connection.owes_bytes and not other.connection.owes_bytes, "it is we who do not read on"
+    talk.feed(first[50_000:])
+    other.outlet.run()
+    assert other.outlet.reading and other.connection.owes_bytes
+    other.feed(second[4000:])
+    assert numbers(other.outlet.sent) == [2] and not other.connection.owes_bytes

@@ -1,0 +1,245 @@
+"""Partial frames: memory grows with the bytes that came, and all of a loop share one budget."""
+
+from __future__ import annotations
+
+from struct import pack
+
+import pytest
+
+from minibroker.broker.network.framing import (
+    LEAST_PROGRESS_BYTES,
+    OWN_BYTES,
+    SMALL_FRAME_BYTES,
+    SPARE_BYTES,
+    FrameBudget,
+    FrameError,
+    PartialFrame,
+    frame_size,
+)
+
+LIMIT_BYTES = 100 << 20
+MEBIBYTE = 1 << 20
+
+
+def start_of_frame(size: int, body: bytes = b"") -> memoryview:
+    return memoryview(pack(">i", size) + body)
+
+
+def large_frame(budget: FrameBudget, came_bytes: int = 0) -> PartialFrame:
+    """The start of a frame of the largest size, of whose body so many bytes came."""
+    return PartialFrame(start_of_frame(LIMIT_BYTES, bytes(came_bytes)), LIMIT_BYTES, budget)
+
+
+def fill(frame: PartialFrame, held_bytes: int) -> None:
+    """Fill the frame until it holds so many bytes."""
+    while frame.grow() and len(frame.bytes) < held_bytes:
+        frame.filled(len(frame.room()))
+
+
+@pytest.mark.parametrize("size", [-1, 0, 7, LIMIT_BYTES + 1, 0x47455420])
+def test_a_size_outside_of_the_bounds_is_refused(size: int) -> None:
+    with pytest.raises(FrameError, match=str(size)):
+        frame_size(start_of_frame(size), 0, LIMIT_BYTES)
+
+
+@pytest.mark.parametrize("size", [8, LIMIT_BYTES])
+def test_the_bounds_themselves_are_accepted(size: int) -> None:
+    assert frame_size(start_of_frame(size), 0, LIMIT_BYTES) == size
+
+
+def test_an_announced_size_takes_no_memory_before_its_bytes_come() -> None:
+    budget = FrameBudget()
+    frame = PartialFrame(start_of_frame(LIMIT_BYTES), LIMIT_BYTES, budget)
+    assert frame.grow()
+    assert budget.held_bytes == OWN_BYTES
+    assert frame.grow() and budget.held_bytes == OWN_BYTES, "there is room still"
+
+
+@pytest.mark.parametrize("total_bytes", [100_000, 3 << 20])
+def test_a_buffer_is_at_most_twice_as_large_as_what_came(total_bytes: int) -> None:
+    budget = FrameBudget()
+    budget.buffer(1, SPARE_BYTES)  # somebody has the shared one
+    frame = PartialFrame(start_of_frame(total_bytes), LIMIT_BYTES, budget)
+    came_bytes = 4
+    while frame.grow() and not frame.complete:
+        assert len(frame.bytes) == budget.held_bytes <= max(OWN_BYTES, 2 * came_bytes)
+        count = min(1000, len(frame.room()))
+        frame.filled(count)
+        came_bytes += count
+    assert budget.held_bytes == 4 + total_bytes
+
+
+def test_what_came_counts_even_where_there_is_no_room_for_more() -> None:
+    budget = FrameBudget(limit_bytes=0)
+    first, second = large_frame(budget), large_frame(budget, 100_000)
+    assert first.grow() and not second.grow()
+    assert budget.held_bytes == OWN_BYTES + 4 + 100_000
+    assert budget.full
+
+
+def test_a_frame_completes_byte_by_byte() -> None:
+    content = pack(">i", 9) + b"123456789"
+    frame = PartialFrame(memoryview(content[:1]), LIMIT_BYTES, FrameBudget())
+    for byte in content[1:]:
+        assert frame.grow()
+        assert not frame.complete
+        frame.room()[0] = byte
+        frame.filled(1)
+    assert frame.grow()
+    assert frame.complete
+    assert bytes(frame.bytes) == content
+
+
+def test_growing_keeps_what_is_there() -> None:
+    size = 3 << 20
+    content = pack(">i", size) + bytes(range(256)) * (size // 256)
+    frame = PartialFrame(memoryview(content[:10]), LIMIT_BYTES, FrameBudget())
+    position = 10
+    while frame.grow() and not frame.complete:
+        room = frame.room()
+        count = min(len(room), 100_000)
+        room[:count] = content[position : position + count]
+        frame.filled(count)
+        position += count
+    assert bytes(frame.bytes) == content
+
+
+def test_beyond_the_budget_all_but_the_oldest_wait_until_bytes_are_given_back() -> None:
+    budget = FrameBudget(MEBIBYTE)
+    oldest, other = large_frame(budget), large_frame(budget)
+    woken: list[str] = []
+    fill(oldest, MEBIBYTE)
+    assert other.grow(), "its first bytes are its own"
+    other.filled(len(other.room()))
+    assert not other.grow()
+    other.wait(lambda: woken.append("other"))
+    assert other.waits and not oldest.waits
+    oldest.filled(len(oldest.room()))
+    assert oldest.grow(), "one frame always gets on, or nobody would"
+    oldest.close()
+    assert woken == ["other"]
+    assert other.grow() and not other.waits
+    other.close()
+    assert budget.held_bytes == 0 and not budget.full
+
+
+def test_a_complete_frame_that_is_still_needed_does_not_keep_the_next_one_from_being_the_oldest() -> None:
+    budget = FrameBudget(0)
+    done, other, last = large_frame(budget), large_frame(budget, 100_000), large_frame(budget, 100_000)
+    while done.grow() and not done.complete:
+        done.filled(len(done.room()))
+    assert done.complete
+    assert other.grow()
+    assert not last.grow()
+
+
+def test_no_more_are_woken_than_have_room() -> None:
+    budget = FrameBudget(MEBIBYTE)
+    holder = large_frame(budget)
+    fill(holder, MEBIBYTE)
+    waiting = [large_frame(budget, 200_000) for _ in range(4)]
+    woken: list[int] = []
+    for number, frame in enumerate(waiting):
+        assert not frame.grow()
+        frame.wait(lambda number=number: woken.append(number))  # type: ignore[misc]
+    waiting.pop().close()
+    assert woken == []
+    holder.close()
+    assert woken == [0, 1], "1 MiB has room for the 600,000 bytes that are there and for two that grow by 200,000"
+    assert waiting[2].waits and not waiting[1].waits and not budget.full
+
+
+def test_who_is_nearest_to_the_end_is_woken_first() -> None:
+    budget = FrameBudget(MEBIBYTE)
+    oldest, holder = large_frame(budget), large_frame(budget)
+    oldest.grow()
+    fill(holder, MEBIBYTE)
+    budget.large.limit_bytes = 530_000  # once the holder is gone, room for one of those that wait
+    far, near = large_frame(budget, 200_000), PartialFrame(start_of_frame(300_000, bytes(200_000)), LIMIT_BYTES, budget)
+    woken: list[str] = []
+    for name, frame in ("far", far), ("near", near):
+        assert not frame.grow()
+        frame.wait(lambda name=name: woken.append(name))  # type: ignore[misc]
+    holder.close()
+    assert woken == ["near"]
+    oldest.close()
+    assert woken == ["near", "far"], "it is the oldest now"
+
+
+def test_large_frames_leave_the_small_ones_their_part() -> None:
+    budget = FrameBudget(0)
+    hogs = [large_frame(budget, 100_000) for _ in range(5)]
+    assert [frame.grow() for frame in hogs] == [True, False, False, False, False]
+    small = PartialFrame(start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000)), LIMIT_BYTES, budget)
+    while not small.complete:
+        assert small.grow()
+        small.filled(len(small.room()))
+
+
+def test_when_small_frames_have_used_up_their_part_a_few_bytes_are_still_free() -> None:
+    budget = FrameBudget()
+    budget.small.limit_bytes = 0
+    start = start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000))
+    first, second = PartialFrame(start, LIMIT_BYTES, budget), PartialFrame(start, LIMIT_BYTES, budget)
+    assert first.grow()
+    assert not second.grow()
+    tiny = PartialFrame(start_of_frame(200), LIMIT_BYTES, budget)
+    assert tiny.grow() and len(tiny.room()) == 200
+
+
+def test_a_frame_that_is_given_up_is_not_woken() -> None:
+    budget = FrameBudget(0)
+    oldest, gone = large_frame(budget), large_frame(budget, 100_000)
+    woken: list[str] = []
+    assert oldest.grow() and not gone.grow()
+    gone.wait(lambda: woken.append("gone"))
+    gone.close()
+    oldest.close()
+    assert woken == []
+    assert budget.held_bytes == 0
+
+
+def test_who_hardly_goes_on_is_told_from_who_does_only_while_others_wait() -> None:
+    budget = FrameBudget(MEBIBYTE)
+    lazy, busy, waiting = (large_frame(budget, 300_000) for _ in range(3))
+    assert lazy.grow() and not busy.grow()
+    assert not lazy.crawls(), "it has only begun"
+    assert not lazy.crawls(), "nobody waits"
+    waiting.grow()
+    waiting.wait(lambda: None)
+    lazy.filled(LEAST_PROGRESS_BYTES - 1)
+    busy.crawls()
+    busy.filled(LEAST_PROGRESS_BYTES)
+    assert lazy.crawls() and not busy.crawls()
+    waiting.crawls()
+    assert not waiting.crawls(), "it is we who do not read on"
+
+
+def test_a_frame_that_waited_for_memory_has_not_crawled_meanwhile() -> None:
+    budget = FrameBudget(MEBIBYTE)
+    first, second, third = (large_frame(budget, 300_000) for _ in range(3))
+    assert first.grow()
+    assert not second.crawls(), "seen for the first time"
+    for frame in (second, third):
+        assert not frame.grow()
+        frame.wait(lambda: None)
+    first.close()
+    assert second.grow() and not second.waits and third.waits
+    assert not second.crawls(), "the time in which it was not read is not the client's"
+    assert second.crawls()
+
+
+def test_large_frames_share_one_buffer_in_turn_but_never_at_once() -> None:
+    budget = FrameBudget()
+    first, second = budget.buffer(1000, 100_000), budget.buffer(2000, 100_000)
+    assert first.obj is not second.obj
+    assert (len(first), len(second)) == (100_000, 2000), "the shared one is there anyway, so all of it is lent"
+    budget.take_back(second)
+    assert budget.buffer(3000, 100_000).obj is not first.obj, "the first is still in use"
+    budget.take_back(first)
+    assert budget.buffer(3000, SPARE_BYTES).obj is first.obj
+
+
+@pytest.mark.parametrize("total_bytes", [SMALL_FRAME_BYTES, SPARE_BYTES + 1])
+def test_small_frames_and_those_above_the_shared_buffer_get_their_own(total_bytes: int) -> None:
+    assert len(FrameBudget().buffer(1000, total_bytes)) == 1000

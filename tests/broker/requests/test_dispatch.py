@@ -1,0 +1,157 @@
+"""From frames to handlers: versions that are served, announced and refused, and requests that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from struct import pack
+
+import pytest
+
+from minibroker.broker.monitoring.request_statistics import RequestStatistics
+from minibroker.broker.requests.dispatch import SERVED, Context, handles
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.slices import Slicer
+from minibroker.protocol.apis import ApiKey, request_class
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minibroker.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from minibroker.protocol.steps import Steps
+from tests.broker.harness import Harness, answer_in, frame_of
+
+HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+def test_every_served_version_is_declared(tmp_path: Path) -> None:
+    with Harness(tmp_path):
+        for key, served in SERVED.items():
+            declared = request_class(key).versions
+            assert served.versions[-1] == declared[-1], key
+            assert set(served.versions) <= set(declared), key
+
+
+def test_what_is_served_is_announced_and_nothing_else(tmp_path: Path) -> None:
+    with Harness(tmp_path) as harness:
+        answer = harness.request(HELLO, 4)
+        announced = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        served = {key: (row.versions[0], row.versions[-1]) for key, row in SERVED.items()}
+        assert announced == served
+        assert announced[ApiKey.PRODUCE] == (0, 13)
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+def test_an_unknown_version_of_api_versions_gets_version_0_and_learns_what_there_is(
+    tmp_path: Path, version: int
+) -> None:
+    frame = frame_of(HELLO, 4)
+    with Harness(tmp_path) as harness:
+        client = harness.client()
+        client.send_bytes(frame[:6] + pack(">h", version) + frame[8:])
+        correlation_id, answer = answer_in(client.sent_bytes(), ApiKey.API_VERSIONS, 0)
+        assert correlation_id == 7
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys] == [(18, 0, 4)]
+        assert not client.closed
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "said"),
+    [
+        (ApiKey.METADATA, 99, "Metadata (key 3) version 99"),
+        (ApiKey.PRODUCE, 14, "Produce (key 0) version 14"),
+        (1000, 0, "an unknown API (key 1000) version 0"),
+        (-1, 0, "an unknown API (key -1) version 0"),
+        (4, 0, "an unknown API (key 4) version 0"),
+    ],
+)
+def test_what_is_not_served_closes_the_connection(tmp_path: Path, key: int, version: int, said: str) -> None:
+    frame = frame_of(MetadataRequest(), 12)
+    with Harness(tmp_path) as harness:
+        client = harness.client()
+        client.send_bytes(frame[:4] + pack(">hh", key, version) + frame[8:])
+        assert client.closed
+        assert client.failure == f"{said}, which is not served here"
+
+
+def test_a_request_that_ends_early_closes_the_connection_and_the_field_is_named(tmp_path: Path) -> None:
+    frame = frame_of(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")]), 12)
+    with Harness(tmp_path) as harness:
+        client = harness.client()
+        client.send_bytes(pack(">i", len(frame) - 10) + frame[4:-6])
+        assert client.closed
+        assert "MetadataRequest v12" in str(client.failure)
+
+
+def test_bytes_after_a_request_are_passed_over(tmp_path: Path) -> None:
+    frame = frame_of(MetadataRequest(), 12)
+    with Harness(tmp_path) as harness:
+        client = harness.client()
+        client.send_bytes(pack(">i", len(frame) - 4 + 3) + frame[4:] + b"xyz")
+        _, answer = answer_in(client.sent_bytes(), ApiKey.METADATA, 12)
+        assert len(answer.brokers) == 1
+
+
+def test_a_client_without_a_name_is_served(tmp_path: Path) -> None:
+    with Harness(tmp_path) as harness:
+        assert harness.request(MetadataRequest(), client_id=None).brokers
+
+
+def test_two_handlers_for_one_api_are_a_mistake(tmp_path: Path) -> None:
+    with Harness(tmp_path), pytest.raises(ValueError, match="METADATA has a handler already"):
+        handles(ApiKey.METADATA, "0")(lambda context, request: None)
+
+
+def test_a_handler_may_park_what_it_has_answered_already(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def handler(context: Context, request: MetadataRequest) -> Parked:
+        parked = Parked()
+        parked.complete(MetadataResponse(cluster_id="at once"))
+        return parked
+
+    monkeypatch.setattr(SERVED[ApiKey.METADATA], "handler", handler)
+    client = harness.client()
+    client.send(MetadataRequest(), 12)
+    client.send(MetadataRequest(), 12)
+    assert [answer.cluster_id for _, answer in client.responses()] == ["at once", "at once"]
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_one_that_waits_and_fails_when_it_is_asked_again_loses_its_connection_only(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, watched: bool
+) -> None:
+    parked, asked = Parked(), []
+
+    def handler(context: Context, request: MetadataRequest) -> Parked:
+        asked.append(request)
+        if len(asked) > 1:
+            raise ZeroDivisionError("a mistake of mine")
+        return parked
+
+    monkeypatch.setattr(SERVED[ApiKey.METADATA], "handler", handler)
+    if watched:
+        harness.dispatcher.interceptors.append(RequestStatistics())
+    client = harness.client()
+    client.send(MetadataRequest(), 12)
+    client.connection.ask_again()
+    assert client.closed and not client.sent_bytes() and not client.connection.waiting
+    assert "closing test:1 (client id 'test'): a request failed" in caplog.text
+    parked.complete(MetadataResponse())
+    assert not client.sent_bytes()
+
+
+def test_a_mistake_is_told_also_if_the_client_has_gone(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(context: Context, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
+        yield
+        raise ZeroDivisionError("a mistake of mine")
+
+    monkeypatch.setattr(SERVED[ApiKey.CREATE_TOPICS], "handler", handler)
+    soon: list[Callable[[], None]] = []
+    harness.dispatcher.slicer = Slicer(soon.append, now=iter(range(1000)).__next__)
+    client = harness.client()
+    client.send(CreateTopicsRequest(), 7)
+    client.connection.lost()
+    while soon:
+        soon.pop(0)()
+    assert "a mistake of mine" in caplog.text

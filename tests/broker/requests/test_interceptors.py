@@ -1,0 +1,456 @@
+"""Hooks on requests: what each may do, in which order they are called, and that every request ends for them once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import uvloop
+
+from minibroker.broker.network.framing import PREFIX
+from minibroker.broker.network.listeners import Listener
+from minibroker.broker.network.server import Server, bind
+from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.requests.parked import Parked
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.fetch import FetchRequest
+from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minibroker.protocol.messages.produce import ProduceRequest
+from tests.broker.harness import Harness, TopicData, answer_in, batch, frame_of
+
+METADATA = MetadataRequest(topics=[])
+ANY_PORT = Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "", 0)
+
+
+class Witness(Interceptor):
+    """An interceptor that notes its calls as (name, hook, ...), and does what the test says."""
+
+    def __init__(self, name: str, told: list[tuple[Any, ...]]) -> None:
+        self.name = name
+        self.told = told
+        self.on_before: Callable[[Call], Any] = lambda call: None
+        self.on_answer: Callable[[Call, Message], Message] = lambda call, response: response
+        self.on_encoded: Callable[[Call, list[Any]], list[Any]] = lambda call, items: items
+
+    def before(self, call: Call) -> Message | Parked | None:
+        self.told.append((self.name, "before", call.api_key))
+        outcome: Message | Parked | None = self.on_before(call)
+        return outcome
+
+    def answer(self, call: Call, response: Message) -> Message:
+        self.told.append((self.name, "answer", type(response).__name__))
+        return self.on_answer(call, response)
+
+    def encoded(self, call: Call, items: list[Any]) -> list[Any]:
+        return self.on_encoded(call, items)
+
+    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+        self.told.append((self.name, "sent", sent_bytes, duration_ms))
+
+    def lost(self, call: Call) -> None:
+        self.told.append((self.name, "lost"))
+
+
+class Watched:
+    """A harness whose dispatcher has two witnesses, `first` and `second`."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.told: list[tuple[Any, ...]] = []
+        self.first, self.second = Witness("first", self.told), Witness("second", self.told)
+        harness.dispatcher.interceptors += [self.first, self.second]
+
+    def hooks(self) -> list[tuple[str, str]]:
+        return [(name, hook) for name, hook, *_ in self.told]
+
+
+@pytest.fixture
+def watched(harness: Harness) -> Watched:
+    return Watched(harness)
+
+
+def produce(topic: str, value: str, acks: int = 1) -> ProduceRequest:
+    data = TopicData.PartitionProduceData(index=0, records=memoryview(batch(value)))
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicData(name=topic, partition_data=[data])])
+
+
+def waiting_fetch(harness: Harness, topic: str) -> FetchRequest:
+    partition = FetchRequest.FetchTopic.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    topic_id = harness.cluster.image.topics[topic].topic_id
+    topics = [FetchRequest.FetchTopic(topic_id=topic_id, partitions=[partition])]
+    return FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1000, session_epoch=-1, topics=topics)
+
+
+def test_hooks_are_called_around_the_handler_in_order(watched: Watched) -> None:
+    client = watched.harness.client()
+    client.send(METADATA, 12)
+    size = len(client.sent_bytes())
+    assert watched.told == [
+        ("first", "before", ApiKey.METADATA),
+        ("second", "before", ApiKey.METADATA),
+        ("second", "answer", "MetadataResponse"),
+        ("first", "answer", "MetadataResponse"),
+        ("first", "sent", size, 0.0),
+        ("second", "sent", size, 0.0),
+    ]
+
+
+def test_a_call_knows_its_request(watched: Watched) -> None:
+    calls: list[Call] = []
+    watched.first.on_before = calls.append
+    watched.harness.clock.advance(40)
+    watched.harness.client().send(METADATA, 9, correlation_id=99)
+    (call,) = calls
+    assert call.request == METADATA
+    assert (call.api_key, call.context.version, call.correlation_id) == (ApiKey.METADATA, 9, 99)
+    assert (call.context.client_id, call.context.connection.peer) == ("test", "test:1")
+    assert call.received_bytes == len(frame_of(METADATA, 9))
+    assert call.started_ms == 40
+
+
+def test_an_interceptor_that_overrides_nothing_changes_nothing(harness: Harness) -> None:
+    class Idle(Interceptor):
+        pass
+
+    plain = harness.request(METADATA)
+    harness.dispatcher.interceptors.append(Idle())
+    assert harness.request(METADATA) == plain
+    harness.create_topic("t")
+    assert harness.request(produce("t", "v", acks=0), 9) is None
+    fetch = harness.request(waiting_fetch(harness, "t"), 13)
+    assert not isinstance(fetch, MetadataResponse)
+
+
+def test_a_hook_answers_in_the_handlers_place(watched: Watched) -> None:
+    answer = MetadataResponse(cluster_id="mine", error_code=ErrorCode.NOT_CONTROLLER)
+    watched.first.on_before = lambda call: answer
+    assert watched.harness.request(METADATA, 13) == answer
+    assert watched.hooks() == [
+        ("first", "before"),
+        ("second", "answer"),
+        ("first", "answer"),
+        ("first", "sent"),
+        ("second", "sent"),
+    ]
+
+
+def test_a_hook_replaces_the_answer_and_the_one_before_it_sees_that(watched: Watched) -> None:
+    seen = []
+    watched.second.on_answer = lambda call, response: MetadataResponse(cluster_id="second")
+
+    def replace(call: Call, response: Message) -> Message:
+        assert isinstance(response, MetadataResponse)
+        seen.append(response.cluster_id)
+        return MetadataResponse(cluster_id="first")
+
+    watched.first.on_answer = replace
+    assert watched.harness.request(METADATA).cluster_id == "first"
+    assert seen == ["second"]
+
+
+def test_a_hook_replaces_the_bytes_of_an_answer_and_the_one_before_it_sees_that(watched: Watched) -> None:
+    seen = []
+
+    def see(call: Call, items: list[Any]) -> list[Any]:
+        seen.append(items[0])
+        return items
+
+    watched.second.on_encoded = lambda call, items: [b"half", None]
+    watched.first.on_encoded = see
+    client = watched.harness.client()
+    client.send(METADATA, 12)
+    assert client.sent_bytes() == b"half" == seen[0]
+    assert client.closed
+    assert watched.told[-2:] == [("first", "sent", 4, 0.0), ("second", "sent", 4, 0.0)]
+
+
+def test_a_call_has_the_bytes_of_its_request(watched: Watched) -> None:
+    frames = []
+    watched.first.on_before = lambda call: frames.append(bytes(call.frame))
+    watched.harness.client().send(METADATA, 9)
+    assert frames == [frame_of(METADATA, 9)[PREFIX.size :]]
+
+
+def test_a_request_without_an_answer_ends_with_no_bytes(watched: Watched) -> None:
+    watched.harness.create_topic("t")
+    watched.told.clear()
+    assert watched.harness.request(produce("t", "v", acks=0), 9) is None
+    assert [told[:2] for told in watched.told] == [
+        ("first", "before"),
+        ("second", "before"),
+        ("first", "sent"),
+        ("second", "sent"),
+    ]
+    assert watched.told[-1] == ("second", "sent", 0, 0.0)
+
+
+def test_a_parked_request_is_answered_through_the_hooks_when_it_is_complete(watched: Watched) -> None:
+    harness = watched.harness
+    harness.create_topic("t")
+    watched.told.clear()
+    client = harness.client()
+    client.send(waiting_fetch(harness, "t"), 13)
+    assert watched.hooks() == [("first", "before"), ("second", "before")]
+    harness.clock.advance(500)
+    client.sent_bytes()
+    assert watched.hooks()[2:] == [("second", "answer"), ("first", "answer"), ("first", "sent"), ("second", "sent")]
+    assert watched.told[-1][3] == 500.0
+
+
+def test_a_parked_request_whose_client_goes_away_is_lost(watched: Watched) -> None:
+    harness = watched.harness
+    harness.create_topic("t")
+    watched.told.clear()
+    client = harness.client()
+    client.send(waiting_fetch(harness, "t"), 13)
+    client.connection.lost()
+    assert watched.hooks()[2:] == [("first", "lost"), ("second", "lost")]
+    assert not harness.partition("t").waiters
+
+
+def test_a_hook_holds_a_request_back_and_lets_it_go_on_with_its_own_bytes(watched: Watched) -> None:
+    """The frame's buffer is used for other requests meanwhile."""
+    harness = watched.harness
+    harness.create_topic("t")
+
+    def hold(call: Call) -> Parked:
+        parked = Parked()
+        harness.clock.call_later(100, lambda: call.go_on(parked))
+        return parked
+
+    watched.first.on_before = hold
+    client = harness.client()
+    client.send(produce("t", "held"), 9)
+    client.send(produce("t", "next"), 9)
+    assert list(client.responses()) == []
+    harness.clock.advance(100)
+    harness.clock.advance(100)
+    client.outlet.run_soon()
+    harness.clock.advance(100)
+    answers = [answer.responses[0].partition_responses[0] for _, answer in client.responses()]
+    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 0), (0, 1)]
+    data = (harness.directory / "data" / "t-0" / "00000000000000000000.log").read_bytes()
+    assert b"held" in data and b"next" in data
+    assert watched.hooks().count(("second", "before")) >= 2
+
+
+def test_a_request_that_was_held_back_may_have_no_answer(watched: Watched) -> None:
+    harness = watched.harness
+    harness.create_topic("t")
+    watched.told.clear()
+    held: list[tuple[Call, Parked]] = []
+
+    def hold(call: Call) -> Parked | None:
+        if call.api_key != ApiKey.PRODUCE:
+            return None
+        held.append((call, Parked()))
+        return held[-1][1]
+
+    watched.first.on_before = hold
+    client = harness.client()
+    client.send(produce("t", "v", acks=0), 9)
+    ((call, parked),) = held
+    call.go_on(parked)
+    client.outlet.run_soon()
+    assert client.sent_bytes() == b""
+    assert watched.told[-1] == ("second", "sent", 0, 0.0)
+    client.send(METADATA, 12)
+    assert PREFIX.unpack_from(client.sent_bytes())[0] > 0
+
+
+def test_a_request_that_was_held_back_may_be_parked_by_its_handler(watched: Watched) -> None:
+    harness = watched.harness
+    harness.create_topic("t")
+    watched.told.clear()
+    held: list[tuple[Call, Parked]] = []
+
+    def hold(call: Call) -> Parked:
+        held.append((call, Parked()))
+        return held[-1][1]
+
+    watched.first.on_before = hold
+    clients = [harness.client(), harness.client()]
+    for client in clients:
+        client.send(waiting_fetch(harness, "t"), 13)
+    for call, parked in held:
+        call.go_on(parked)
+    assert len(harness.partition("t").waiters) == 2
+    clients[0].connection.lost()
+    assert len(harness.partition("t").waiters) == 1
+    harness.clock.advance(500)
+    assert clients[0].sent_bytes() == b""
+    assert answer_in(clients[1].sent_bytes(), ApiKey.FETCH, 13)[1].error_code == 0
+    assert watched.hooks().count(("first", "lost")) == watched.hooks().count(("first", "sent")) == 1
+
+
+def test_a_client_that_goes_away_while_its_request_is_held_back_ends_it(watched: Watched) -> None:
+    held: list[tuple[Call, Parked]] = []
+
+    def hold(call: Call) -> Parked:
+        held.append((call, Parked()))
+        return held[-1][1]
+
+    watched.first.on_before = hold
+    client = watched.harness.client()
+    client.send(METADATA)
+    client.connection.lost()
+    ((call, parked),) = held
+    call.go_on(parked)
+    assert watched.hooks() == [("first", "before"), ("first", "lost"), ("second", "lost")]
+
+
+def test_a_hook_may_have_completed_what_it_parks(watched: Watched) -> None:
+    def complete(call: Call) -> Parked:
+        parked = Parked()
+        parked.complete(MetadataResponse(cluster_id="at once"))
+        return parked
+
+    watched.first.on_before = complete
+    client = watched.harness.client()
+    client.send(METADATA, 12)
+    client.send(METADATA, 12)
+    assert [answer.cluster_id for _, answer in client.responses()] == ["at once", "at once"]
+
+
+def test_a_hook_that_fails_ends_the_request(watched: Watched) -> None:
+    def fail(*_: object) -> Any:
+        raise ZeroDivisionError
+
+    watched.second.on_before = fail
+    with pytest.raises(ZeroDivisionError):
+        watched.harness.request(METADATA)
+    assert watched.hooks() == [("first", "before"), ("second", "before"), ("first", "lost"), ("second", "lost")]
+    watched.told.clear()
+    watched.second.on_before = lambda call: None
+    watched.second.on_answer = fail
+    with pytest.raises(ZeroDivisionError):
+        watched.harness.request(METADATA)
+    assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
+
+
+def test_a_failure_after_a_request_was_parked_closes_its_connection_only(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    harness = watched.harness
+    harness.create_topic("t")
+
+    def fail(call: Call, response: Message) -> Message:
+        if call.api_key == ApiKey.FETCH:
+            raise ZeroDivisionError
+        return response
+
+    watched.second.on_answer = fail
+    client = harness.client()
+    client.send(waiting_fetch(harness, "t"), 13)
+    harness.produce("t", "v")
+    assert client.closed and client.sent_bytes() == b""
+    assert "closing test:1 (client id 'test'): a request failed" in caplog.text
+    assert ("first", "lost") in watched.hooks()
+
+
+def test_a_held_request_that_cannot_run_closes_its_connection(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    held: list[tuple[Call, Parked]] = []
+
+    def hold(call: Call) -> Parked:
+        held.append((call, Parked()))
+        return held[-1][1]
+
+    def fail(call: Call) -> None:
+        raise ZeroDivisionError
+
+    watched.first.on_before, watched.second.on_before = hold, fail
+    client = watched.harness.client()
+    client.send(METADATA)
+    ((call, parked),) = held
+    call.go_on(parked)
+    assert client.closed
+    assert "a request failed" in caplog.text
+    assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
+
+
+def test_a_failing_end_is_logged_and_the_others_are_told(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Interceptor):
+        def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+            raise ZeroDivisionError
+
+    told: list[tuple[Any, ...]] = []
+    harness.dispatcher.interceptors += [Failing(), Witness("other", told)]
+    harness.request(METADATA)
+    assert told[-1][:2] == ("other", "sent")
+    assert "Failing failed at the end of a request" in caplog.text
+
+
+def test_records_sent_by_file_region_count_as_sent_bytes(watched: Watched) -> None:
+    harness = watched.harness
+    harness.create_topic("t")
+    harness.produce("t", "x" * 1000)
+    client = harness.client()
+    client.send(waiting_fetch(harness, "t"), 13)
+    assert len(client.sent_bytes()) > 1000
+    assert watched.told[-1][2] == len(client.sent_bytes())
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_over_a_socket_sent_comes_after_the_bytes_and_in_their_order(
+    harness: Harness, caplog: pytest.LogCaptureFixture, loop_factory: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    caplog.set_level(logging.WARNING)
+    told: list[tuple[Any, ...]] = []
+
+    async def talk() -> bytes:
+        loop = asyncio.get_running_loop()
+        bound = bind(ANY_PORT, harness.cluster.settings)
+        server = Server(loop, harness.cluster, [Witness("one", told)])
+        await server.serve(harness.cluster.nodes[1], bound)
+        reader, writer = await asyncio.open_connection(*bound.endpoint)
+        for correlation_id in range(20):
+            writer.write(frame_of(METADATA, 12, correlation_id))
+        answers = b""
+        for _ in range(20):
+            size = await reader.readexactly(4)
+            answers += size + await reader.readexactly(PREFIX.unpack(size)[0])
+        writer.close()
+        await server.close()
+        return answers
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        answers = runner.run(talk())
+    sent = [each for each in told if each[1] == "sent"]
+    assert len(sent) == 20 and sum(each[2] for each in sent) == len(answers)
+    assert not any(each[1] == "lost" for each in told)
+
+
+def test_a_connection_that_is_lost_with_answers_in_its_queue_loses_them(harness: Harness) -> None:
+    told: list[tuple[Any, ...]] = []
+    harness.create_topic("t")
+    harness.produce("t", "x" * 900_000)
+    fetch = waiting_fetch(harness, "t")
+    fetch.max_bytes = fetch.topics[0].partitions[0].partition_max_bytes = 1 << 20
+
+    async def talk() -> None:
+        loop = asyncio.get_running_loop()
+        bound = bind(ANY_PORT, harness.cluster.settings)
+        server = Server(loop, harness.cluster, [Witness("one", told)])
+        await server.serve(harness.cluster.nodes[1], bound)
+        client = socket.create_connection(bound.endpoint)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        await loop.sock_sendall(client, frame_of(fetch, 13) * 60)
+        await loop.sock_recv(client, 1)
+        client.close()
+        while not any(each[1] == "lost" for each in told):
+            await asyncio.sleep(0)
+        await server.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(talk())
+    began = sum(each[1] == "before" for each in told)
+    assert began == sum(each[1] in ("sent", "lost") for each in told)

@@ -1,0 +1,16 @@
+"""A request may name a thing a few times, and no more."""
+
+import pytest
+
+from minibroker.broker.requests.namings import MOST_NAMINGS, Namings
+from minibroker.protocol.errors import KafkaError
+
+
+def test_a_thing_may_be_named_ten_times_and_each_is_counted_for_itself():
+    namings = Namings()
+    for _ in range(MOST_NAMINGS):
+        namings.add("a")
+        namings.add(("b", 1))
+    with pytest.raises(KafkaError, match="more than 10 times"):
+        namings.add("a")
+    namings.add("c")

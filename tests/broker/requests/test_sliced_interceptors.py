@@ -1,0 +1,72 @@
+"""Hooks on requests whose work is done in slices: every one of them ends for the hooks once, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from minibroker.broker.requests.slices import Slicer
+from minibroker.protocol.messages.metadata import MetadataRequest
+from tests.broker.harness import Harness
+from tests.broker.requests.test_interceptors import Watched
+
+
+@pytest.fixture
+def watched(harness: Harness) -> Watched:
+    return Watched(harness)
+
+
+UNKNOWN = MetadataRequest(
+    topics=[MetadataRequest.MetadataRequestTopic(name=f"t{number}") for number in range(3000)],
+    allow_auto_topic_creation=False,
+)
+
+
+class Sliced:
+    """A client of a watched harness whose work takes a step a turn; the turns are the test's."""
+
+    def __init__(self, watched: Watched) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.slicer = Slicer(self.soon.append, now=iter(range(1_000_000)).__next__)
+        watched.harness.dispatcher.slicer = self.slicer
+        self.client = watched.harness.client()
+        self.connection = self.client.connection
+
+    def turns_until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self.soon.pop(0)()
+
+    def replace_state(self) -> None:
+        self.slicer.drop_all()
+        self.connection.ask_again()
+        self.turns_until(lambda: not self.soon)
+        self.client.outlet.run_soon()
+
+
+def test_one_whose_client_goes_away_while_its_answer_is_written_is_lost(watched: Watched) -> None:
+    sliced = Sliced(watched)
+    sliced.client.send(UNKNOWN, 12)
+    sliced.turns_until(lambda: ("first", "answer") in watched.hooks())
+    sliced.connection.lost()
+    sliced.turns_until(lambda: not sliced.soon)
+    assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
+
+
+def test_one_whose_answer_is_being_written_when_the_state_is_replaced_is_cut_off(watched: Watched) -> None:
+    sliced = Sliced(watched)
+    sliced.client.send(UNKNOWN, 12)
+    parked = sliced.connection._parked
+    assert parked is not None
+    sliced.turns_until(lambda: parked.done)
+    sliced.replace_state()
+    assert sliced.client.closed and not sliced.connection.waiting and not sliced.client.sent_bytes()
+    assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
+
+
+def test_one_that_is_being_read_when_the_state_is_replaced_is_cut_off(watched: Watched) -> None:
+    sliced = Sliced(watched)
+    sliced.client.send(UNKNOWN, 12)
+    sliced.replace_state()
+    assert sliced.client.closed and not sliced.connection.waiting
+    assert watched.hooks() == [("first", "lost"), ("second", "lost")]

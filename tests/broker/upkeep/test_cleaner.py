@@ -1,0 +1,473 @@
+"""Which log is compacted when, on a clock that stands still and with work that is done aside when the test says so.
+
+What a cleaning does to a log is tested in `tests/storage/compaction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.clock import Done, Work
+from minibroker.broker.upkeep.cleaner import Cleaner
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
+from minibroker.storage.log import Log
+from tests.broker.harness import Harness
+from tests.storage.support import FailingDisk, files_in, read_batches
+
+BACKOFF_MS = 15_000
+
+
+class Aside:
+    """A thread of the cleaner's own: holds what it is given until `step`."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Work, Done]] = []
+        self._ended: list[tuple[Done, Exception | None]] = []
+
+    def run(self, work: Work, done: Done) -> None:
+        self._held.append((work, done))
+
+    def work(self) -> int:
+        """Do what is held, without anybody being told; how many there were."""
+        held, self._held = self._held, []
+        for work, done in held:
+            error = None
+            try:
+                work()
+            except Exception as raised:
+                error = raised
+            self._ended.append((done, error))
+        return len(held)
+
+    def step(self) -> int:
+        """Do what is held, and tell; how many there were."""
+        count = self.work()
+        ended, self._ended = self._ended, []
+        for done, error in ended:
+            done(error)
+        return count
+
+
+class Compacting:
+    """A harness with a cleaner."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.aside = Aside()
+        self.waited_s = 0.0
+        self.cleaner = Cleaner(harness.cluster, self.aside.run, self._wait)
+
+    def _wait(self, seconds: float) -> None:
+        self.waited_s += seconds
+        self.harness.clock.advance(seconds * 1000)
+
+    def topic(self, name: str, rounds: int = 3, keys: int = 2, **configs: str) -> Log:
+        """A compacted topic, each of whose keys was written in each of some closed segments."""
+        self.harness.create_topic(name, **{"cleanup_policy": "compact", **configs})
+        log = self.harness.partition(name).log
+        for round_number in range(rounds):
+            self.write(log, round_number, keys)
+            log.roll()
+        return log
+
+    def write(self, log: Log, number: int, keys: int = 2) -> None:
+        made = [Record(0, self.harness.clock.wall_ms(), b"key%d" % key, b"value%d" % number, ()) for key in range(keys)]
+        self.harness.produce_batch(log.topic, bytes(build_batch(made)))
+
+    def run(self) -> None:
+        """Let everything happen that can without time passing."""
+        self.harness.clock.advance(0)
+        while self.aside.step():
+            self.harness.clock.advance(0)
+
+
+@pytest.fixture
+def disk() -> FailingDisk:
+    return FailingDisk()
+
+
+@pytest.fixture
+def compacting(tmp_path: Path, disk: FailingDisk) -> Iterator[Compacting]:
+    with Harness(tmp_path, disk=disk) as harness:
+        yield Compacting(harness)
+
+
+def restarted(compacting: Compacting, **settings: str) -> Compacting:
+    """The same data under other settings; underscores stand for dots."""
+    compacting.harness.restart(settings={name.replace("_", "."): value for name, value in settings.items()})
+    return Compacting(compacting.harness)
+
+
+def alter(compacting: Compacting, name: str, value: str) -> None:
+    """Set a setting of all brokers, as a client does."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=4, resource_name="")
+    resource.configs = [resource.AlterableConfig(name=name, config_operation=0, value=value)]
+    (answer,) = compacting.harness.request(IncrementalAlterConfigsRequest(resources=[resource])).responses
+    assert answer.error_code == ErrorCode.NONE, answer
+
+
+def values(log: Log) -> list[bytes | None]:
+    return [record.value for data in read_batches(log) for record in records_of(data)]
+
+
+def test_a_dirty_log_is_compacted_at_the_start_and_noted(compacting: Compacting, tmp_path: Path) -> None:
+    log = compacting.topic("t")
+    compacting.cleaner.start()
+    compacting.run()
+    assert values(log) == [b"value2", b"value2"]
+    assert compacting.cleaner.statistics.cleanings == 1
+    assert files_in(tmp_path / "data")["cleaner-offset-checkpoint"] == b"0\n1\nt 0 6\n"
+
+
+def test_nothing_is_compacted_twice_and_more_of_it_is_found_after_the_backoff(compacting: Compacting) -> None:
+    log = compacting.topic("t")
+    compacting.cleaner.start()
+    compacting.run()
+    for number in range(3, 7):
+        compacting.write(log, number)
+        log.roll()
+    compacting.run()
+    assert compacting.cleaner.statistics.cleanings == 1
+    compacting.harness.clock.advance(BACKOFF_MS)
+    compacting.run()
+    assert compacting.cleaner.statistics.cleanings == 2
+    assert values(log) == [b"value6", b"value6"]
+
+
+def test_after_a_restart_it_goes_on_where_it_was(compacting: Compacting) -> None:
+    compacting.topic("t")
+    compacting.cleaner.start()
+    compacting.run()
+    again = restarted(compacting)
+    again.cleaner.start()
+    again.run()
+    assert again.cleaner.statistics.cleanings == 0
+    assert again.harness.partition("t").log.clean_offset == 6
+
+
+def test_topics_that_are_not_compacted_are_left_alone(compacting: Compacting) -> None:
+    log = compacting.topic("t", cleanup_policy="delete")
+    compacting.cleaner.start()
+    compacting.run()
+    assert len(values(log)) == 6
+
+
+def test_with_both_policies_a_log_is_compacted_too(compacting: Compacting) -> None:
+    log = compacting.topic("t", cleanup_policy="compact,delete")
+    compacting.cleaner.start()
+    compacting.run()
+    assert len(values(log)) == 2
+
+
+def test_a_log_that_becomes_compacted_is_found(compacting: Compacting) -> None:
+    log = compacting.topic("t", cleanup_policy="delete")
+    compacting.cleaner.start()
+    compacting.run()
+    log.update_settings(log.settings._replace(cleanup_policy=frozenset({"compact"})))
+    compacting.harness.clock.advance(BACKOFF_MS)
+    compacting.run()
+    assert len(values(log)) == 2
+
+
+def test_a_log_that_is_not_dirty_enough_waits_until_it_is_overdue(compacting: Compacting) -> None:
+    log = compacting.topic("t", min_cleanable_dirty_ratio="1", max_compaction_lag_ms="100000")
+    compacting.cleaner.start()
+    compacting.run()
+    assert compacting.cleaner.statistics.cleanings == 0
+    compacting.harness.clock.advance(100_000 + BACKOFF_MS)
+    compacting.run()
+    assert len(values(log)) == 2
+
+
+def test_the_dirtiest_log_comes_first(compacting: Compacting) -> None:
+    clean = compacting.topic("clean")
+    compacting.cleaner.start()
+    compacting.run()
+    dirty = compacting.topic("dirty")
+    compacting.write(clean, 9, keys=20)
+    clean.roll()
+    compacting.harness.clock.advance(BACKOFF_MS)
+    assert compacting.aside.step() == 1
+    compacting.harness.clock.advance(0)
+    assert compacting.aside.step() == 1
+    assert (dirty.clean_offset, clean.clean_offset) == (6, 6)
+    compacting.run()
+    assert clean.clean_offset == 26
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_as_many_logs_are_cleaned_at_a_time_as_there_are_threads(compacting: Compacting, threads: int) -> None:
+    compacting = restarted(compacting, log_cleaner_threads=str(threads))
+    for name in ("a", "b", "c"):
+        compacting.topic(name)
+    compacting.cleaner.start()
+    compacting.harness.clock.advance(0)
+    assert compacting.aside.step() == threads
+    compacting.run()
+    assert compacting.cleaner.statistics.cleanings == 3
+
+
+def test_it_can_be_turned_off(compacting: Compacting) -> None:
+    compacting = restarted(compacting, log_cleaner_enable="false")
+    log = compacting.topic("t")
+    compacting.cleaner.start()
+    compacting.harness.clock.advance(10 * BACKOFF_MS)
+    compacting.run()
+    assert len(values(log)) == 6
+
+
+def test_a_shorter_backoff_acts_soon(compacting: Compacting) -> None:
+    compacting = restarted(compacting, log_cleaner_backoff_ms="86400000")
+    compacting.cleaner.start()
+    compacting.run()
+    log = compacting.topic("t")
+    alter(compacting, "log.cleaner.backoff.ms", "0")
+    compacting.harness.clock.advance(1000)
+    compacting.run()
+    assert len(values(log)) == 2
+
+
+def test_the_memory_is_shared_by_the_threads(compacting: Compacting) -> None:
+    settings = {"log_cleaner_threads": "4", "log_cleaner_dedupe_buffer_size": str(8 << 20)}
+    compacting = restarted(compacting, **settings, log_cleaner_io_buffer_load_factor="0.5")
+    limits = compacting.cleaner._limits()
+    assert limits == (2 << 20, 0.5, 64 << 10)
+
+
+def test_the_rate_is_kept_and_can_be_changed(compacting: Compacting) -> None:
+    compacting = restarted(compacting, log_cleaner_io_max_bytes_per_second="100")
+    log = compacting.topic("t")
+    size = log.size_bytes
+    compacting.cleaner.start()
+    compacting.run()
+    assert compacting.waited_s >= size / 100
+    before = compacting.waited_s
+    alter(compacting, "log.cleaner.io.max.bytes.per.second", "1e9")
+    for number in range(3, 7):
+        compacting.write(log, number)
+        log.roll()
+    compacting.harness.clock.advance(BACKOFF_MS)
+    compacting.run()
+    assert compacting.cleaner.statistics.cleanings == 2
+    assert compacting.waited_s == before
+
+
+def test_another_rate_acts_while_a_log_is_cleaned(compacting: Compacting) -> None:
+    log = compacting.topic("t")
+    compacting.cleaner.start()
+    compacting.harness.clock.advance(0)
+    alter(compacting, "log.cleaner.io.max.bytes.per.second", "100")
+    compacting.harness.clock.advance(1000)
+    size = log.size_bytes
+    compacting.run()
+    assert compacting.waited_s >= size / 100
+
+
+def test_another_thread_acts_while_a_log_is_cleaned(compacting: Compacting) -> None:
+    for name in ("a", "b"):
+        compacting.topic(name)
+    compacting.cleaner.start()
+    compacting.harness.clock.advance(0)
+    alter(compacting, "log.cleaner.threads", "2")
+    compacting.harness.clock.advance(1000)
+    assert compacting.aside.step() == 2
+
+
+def test_what_was_found_dirty_and_is_deleted_or_not_compacted_any_more_is_left_alone(compacting: Compacting) -> None:
+    compacting.topic("a", rounds=9)
+    gone, kept = compacting.topic("b", rounds=5), compacting.topic("c")
+    compacting.cleaner.start()
+    compacting.harness.clock.advance(0)
+    compacting.harness.cluster.controller.delete_topic(compacting.harness.partition("b").topic)
+    kept.update_settings(kept.settings._replace(cleanup_policy=frozenset({"delete"})))
+    compacting.run()
+    assert compacting.cleaner.statistics.cleanings == 1
+    assert (gone.clean_offset, kept.clean_offset) == (0, 0)
+
+
+def test_old_segments_of_compacted_logs_go_at_each_look_but_not_of_one_that_is_being_cleaned(
+    compacting: Compacting,
+) -> None:
+    log = compacting.topic("t", cleanup_policy="compact,delete", retention_ms="1000")
+    compacting.cleaner.start()
+    compacting.harness.clock.advance(0)
+    compacting.harness.clock.advance(BACKOFF_MS)
+    assert log.log_start_offset == 0
+    compacting.run()
+    assert compacting.cleaner.statistics.cleanings == 1
+    assert log.log_start_offset == 6
+
+
+def test_appends_while_the_work_is_aside_are_kept(compacting: Compacting) -> None:
+    log = compacting.topic("t")
+    compacting.cleaner.start()
+    compacting.harness.clock.advance(0)
+    compacting.write(log, 7)
+    compacting.aside.step()
+    compacting.write(log, 8)
+    compacting.run()
+    assert values(log) == [b"value2"] * 2 + [b"value7"] * 2 + [b"value8"] * 2
+
+
+def test_a_topic_that_is_deleted_and_made_anew_meanwhile_is_not_touched(compacting: Compacting, tmp_path: Path) -> None:
+    compacting.topic("t")
+    compacting.cleaner.start()
+    compacting.harness.clock.advance(0)
+    compacting.aside.work()
+    controller = compacting.harness.cluster.controller
+    controller.delete_topic(compacting.harness.partition("t").topic)
+    log = compacting.topic("t", rounds=5)
+    compacting.run()
+    assert len(values(log)) == 10
+    assert not [name for name in files_in(tmp_path / "data" / "t-0") if name.endswith((".cleaned", ".swap"))]
+    compacting.harness.clock.advance(BACKOFF_MS)
+    compacting.run()
+    assert len(values(log)) == 2
+
+
+def test_a_damaged_log_is_told_once_and_left_alone(compacting: Compacting, caplog: pytest.LogCaptureFixture) -> None:
+    log, other = compacting.topic("t"), compacting.topic("other")
+    path = Path(log.segments[1].path + ".log")
+    data = bytearray(path.read_bytes())
+    data[65] ^= 1
+    path.write_bytes(data)
+    compacting.cleaner.start()
+    for _ in range(3):
+        compacting.run()
+        compacting.harness.clock.advance(BACKOFF_MS)
+    (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert error.startswith(f"t-0 is not compacted any more: {path}: the batch at position 0, offset 2, cannot be read")
+    assert compacting.cleaner.uncleanable == {log}
+    assert len(values(other)) == 2
+    assert len(log.segments) == 4
+
+
+def test_a_full_disk_is_tried_again_after_the_backoff(
+    compacting: Compacting, disk: FailingDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = compacting.topic("t")
+    disk.room_bytes = 10
+    compacting.cleaner.start()
+    compacting.run()
+    disk.room_bytes = None
+    assert "t-0 could not be compacted: [Errno 28] No space left on device" in caplog.text
+    assert len(values(log)) == 6
+    assert not compacting.cleaner.uncleanable
+    compacting.run()
+    assert compacting.cleaner.statistics.cleanings == 0
+    compacting.harness.clock.advance(BACKOFF_MS)
+    compacting.run()
+    assert len(values(log)) == 2
+
+
+def test_a_sync_of_the_log_that_fails_takes_it_offline(compacting: Compacting, disk: FailingDisk) -> None:
+    log = compacting.topic("t")
+    log.recovery_point = 0
+    disk.failing, disk.suffix = {"sync"}, "00.log"
+    compacting.cleaner.start()
+    compacting.run()
+    disk.failing = set()
+    assert log.offline
+    assert len(log.segments) == 4
+
+
+def test_a_swap_that_fails_ends_the_compaction_of_the_log(
+    compacting: Compacting, disk: FailingDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = compacting.topic("t")
+    disk.failing, disk.suffix = {"rename"}, ".swap"
+    compacting.cleaner.start()
+    compacting.run()
+    disk.failing = set()
+    assert compacting.cleaner.uncleanable == {log}
+    assert "t-0 is not compacted any more: KAFKA_STORAGE_ERROR" in caplog.text
+    assert len(values(log)) == 6
+
+
+def test_a_mistake_of_ours_is_told_with_its_origin(
+    compacting: Compacting, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = compacting.topic("t")
+
+    def work(self: object) -> bool:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr("minibroker.storage.compaction.cleaning.Cleaning.work", work)
+    compacting.cleaner.start()
+    compacting.run()
+    assert compacting.cleaner.uncleanable == {log}
+    assert "Traceback" in caplog.text
+
+
+def test_a_stop_ends_what_is_on_its_way_and_begins_nothing(compacting: Compacting, tmp_path: Path) -> None:
+    log = compacting.topic("t")
+    compacting.topic("other")
+    compacting.cleaner.start()
+    compacting.harness.clock.advance(0)
+    compacting.aside.work()
+    compacting.cleaner.close()
+    compacting.run()
+    compacting.harness.clock.advance(10 * BACKOFF_MS)
+    assert compacting.aside.step() == 0
+    assert len(values(log)) == 6
+    assert not [name for name in files_in(tmp_path / "data" / "t-0") if name.endswith((".cleaned", ".swap"))]
+
+
+def test_what_is_done_and_found_is_noted(compacting: Compacting) -> None:
+    log = compacting.topic("t")
+    other = compacting.topic("other", min_cleanable_dirty_ratio="1")
+    sizes = log.size_bytes
+    now_ms = compacting.harness.clock.wall_ms()
+    noted = compacting.cleaner.statistics
+    compacting.cleaner.start()
+    compacting.harness.clock.advance(0)
+    assert (noted.running, noted.max_dirty_ratio, noted.looked_ms) == (1, 1.0, now_ms)
+    compacting.harness.clock.advance(250)
+    compacting.aside.step()
+    compacting.harness.clock.advance(0)
+    compacting.harness.clock.advance(250)
+    compacting.run()
+    assert (noted.cleanings, noted.running) == (1, 0)
+    assert noted.seconds == noted.last_seconds == 0.5
+    assert (noted.read_bytes, noted.written_bytes) == (sizes, log.size_bytes)
+    assert (noted.read_records, noted.written_records) == (6, 2)
+    other.update_settings(other.settings._replace(cleanup_policy=frozenset({"delete"})))
+    compacting.harness.clock.advance(BACKOFF_MS)
+    assert (noted.max_dirty_ratio, noted.looked_ms) == (0.0, now_ms + 500 + BACKOFF_MS)
+
+
+def test_work_that_came_to_nothing_is_noted_too(compacting: Compacting, disk: FailingDisk) -> None:
+    log = compacting.topic("t")
+    disk.failing, disk.suffix = {"rename"}, ".swap"
+    compacting.cleaner.start()
+    compacting.run()
+    disk.failing = set()
+    noted = compacting.cleaner.statistics
+    assert (noted.cleanings, noted.running, noted.uncleanable) == (0, 0, 1)
+    assert noted.read_bytes == log.size_bytes
+    compacting.harness.cluster.controller.delete_topic(compacting.harness.partition("t").topic)
+    compacting.harness.clock.advance(BACKOFF_MS)
+    assert noted.uncleanable == 0
+
+
+def test_what_was_done_is_told_in_one_line_and_keyless_records_in_another(
+    compacting: Compacting, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "minibroker.cleaner")
+    log = compacting.topic("t", cleanup_policy="delete")
+    compacting.harness.produce("t", "no key")
+    log.roll()
+    log.update_settings(log.settings._replace(cleanup_policy=frozenset({"compact"})))
+    compacting.cleaner.start()
+    compacting.run()
+    told = [record.getMessage() for record in caplog.records if record.name == "minibroker.cleaner"]
+    assert told[0].startswith("t-0 is compacted up to offset 7: 4 segments became 1,")
+    assert "2 of 7 records stay" in told[0]
+    assert told[1:] == ["t-0: 1 records without a key were dropped"]
