@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from minibroker.client import blocking
-from minibroker.client.errors import ClientError
-from minibroker.client.settings import ClientSettings
+from minibroker.client.client_errors import ClientError
+from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol import headers
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode

@@ -28,8 +28,8 @@ from confluent_kafka.admin import (
 from conformance.kafka_reference import KafkaProcess
 from minibroker.cli.main import main
 from minibroker.client.asynchronous import AsyncClient
-from minibroker.client.errors import ClientError
-from minibroker.client.settings import ClientSettings
+from minibroker.client.client_errors import ClientError
+from minibroker.client.connection_settings import ClientSettings
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.java_store import read_store

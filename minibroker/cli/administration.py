@@ -29,8 +29,8 @@ def connected(bootstrap: Bootstrap) -> Iterator[Client]:
     """A client of these servers, which must be reachable. Its errors become click's: of a setting, or of a request."""
     require_connection(bootstrap.servers)
     from minibroker.client.blocking import Client
-    from minibroker.client.errors import ClientError, SettingError
-    from minibroker.client.settings import ClientSettings
+    from minibroker.client.client_errors import ClientError, SettingError
+    from minibroker.client.connection_settings import ClientSettings
 
     defaults = {"bootstrap.servers": bootstrap.servers, "default.api.timeout.ms": str(TIMEOUT_MS)}
     try:
@@ -44,7 +44,7 @@ def connected(bootstrap: Bootstrap) -> Iterator[Client]:
 
 def delete_each(names: Iterable[str], delete: Callable[[str], None], as_json: bool) -> None:
     """Delete what has these names, each once, and say which were. Raises click.ClickException with the others."""
-    from minibroker.client.errors import ClientError
+    from minibroker.client.client_errors import ClientError
 
     deleted, problems = [], []
     for name in dict.fromkeys(names):
@@ -76,7 +76,7 @@ def existing_topic(client: Client, name: str) -> Any:
 
 def topic_configs(client: Client, name: str) -> list[Any]:
     """All configs of a topic by name, as DescribeConfigs gives them. Raises `ClientError`."""
-    from minibroker.client.errors import check
+    from minibroker.client.client_errors import check
     from minibroker.protocol.messages.configs import DescribeConfigsRequest
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(

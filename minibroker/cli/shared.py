@@ -63,8 +63,8 @@ def failure(message: str) -> click.ClickException:
 
 def servers_of(text: str) -> str:
     """HOST:PORT, or several with commas between them. Raises click.BadParameter."""
-    from minibroker.client.errors import SettingError
-    from minibroker.client.settings import addresses
+    from minibroker.client.client_errors import SettingError
+    from minibroker.client.connection_settings import addresses
 
     try:
         addresses(text)
@@ -134,7 +134,7 @@ def require_connection(servers: str) -> None:
     """Raise click.ClickException unless one of the servers can be connected to, without a word of the protocol."""
     import socket
 
-    from minibroker.client.settings import addresses
+    from minibroker.client.connection_settings import addresses
 
     problems = []
     for address in addresses(servers):

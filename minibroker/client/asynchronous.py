@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from minibroker.client.blocking import set_options
-from minibroker.client.cluster import Cluster
-from minibroker.client.connection import Connection
-from minibroker.client.errors import ProtocolError
-from minibroker.client.settings import ClientSettings
+from minibroker.client.client_connection import Connection
+from minibroker.client.client_errors import ProtocolError
+from minibroker.client.cluster_client import Cluster
+from minibroker.client.connection_settings import ClientSettings
 
 Result = TypeVar("Result")
 

@@ -1,4 +1,4 @@
-"""The client on blocking sockets: coroutines of `cluster` run to their end at once, as only sockets make them wait."""
+"""The client on blocking sockets: coroutines of `cluster_client` run to their end at once, as only sockets wait."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from minibroker.client.cluster import Cluster, Leader, Partition, Sent
-from minibroker.client.connection import NEWEST, Connection
+from minibroker.client.client_connection import NEWEST, Connection
+from minibroker.client.cluster_client import Cluster, Leader, Partition, Sent
+from minibroker.client.connection_settings import ClientSettings
 from minibroker.client.network import Network
-from minibroker.client.settings import ClientSettings
 from minibroker.protocol.declare import Message
 
 Result = TypeVar("Result")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from minibroker.client.errors import SettingError
+from minibroker.client.client_errors import SettingError
 from minibroker.client.mechanisms import SCRAM_HASHES, Exchange, oauthbearer, plain, scram
 from minibroker.client.tokens import UNSECURED, UNSECURED_CONFIG, token_provider
 

@@ -18,7 +18,7 @@ import os
 from collections.abc import Generator, Mapping
 from typing import Final
 
-from minibroker.client.errors import AuthenticationFailed
+from minibroker.client.client_errors import AuthenticationFailed
 
 Exchange = Generator[bytes, bytes, None]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
-from minibroker.client.connection import Connection
-from minibroker.client.settings import ClientSettings
+from minibroker.client.client_connection import Connection
+from minibroker.client.connection_settings import ClientSettings
 
 Result = TypeVar("Result")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from minibroker import __version__
-from minibroker.client.errors import AuthenticationFailed, UnsupportedVersion, error_name
+from minibroker.client.client_errors import AuthenticationFailed, UnsupportedVersion, error_name
+from minibroker.client.connection_settings import ClientSettings
 from minibroker.client.network import Link, Network
-from minibroker.client.settings import ClientSettings
 from minibroker.protocol.apis import api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -21,7 +21,7 @@ RENEW_AT = 0.85  # of the time for which an authentication is valid, as Kafka's 
 
 
 async def open_link(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
-    """Make a new connection fit for requests. Raises what stands in `errors` below a request, and OSError."""
+    """Make a new connection fit for requests. Raises what a request hides in a `ClientError`."""
     deadline_s = network.now() + timeout_s
 
     async def ask(request: Message, version: int) -> Any:

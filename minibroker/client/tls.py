@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from minibroker.client.errors import SettingError
+from minibroker.client.client_errors import SettingError
 
 ReadStore = Callable[[str, str], str]
 

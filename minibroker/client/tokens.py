@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlencode, urlsplit
 
-from minibroker.client.errors import SettingError, TokenError
+from minibroker.client.client_errors import SettingError, TokenError
 
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
 TIMEOUT_S: Final = 10

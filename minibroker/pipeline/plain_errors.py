@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import ParamSpec, TypeVar
 
-from minibroker.client.errors import ClientError
+from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.log_source import PipelineError
 
 Arguments = ParamSpec("Arguments")

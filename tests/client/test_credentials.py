@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from minibroker.client.blocking import Client
+from minibroker.client.client_errors import ClientError, SettingError
+from minibroker.client.connection_settings import ClientSettings, Settings
 from minibroker.client.credentials import LoginModule, credentials_of, login_module
-from minibroker.client.errors import ClientError, SettingError
-from minibroker.client.settings import ClientSettings, Settings
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker.client import mechanisms
-from minibroker.client.errors import AuthenticationFailed
+from minibroker.client.client_errors import AuthenticationFailed
 from minibroker.client.mechanisms import Exchange, oauthbearer, plain, scram
 
 # RFC 5802, section 5, and RFC 7677, section 3: hash, nonce, and what client and server say by turns.

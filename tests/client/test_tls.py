@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from minibroker.client.blocking import Client
-from minibroker.client.errors import ClientError, SettingError
-from minibroker.client.settings import ClientSettings
+from minibroker.client.client_errors import ClientError, SettingError
+from minibroker.client.connection_settings import ClientSettings
 from minibroker.client.tls import tls_context
 from minibroker.pipeline.brokers.java_store import read_store
 from tests.client.scripted import Script, ScriptedNodes, scripted

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.client.errors import SettingError, TokenError
+from minibroker.client.client_errors import SettingError, TokenError
 from minibroker.client.tokens import token_provider
 
 URL = "sasl.oauthbearer.token.endpoint.url"

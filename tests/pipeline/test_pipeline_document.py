@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.client.settings import Settings
+from minibroker.client.connection_settings import Settings
 from minibroker.pipeline.brokers.client_settings import FIXED, client_settings
 from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError

@@ -53,7 +53,7 @@ def list_groups(
     Example:
         minibroker groups list --state Empty --json
     """
-    from minibroker.client.errors import ClientError
+    from minibroker.client.client_errors import ClientError
 
     rows, problems = [], []
     with connected(bootstrap) as client:
@@ -103,7 +103,7 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
 
 
 def _delete(client: Client, name: str) -> None:
-    from minibroker.client.errors import check
+    from minibroker.client.client_errors import check
     from minibroker.protocol.messages.groups import DeleteGroupsRequest
 
     (answer,) = ask_coordinator(client, name, DeleteGroupsRequest(groups_names=[name])).results

@@ -53,7 +53,7 @@ def ask_coordinator(client: Client, group: str, request: Message, lowest: int = 
 
     Raises `ClientError`. Errors that do not pass are left in the answer.
     """
-    from minibroker.client.errors import Reaction, check, reaction
+    from minibroker.client.client_errors import Reaction, check, reaction
     from minibroker.protocol.response_errors import error_codes
 
     def ask() -> Any:
@@ -69,7 +69,7 @@ def ask_coordinator(client: Client, group: str, request: Message, lowest: int = 
 
 def described(client: Client, group: str) -> Group:
     """The group, by whichever of the two protocols it has. Raises `ClientError`."""
-    from minibroker.client.errors import ClientError, check
+    from minibroker.client.client_errors import ClientError, check
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
     from minibroker.protocol.messages.groups import DescribeGroupsRequest
@@ -116,7 +116,7 @@ def _ordered(partitions: dict[str, list[int]]) -> dict[str, list[int]]:
 
 def committed(client: Client, group: str) -> dict[TopicPartition, Committed]:
     """All that the group has committed. Raises `ClientError`."""
-    from minibroker.client.errors import check
+    from minibroker.client.client_errors import check
     from minibroker.protocol.messages.offsets import OffsetFetchRequest
 
     request = OffsetFetchRequest(group_id=group, topics=None)
@@ -133,7 +133,7 @@ def committed(client: Client, group: str) -> dict[TopicPartition, Committed]:
 
 def ends(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """The next offset of each partition that exists, and has a leader to ask. Raises `ClientError`."""
-    from minibroker.client.offsets import LATEST, list_offsets
+    from minibroker.client.partition_offsets import LATEST, list_offsets
 
     led = set(_led(all_topics(client).values()))
     return list_offsets(client, dict.fromkeys((each for each in partitions if each in led), LATEST))

@@ -115,7 +115,7 @@ def _places(client: Client, asked: tuple[Topics, ...]) -> list[TopicPartition]:
 def _moves(
     client: Client, target: Target, places: list[TopicPartition], positions: dict[TopicPartition, Committed]
 ) -> list[Move]:
-    from minibroker.client.offsets import EARLIEST, LATEST, list_offsets
+    from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     earliest = list_offsets(client, dict.fromkeys(places, EARLIEST))
     latest = list_offsets(client, dict.fromkeys(places, LATEST))
@@ -136,7 +136,7 @@ def _moves(
 
 def _commit(client: Client, group: str, moves: list[Move]) -> None:
     """Raises click.ClickException if any of them is refused; the others are then set."""
-    from minibroker.client.errors import error_name
+    from minibroker.client.client_errors import error_name
     from minibroker.protocol.messages.offsets import OffsetCommitRequest
 
     of_topic = OffsetCommitRequest.OffsetCommitRequestTopic

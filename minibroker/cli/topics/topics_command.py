@@ -105,7 +105,7 @@ def create(
     Example:
         minibroker topics create orders --partitions 3
     """
-    from minibroker.client.errors import check
+    from minibroker.client.client_errors import check
     from minibroker.protocol.messages.topics import CreateTopicsRequest
 
     of_topic = CreateTopicsRequest.CreatableTopic
@@ -161,7 +161,7 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
 
 
 def _delete(client: Client, name: str) -> None:
-    from minibroker.client.errors import check
+    from minibroker.client.client_errors import check
     from minibroker.protocol.messages.topics import DeleteTopicsRequest
 
     of_topic = DeleteTopicsRequest.DeleteTopicState
@@ -175,7 +175,7 @@ def _replication_factor(topic: Any) -> int:
 
 
 def _partitions(client: Client, topic: Any) -> list[Partition]:
-    from minibroker.client.offsets import EARLIEST, LATEST, list_offsets
+    from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     led = [(topic.name, each.partition_index) for each in topic.partitions if each.leader_id >= 0]
     earliest, latest = (list_offsets(client, dict.fromkeys(led, where)) for where in (EARLIEST, LATEST))

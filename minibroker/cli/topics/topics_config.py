@@ -107,7 +107,7 @@ def _show(rows: list[Config], as_json: bool) -> None:
 
 def _change(client: Client, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
     """Raises `ClientError` if the broker refuses it; then nothing is changed."""
-    from minibroker.client.errors import check
+    from minibroker.client.client_errors import check
     from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 
     of_resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -131,7 +131,7 @@ def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> No
     Example:
         minibroker topics alter orders --partitions 6
     """
-    from minibroker.client.errors import check
+    from minibroker.client.client_errors import check
     from minibroker.protocol.messages.topics import CreatePartitionsRequest
 
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from minibroker.client.errors import ClientError
-from minibroker.client.offsets import EARLIEST, LATEST, list_offsets
-from minibroker.client.settings import Settings
+from minibroker.client.client_errors import ClientError
+from minibroker.client.connection_settings import Settings
+from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.client_settings import client_settings
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from minibroker.client import blocking
-from minibroker.client.errors import ClientError
+from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client_settings import client_settings
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.protocol.errors import ErrorCode

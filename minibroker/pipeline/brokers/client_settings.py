@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from minibroker.client.errors import SettingError
-from minibroker.client.settings import INT32_MAX, ClientSettings, Settings
+from minibroker.client.client_errors import SettingError
+from minibroker.client.connection_settings import INT32_MAX, ClientSettings, Settings
 from minibroker.pipeline.brokers.java_store import read_store
 from minibroker.pipeline.log_source import OptionError
 

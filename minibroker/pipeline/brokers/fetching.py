@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
-from minibroker.client.cluster import Sent
-from minibroker.client.errors import ClientError, Reaction
-from minibroker.client.offsets import EARLIEST, LATEST, list_offsets
-from minibroker.client.settings import taken
+from minibroker.client.client_errors import ClientError, Reaction
+from minibroker.client.cluster_client import Sent
+from minibroker.client.connection_settings import taken
+from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.client_settings import option_errors
 from minibroker.pipeline.decode.batch_headers import extent

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from minibroker.client.errors import ClientError
+from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import OptionError
 from minibroker.protocol.errors import ErrorCode

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from minibroker.client.errors import ClientError
+from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.encoder import Producer
 from minibroker.pipeline.log_source import TopicPartition

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from minibroker.client.cluster import Sent
-from minibroker.client.errors import ClientError, error_name
+from minibroker.client.client_errors import ClientError, error_name
+from minibroker.client.cluster_client import Sent
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.encoder import EncodeError, encode
 from minibroker.pipeline.log_source import TopicPartition

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from minibroker.client.errors import error_name
+from minibroker.client.client_errors import error_name
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.sink.sink_errors import RETRIABLE, WriteFailed
 from minibroker.protocol.errors import ErrorCode

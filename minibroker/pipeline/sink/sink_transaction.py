@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from minibroker.client.connection import NEWEST
-from minibroker.client.errors import ClientError, error_name
+from minibroker.client.client_connection import NEWEST
+from minibroker.client.client_errors import ClientError, error_name
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.identity import Identity

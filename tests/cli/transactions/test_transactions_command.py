@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from minibroker.client.blocking import Client
-from minibroker.client.settings import ClientSettings
+from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.messages.produce import ProduceRequest
 from tests.broker.harness import TopicData, batch
 from tests.cli.conftest import Run

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as AdminPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from minibroker.client.errors import ClientError
+from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.log_source import (
     Bounds,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from minibroker.client import cluster
-from minibroker.client.errors import ClientError
+from minibroker.client import cluster_client
+from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.protocol.messages.cluster import DescribeClusterRequest
@@ -88,7 +88,7 @@ def test_a_broker_that_is_away_is_said_in_one_line() -> None:
 def test_what_is_tried_again_takes_no_longer_than_it_may_whatever_a_request_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cluster, "LEAST_ATTEMPT_MS", 200)
+    monkeypatch.setattr(cluster_client, "LEAST_ATTEMPT_MS", 200)
     patient = {"request.timeout.ms": str(HOUR_MS), "default.api.timeout.ms": "400"}
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

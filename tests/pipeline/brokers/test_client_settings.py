@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from minibroker.client.settings import INT32_MAX, Settings
+from minibroker.client.connection_settings import INT32_MAX, Settings
 from minibroker.pipeline.brokers.client_settings import client_settings
 from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from minibroker.client.errors import ClientError
+from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, TopicPartition

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from minibroker.client.cluster import Sent
-from minibroker.client.errors import ClientError, Reaction
+from minibroker.client.client_errors import ClientError, Reaction
+from minibroker.client.cluster_client import Sent
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
 from minibroker.pipeline.sink import delivery

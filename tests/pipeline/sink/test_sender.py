@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from minibroker.client.cluster import Leader
-from minibroker.client.errors import ClientError, Reaction
+from minibroker.client.client_errors import ClientError, Reaction
+from minibroker.client.cluster_client import Leader
 from minibroker.pipeline.encode.encoder import BatchSettings
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.identity import Identity

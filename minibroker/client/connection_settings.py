@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from minibroker.client.errors import SettingError
+from minibroker.client.client_errors import SettingError
 
 if TYPE_CHECKING:
     import ssl

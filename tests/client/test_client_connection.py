@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.client.connection import Connection
-from minibroker.client.errors import ProtocolError, UnsupportedVersion
+from minibroker.client.client_connection import Connection
+from minibroker.client.client_errors import ProtocolError, UnsupportedVersion
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import ResponseHeader, response_header_version

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from minibroker.client.errors import ProtocolError, UnsupportedVersion
+from minibroker.client.client_errors import ProtocolError, UnsupportedVersion
 from minibroker.protocol.apis import ApiKey, api_name, response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from minibroker.client.errors import SettingError
-from minibroker.client.settings import Address, ClientSettings, addresses
+from minibroker.client.client_errors import SettingError
+from minibroker.client.connection_settings import Address, ClientSettings, addresses
 
 SERVER = {"bootstrap.servers": "127.0.0.1:9092"}
 

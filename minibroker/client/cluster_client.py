@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from minibroker.client.connection import NEWEST
-from minibroker.client.errors import (
+from minibroker.client.client_connection import NEWEST
+from minibroker.client.client_errors import (
     AuthenticationFailed,
     ClientError,
     ProtocolError,
@@ -22,9 +22,9 @@ from minibroker.client.errors import (
     check,
     reaction,
 )
+from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.client.network import Link, Network
 from minibroker.client.opening import open_link
-from minibroker.client.settings import Address, ClientSettings
 from minibroker.protocol.apis import api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode

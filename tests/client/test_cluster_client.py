@@ -16,9 +16,9 @@ import pytest
 
 from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.blocking import Client
-from minibroker.client.errors import ClientError, Reaction, reaction
-from minibroker.client.offsets import LATEST, list_offsets
-from minibroker.client.settings import ClientSettings
+from minibroker.client.client_errors import ClientError, Reaction, reaction
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.client.partition_offsets import LATEST, list_offsets
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
