@@ -141,8 +141,8 @@ def require_connection(servers: str) -> None:
         try:
             socket.create_connection(address, CONNECT_TIMEOUT_S).close()
             return
-        except OSError as error:
-            problems.append(f"{address}: {error.strerror or error}")
+        except (OSError, UnicodeError) as error:
+            problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
     raise failure(f"cannot connect to {'; '.join(problems)}")
 
 

@@ -296,6 +296,8 @@ class Cluster:
                 raise
         except TimeoutError as error:
             raise _in_time(error, timeout_s) from None
+        except (OverflowError, UnicodeError) as error:  # a port or a host that cannot be, maybe from the broker
+            raise ConnectionError(f"no such address: {error}") from None
         return link
 
     def _is_usable(self, link: Link) -> bool:

@@ -120,6 +120,13 @@ def test_a_hostile_broker_is_told_in_one_line(answer: bytes, message: str, async
 
 
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "asyncio"])
+def test_a_host_that_cannot_be_is_told_in_one_line(asynchronous: bool) -> None:
+    with pytest.raises(ClientError, match="a..b:9092: Metadata: no connection: ") as failure:
+        nodes_by(ClientSettings({"bootstrap.servers": "a..b:9092", **IMPATIENT}), asynchronous)
+    assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "asyncio"])
 def test_a_broker_that_says_nothing_is_given_up(asynchronous: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         short = {"socket.connection.setup.timeout.ms": "100", "default.api.timeout.ms": "1", "request.timeout.ms": "1"}
