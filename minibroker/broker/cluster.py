@@ -19,6 +19,7 @@ from minibroker.broker.control.log_moves import LogMoves
 from minibroker.broker.coordination.coordinators import Coordinators
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.image import BROKER_RESOURCE, Image
+from minibroker.broker.metadata.leaders import NOT_HOSTED, led_partition
 from minibroker.broker.metadata.metadata_log import MetadataError, MetadataLog
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
@@ -302,7 +303,7 @@ class Cluster:
             topic.partitions[log.partition].log = log
         batch = yield from self.metadata_log.batch_in_steps(decisions, self.clock.wall_ms(), self._metadata_level())
         if known is not self.image.topics_by_id.get(topic_id):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         self.metadata_log.append_batch(batch)
         self.image.take_over(topic, beside)
         self._configure(self.image.topics[name])
@@ -432,19 +433,5 @@ class Cluster:
     # --- look-up --------------------------------------------------------------------------------
 
     def led_partition(self, node: Node, topic: Topic | None, index: int) -> Partition:
-        """Return the partition if `node` leads it and its log is online.
-
-        Raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER, also if nobody
-        leads.
-        """
-        partition = None if topic is None else topic.partition(index)
-        if partition is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-        if partition.leader_id != node.node_id:
-            leader = "nobody" if partition.leader_id == NO_LEADER else f"node {partition.leader_id}"
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by {leader}, not by node {node.node_id}."
-            )
-        if partition.log.offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)
-        return partition
+        """As `leaders.led_partition`."""
+        return led_partition(node.node_id, topic, index)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
-from minibroker.broker.requests.dispatch import Context, Route
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.dispatch import Route
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import SERVED
 from minibroker.broker.requests.slices import Slicer
@@ -51,7 +52,7 @@ async def ask(cluster: Cluster, node: Node, request: Message, version: int | Non
         node, next(iter(node.endpoints)), NoOutlet(), lambda *_: None, lambda _: None, FrameBudget(), 0, "inside:0"
     )
     version = served.versions[-1] if version is None else version
-    context = Context(cluster, connection, version, CLIENT_ID, Slicer())
+    context = RequestContext(cluster, connection, version, CLIENT_ID, Slicer())
     outcome = Route(served, version).run(context, request)
     if isinstance(outcome, GeneratorType):
         outcome = at_once(outcome)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from minibroker.broker.metadata.features import KRAFT_VERSION, SUPPORTED
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import SERVED, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
@@ -24,7 +24,7 @@ FIRST_WITH_LEVEL_0 = 4
 
 
 @handles(ApiKey.API_VERSIONS, authenticated=False)
-def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= FIRST_WITH_SOFTWARE:
         texts = (request.client_software_name, request.client_software_version)
         if not all(SOFTWARE_NAME.fullmatch(text) for text in texts):

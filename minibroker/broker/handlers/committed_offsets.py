@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING
 from minibroker.broker.coordination.coordinators import coordinator_of
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
 from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import (
@@ -72,7 +73,9 @@ FIRST_WITH_TOPIC_IDS = 10
 
 
 @handles(ApiKey.OFFSET_COMMIT)
-def offset_commit(context: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Steps[OffsetCommitResponse]:
+def offset_commit(
+    context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Steps[OffsetCommitResponse]:
     commit = Commit(context, request)
     asked = len(request.topics)
     for topic in request.topics:
@@ -92,7 +95,7 @@ class Commit:
 
     __slots__ = ("_accepted", "_asked", "_context", "_offsets", "_request", "_response", "_topics")
 
-    def __init__(self, context: Context, request: OffsetCommitRequest) -> None:
+    def __init__(self, context: RequestContext, request: OffsetCommitRequest) -> None:
         self._context = context
         self._request = request
         self._response = OffsetCommitResponse()
@@ -116,9 +119,9 @@ class Commit:
     def in_steps(self) -> Steps[OffsetCommitResponse]:
         """Commit any number of offsets."""
         for topic in self._request.topics:
-            known, answer = self._found(topic)
+            found = self._found(topic)
             for portion in chunks(topic.partitions):
-                self._take(known, answer, portion)
+                self._take(*found, portion)
                 yield
             yield
         try:
@@ -131,22 +134,32 @@ class Commit:
             _refuse(self._asked, error)
         return self._response
 
-    def _found(self, topic: CommitTopic) -> tuple[Topic | None, CommitTopicAnswer]:
-        """The topic, if there is one, and its place in the answer."""
-        image = self._context.cluster.image
-        by_id = self._context.version >= FIRST_WITH_TOPIC_IDS
-        known = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+    def _found(self, topic: CommitTopic) -> tuple[Topic | None, ErrorCode, CommitTopicAnswer]:
+        """The topic, or what is to be said of its partitions instead, and its place in the answer."""
+        context = self._context
+        key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
+        known, unknown = None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            context.authorize(READ_GROUP, self._request.group_id)
+            context.authorize_topic(READ_TOPIC, key)
+            known = context.find_topic(key)
+        except KafkaError as error:
+            unknown = error.code
         answer = CommitTopicAnswer(name=topic.name, topic_id=topic.topic_id)
         if topic.partitions or known is None:  # as Kafka, which says nothing of a topic of which nothing is asked
             self._response.topics.append(answer)
         if known is not None:
             self._topics.setdefault(known.name, known)
-        return known, answer
+        return known, unknown, answer
 
-    def _take(self, known: Topic | None, answers: CommitTopicAnswer, partitions: Iterable[CommitPartition]) -> None:
+    def _take(
+        self,
+        known: Topic | None,
+        unknown: ErrorCode,
+        answers: CommitTopicAnswer,
+        partitions: Iterable[CommitPartition],
+    ) -> None:
         """Take in what is asked for partitions of a topic. All are in the answer, some with what is wrong."""
-        by_id = self._context.version >= FIRST_WITH_TOPIC_IDS
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         name, count = ("", 0) if known is None else (known.name, len(known.partitions))
         cluster, retention_ms = self._context.cluster, self._request.retention_time_ms
         limit, now_ms = cluster.settings["offset.metadata.max.bytes"], cluster.clock.wall_ms()
@@ -193,7 +206,7 @@ def _refuse(answers: Iterable[CommitAnswer], error: KafkaError) -> None:
         answer.error_code = error.code
 
 
-def check_topics(context: Context, topics: Iterable[Topic]) -> None:
+def check_topics(context: RequestContext, topics: Iterable[Topic]) -> None:
     """Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS), so that the client asks again, if one has been deleted."""
     known = context.cluster.image.topics_by_id
     for topic in topics:
@@ -206,7 +219,7 @@ def java_length(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
 
 
-def _check_committer(context: Context, request: OffsetCommitRequest) -> CheckPartition | None:
+def _check_committer(context: RequestContext, request: OffsetCommitRequest) -> CheckPartition | None:
     """Whether who asks may commit; what is to be checked of each partition. Raises KafkaError."""
     group = context.cluster.groups.groups.get(request.group_id)
     epoch = request.generation_id_or_member_epoch
@@ -224,7 +237,7 @@ def _check_committer(context: Context, request: OffsetCommitRequest) -> CheckPar
 
 
 @handles(ApiKey.OFFSET_FETCH)
-def offset_fetch(context: Context, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
         group = yield from _group(context, request, _as_group(request))
         return (yield from _only_group(group, request, context.version))
@@ -281,9 +294,10 @@ def _old_partition(one: FetchedPartition, version: int) -> OldPartition:
     )
 
 
-def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
+def _group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
     groups = context.cluster.groups
     try:
+        context.authorize(DESCRIBE_GROUP, asked.group_id)
         if context.version >= FIRST_WITH_COORDINATORS:
             groups.check(context.node, asked.group_id)
         elif groups.log.topic is not None:
@@ -305,8 +319,8 @@ def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> 
 class Fetching:
     """Reads the offsets of one group for an answer."""
 
-    def __init__(self, context: Context, offsets: CommittedOffsets, require_stable: bool) -> None:
-        self._image = context.cluster.image
+    def __init__(self, context: RequestContext, offsets: CommittedOffsets, require_stable: bool) -> None:
+        self._context = context
         self._offsets = offsets
         self._stable = require_stable
         self._by_id = context.version >= FIRST_WITH_TOPIC_IDS
@@ -320,7 +334,9 @@ class Fetching:
             yield
         answers = []
         for name, found in indexes.items():
-            topic = self._image.topics.get(name)
+            if not self._context.allows(DESCRIBE_TOPIC, name):
+                continue
+            topic = self._context.find_topic(name)
             if topic is not None:
                 answers.append((yield from self._topic(name, topic.topic_id, ZERO_UUID, found)))
             elif not self._by_id:
@@ -329,13 +345,14 @@ class Fetching:
 
     def asked(self, topic: AskedTopic) -> Steps[FetchedTopic]:
         """The partitions that were asked for."""
-        if not self._by_id:
-            return (yield from self._topic(topic.name, ZERO_UUID, ZERO_UUID, topic.partition_indexes))
-        found = self._image.topics_by_id.get(topic.topic_id)
-        if found is not None:
-            return (yield from self._topic(found.name, topic.topic_id, topic.topic_id, topic.partition_indexes))
-        unknown = yield from each(partial(_none, code=ErrorCode.UNKNOWN_TOPIC_ID), topic.partition_indexes)
-        return FetchedTopic(topic_id=topic.topic_id, partitions=unknown)
+        key, expected_id = (topic.topic_id, topic.topic_id) if self._by_id else (topic.name, ZERO_UUID)
+        try:
+            self._context.authorize_topic(DESCRIBE_TOPIC, key)
+            name = self._context.topic(key).name if self._by_id else topic.name
+        except KafkaError as error:
+            refused = yield from each(partial(_none, code=error.code), topic.partition_indexes)
+            return FetchedTopic(name=topic.name, topic_id=expected_id, partitions=refused)
+        return (yield from self._topic(name, expected_id, expected_id, topic.partition_indexes))
 
     def _topic(self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]) -> Steps[FetchedTopic]:
         partitions = yield from each(lambda index: self._partition(name, index, expected_id), indexes)

@@ -16,8 +16,9 @@ from __future__ import annotations
 import contextlib
 
 from minibroker.broker.coordination.coordinators import coordinator_of
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
@@ -25,12 +26,13 @@ from minibroker.protocol.steps import Steps, each
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
+TO_FIND = {0: DESCRIBE_GROUP, 1: DESCRIBE_TRANSACTIONAL_ID}  # by the type of the key
 FIRST_WITH_SEVERAL_KEYS = 4
 NO_ERROR_TEXT = "NONE"  # what Kafka answers in the versions with one key
 
 
 @handles(ApiKey.FIND_COORDINATOR, durable=True)
-def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
+def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
     if context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys:
         with contextlib.suppress(KafkaError):  # it is told with each key
             yield from context.cluster.coordinators.of_keys(request.key_type).log.create_in_steps()
@@ -49,9 +51,11 @@ def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Steps
     )
 
 
-def _coordinator(context: Context, key: str, key_type: int) -> Coordinator:
+def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinator:
     try:
-        node = coordinator_of(context.cluster.coordinators.of_keys(key_type), key)
+        coordinators = context.cluster.coordinators.of_keys(key_type)
+        context.authorize(TO_FIND[key_type], key)
+        node = coordinator_of(coordinators, key)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or ""

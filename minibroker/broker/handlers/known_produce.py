@@ -25,7 +25,7 @@ from minibroker.storage.log_settings import MAX_LONG
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
-    from minibroker.broker.requests.dispatch import Context
+    from minibroker.broker.requests.context import RequestContext
     from minibroker.storage.log import Log
 
 TopicAnswer = ProduceResponse.TopicProduceResponse
@@ -63,7 +63,7 @@ class KnownProduce:
     key = ApiKey.PRODUCE
 
     def __init__(
-        self, context: Context, frame: memoryview, partition: Partition, records_bytes: int, topic: TopicAnswer
+        self, context: RequestContext, frame: memoryview, partition: Partition, records_bytes: int, topic: TopicAnswer
     ) -> None:
         """`frame` is the last one, with `records_bytes` of records; `topic` names the topic as the request did."""
         self.version = version = context.version
@@ -163,7 +163,7 @@ class KnownProduce:
         return None
 
 
-def remember(context: Context, partition: Partition, records_bytes: int, topic: TopicAnswer) -> None:
+def remember(context: RequestContext, partition: Partition, records_bytes: int, topic: TopicAnswer) -> None:
     """Know the next Produce of this connection, if this is the second one in a row to the same partition."""
     connection, frame = context.connection, context.frame
     if connection.produced_to is partition and frame is not None:

@@ -11,7 +11,7 @@ Not implemented: authentication.
 
 from __future__ import annotations
 
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
@@ -24,11 +24,11 @@ from minibroker.protocol.messages.security import (
 
 
 @handles(ApiKey.SASL_HANDSHAKE, authenticated=False)
-def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 @handles(ApiKey.SASL_AUTHENTICATE, authenticated=False)
-def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     message = "SaslAuthenticate request received after successful authentication"
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)

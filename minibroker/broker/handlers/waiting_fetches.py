@@ -6,7 +6,7 @@ What is read, and how it is answered, is `fetch`'s business.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minibroker.broker.clock import Timer
 from minibroker.broker.metadata.partitions import Partition
@@ -38,11 +38,8 @@ class WaitingFetch:
         self._timer: Timer | None = clock.call_later(reading.request.max_wait_ms, self._time_is_up)
 
     def _waited_for(self) -> Iterable[Partition]:
-        image = self._reading.context.cluster.image
         for fetched in self._reading.wanted:
-            key: Any = fetched.topic
-            topic = image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
-            partition = None if topic is None else topic.partition(fetched.index)
+            partition = self._reading.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
                 yield partition
 
@@ -173,11 +170,8 @@ class WaitingInSteps:
         self.changed()
 
     def _join(self) -> Steps[None]:
-        image = self._reading.context.cluster.image
         for number, fetched in enumerate(self._reading.wanted):
-            key: Any = fetched.topic
-            topic = image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
-            partition = None if topic is None else topic.partition(fetched.index)
+            partition = self._reading.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
                 self._numbers.setdefault(partition, []).append(number)
                 partition.waiters.add(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.settings_table import RACK_AWARE
-from minibroker.broker.metadata.partitions import Partition, Topic
+from minibroker.broker.metadata.partitions import Partition
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 FIRST_WITH_RACKS = 11  # of Fetch: older clients do not know that a follower may serve them
 
 
-def readable_partition(cluster: Cluster, node: Node, topic: Topic | None, index: int, version: int) -> Partition:
-    """Return the partition if `node` leads it or has a replica. Raise KafkaError as `Cluster.led_partition` does."""
-    partition = None if topic is None else topic.partition(index)
-    if partition is not None and version >= FIRST_WITH_RACKS and _follows(node, partition):
-        return partition
-    return cluster.led_partition(node, topic, index)
+def serves_as_follower(node: Node, partition: Partition, version: int) -> bool:
+    """Return whether `node` serves a Fetch of this version without leading the partition.
 
-
-def _follows(node: Node, partition: Partition) -> bool:
-    """Return whether `node` is a follower, in sync or not. As in Kafka, it serves also while nobody leads."""
-    return partition.leader_id != node.node_id and node.node_id in partition.replicas and not partition.is_offline
+    As in Kafka, whoever has a replica serves it, in sync or not, and also while nobody leads.
+    """
+    return (
+        version >= FIRST_WITH_RACKS
+        and partition.leader_id != node.node_id
+        and node.node_id in partition.replicas
+        and not partition.is_offline
+    )
 
 
 def preferred_replica(cluster: Cluster, node: Node, partition: Partition, rack_id: str) -> int | None:

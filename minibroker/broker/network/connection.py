@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from minibroker.broker.network.framing import OWN_BYTES, PREFIX, FrameBudget, FrameError, PartialFrame, frame_size
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.security.principals import ANONYMOUS
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Node
@@ -76,8 +77,10 @@ class Connection:
         "known",
         "limit_bytes",
         "listener",
+        "must_authenticate",
         "node",
         "peer",
+        "principal",
         "produced_to",
         "_tell_at_end",
         "software",
@@ -98,6 +101,8 @@ class Connection:
         self.listener = listener
         self.peer = peer
         self.software = ""
+        self.principal = ANONYMOUS
+        self.must_authenticate = False  # before it may ask for anything else, as its listener wants it
         self.limit_bytes = limit_bytes
         self.closed = False
         self.known: Any = None  # what the next request may be like, if it is like the last one

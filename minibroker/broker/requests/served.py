@@ -15,7 +15,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.fields import versions
 
 if TYPE_CHECKING:
-    from minibroker.broker.requests.dispatch import Context
+    from minibroker.broker.requests.context import RequestContext
 
 FAMILIES: Final = {
     "acls": {ApiKey.DESCRIBE_ACLS: "0-3", ApiKey.CREATE_ACLS: "0-3", ApiKey.DELETE_ACLS: "0-3"},
@@ -73,7 +73,7 @@ FAMILIES: Final = {
     "unregistration": {ApiKey.UNREGISTER_BROKER: "0"},
 }
 
-Handler = Callable[["Context", Any], Any]
+Handler = Callable[["RequestContext", Any], Any]
 AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 
 

@@ -10,7 +10,7 @@ from minibroker.broker.groups.classic.states import State
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.offset_deletion import offset_delete
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest
@@ -115,7 +115,7 @@ def test_a_group_that_is_made_anew_while_a_long_deletion_is_looked_at_is_the_one
 ) -> None:
     asked = [Topic.OffsetDeleteRequestPartition(partition_index=index) for index in range(900)]
     request = OffsetDeleteRequest(group_id="g", topics=[Topic(name="t", partitions=asked)])
-    context = Context(harness.cluster, harness.client().connection, 0, None, Slicer())
+    context = RequestContext(harness.cluster, harness.client().connection, 0, None, Slicer())
     steps = offset_delete(context, request)
     next(steps)
     harness.cluster.groups.delete(harness.cluster.groups.groups["g"])
