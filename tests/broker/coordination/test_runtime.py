@@ -223,7 +223,7 @@ def test_a_shard_is_loaded_again_although_its_topic_has_grown(harness: Broken) -
     harness.fail(GROUPS_TOPIC)
     commit(harness, "g", ("t", 0, 6))
     harness.mend()
-    grown = CreatePartitionsRequest.CreatePartitionsTopic(name=GROUPS_TOPIC, count=2)
+    grown = CreatePartitionsRequest.CreatePartitionsTopic(name=GROUPS_TOPIC, count=2, assignments=None)
     (result,) = harness.request(CreatePartitionsRequest(topics=[grown])).results
     assert result.error_code == OK
     harness.load()
