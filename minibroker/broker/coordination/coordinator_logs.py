@@ -6,7 +6,7 @@ What the records say is the coordinator's business; when they are read, and who 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct, iter_unpack
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.primitives import Output
 from minibroker.protocol.records.batch import BatchHeader, batches, check_batch, read_header
-from minibroker.protocol.records.building import build_batch_in_steps
+from minibroker.protocol.records.building import build_batch_in_steps, build_plain_batch
 from minibroker.protocol.records.control import ControlType, control_type
 from minibroker.protocol.records.payload import records_of
 from minibroker.protocol.records.record import Record
@@ -130,8 +129,7 @@ class CoordinatorLog:
         """The index of the partition that holds the state of `key`: Java's hash of it, spread over all of them."""
         topic = self.topic
         count = self._cluster.settings[self._settings.partition_count] if topic is None else len(topic.partitions)
-        value = java_hash(key)
-        return 0 if value == SMALLEST_INT else abs(value) % int(count)
+        return _spread(key) % int(count)
 
     def partition(self, index: int) -> Partition:
         """The partition, if it can be written to. Raises KafkaError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
@@ -143,7 +141,28 @@ class CoordinatorLog:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, partition.log.offline)
         return partition
 
+    def partition_for(self, key: str) -> Partition:
+        """Return the partition that holds the state of `key`, as `partition` does."""
+        topic = self._cluster.image.topics.get(self.name)
+        if topic is not None:
+            partition = topic.partitions[_spread(key) % len(topic.partitions)]
+            if partition.leader_id != NO_LEADER and not partition.log.offline:
+                return partition
+        return self.partition(self.partition_of(key))  # which says what is wrong
+
     # --- writing --------------------------------------------------------------------------------
+
+    @property
+    def codec(self) -> int:
+        """The number of the codec for what is appended."""
+        name = self._settings.codec
+        return 0 if name is None else int(self._cluster.settings[name])
+
+    def batch(self, entries: Sequence[Entry], producer: tuple[int, int] | None = None) -> memoryview:
+        """Make a batch as `batch_in_steps` does, at once: of a few entries."""
+        if self.codec:
+            return at_once(self.batch_in_steps(entries, producer))
+        return memoryview(build_plain_batch(entries, self._cluster.clock.wall_ms(), producer=producer))
 
     def batch_in_steps(self, entries: Iterable[Entry], producer: tuple[int, int] | None = None) -> Steps[memoryview]:
         """Make a batch of the entries, one at least, for `append_batch`: after a crash all are there, or none.
@@ -151,27 +170,24 @@ class CoordinatorLog:
         With a `producer` (id and epoch) they are part of its transaction.
         """
         now_ms = self._cluster.clock.wall_ms()
-        codec = 0 if self._settings.codec is None else self._cluster.settings[self._settings.codec]
         records = yield from each(lambda entry: Record(timestamp=now_ms, key=entry[0], value=entry[1]), entries)
         producer_id, epoch = producer or (NO_PRODUCER, NO_PRODUCER)
         batch = yield from build_batch_in_steps(
             records,
-            compression=codec,
+            compression=self.codec,
             producer_id=producer_id,
             producer_epoch=epoch,
             transactional=producer is not None,
         )
         return memoryview(batch)
 
-    def append_batch(self, index: int, batch: memoryview, producer: tuple[int, int] | None = None) -> Partition:
-        """Append a batch of `batch_in_steps`, made with the same producer, and return the partition.
+    def append_batch(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None = None) -> None:
+        """Append a batch that was made with the same producer.
 
         Raises KafkaError with the code for a coordinator's clients; then nothing was appended.
         """
-        partition = self.partition(index)
         try:
             self._append(partition, batch, producer)
-            return partition
         except KafkaError as error:
             log.error("%s cannot be appended to: %s", partition, error)
             raise KafkaError(COORDINATOR_CODES.get(error.code, error.code), error.message) from error
@@ -237,17 +253,22 @@ def _tell(partition: Partition, header: BatchHeader, record: Record, shard: Shar
 
 def entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
     """Key and value as they lie in the log, an int16 before each; without a value, the key's tombstone."""
-    return _framed(key.api_key, key, KEY_VERSION), None if value is None else _framed(version, value, version)
+    start = _INT16.pack(key.api_key)
+    return start + key.encode(KEY_VERSION), None if value is None else framed(value, version)
 
 
-def _framed(number: int, message: Message, version: int) -> bytes:
-    out = Output()
-    out += _INT16.pack(number)
-    message.encode_into(out, version)
-    return bytes(out)
+def framed(message: Message, version: int) -> bytes:
+    """A value as it lies in the log, its version before it."""
+    return _INT16.pack(version) + message.encode(version)
 
 
-@lru_cache(maxsize=256)  # a commit asks four times, which was a fifth of its cost; a key is 32 KiB at most
+@lru_cache(maxsize=256)  # a commit asks three times, which was a fifth of its cost; a key is 32 KiB at most
+def _spread(key: str) -> int:
+    """The hash as Kafka makes it positive: of the smallest int there is no counterpart."""
+    value = java_hash(key)
+    return 0 if value == SMALLEST_INT else abs(value)
+
+
 def java_hash(text: str) -> int:
     """Java's String.hashCode, an int32: over the UTF-16 code units, each times a power of 31."""
     value = 0

@@ -75,13 +75,12 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
     def _load_soon(self, index: int, delay_ms: int = 0) -> None:
         """Load a shard in slices, if its log is of use then."""
-        topic = self.log.topic
+        topic_id = None if self.log.topic is None else self.log.topic.topic_id
 
         def load() -> None:
-            partition = None if topic is None or topic is not self.log.topic else topic.partition(index)
-            if partition is None or index in self._shards:
-                return
-            if partition.is_here and partition.log.in_use:
+            topic = self.log.topic
+            partition = topic.partition(index) if topic is not None and topic.topic_id == topic_id else None
+            if partition is not None and index not in self._shards and partition.is_here and partition.log.in_use:
                 in_slices(self.cluster, lambda _: None, self._load(partition), lambda: None)
 
         self.cluster.clock.call_later(delay_ms, load)
@@ -137,15 +136,17 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
     def node_of(self, key: str) -> Node | None:
         """Return the node that coordinates what `key` names, as it leads its partition; None while nobody does."""
         try:
-            return self.cluster.nodes.get(self.log.partition(self.log.partition_of(key)).leader_id)
+            return self.cluster.nodes.get(self.log.partition_for(key).leader_id)
         except KafkaError:
             return None
 
     def check(self, node: Node, key: str) -> None:
         """Raises KafkaError unless `node` coordinates `key` now: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
-        if self.node_of(key) is not node:
+        partition = self.log.partition_for(key)
+        if self.cluster.nodes.get(partition.leader_id) is not node:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Node {node.node_id} does not coordinate {key}.")
-        self.shard(self.log.partition_of(key))
+        if partition.index not in self._shards:
+            self.shard(partition.index)
 
     def shard(self, index: int) -> AnyShard:
         """Return the shard of a partition. Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
@@ -170,15 +171,17 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         """
         kept = list(entries)
         if kept:
-            self.append_batch(key, at_once(self.log.batch_in_steps(kept)))
+            self.append_batch(key, self.log.batch(kept))
 
     def append_batch(self, key: str, batch: memoryview, producer: tuple[int, int] | None = None) -> None:
-        """Append a batch of `CoordinatorLog.batch_in_steps`, made with the same producer. Raises as `append` does."""
-        index = self.log.partition_of(key)
-        self.shard(index)
-        appended_to = self.log.append_batch(index, batch, producer).log
-        if appended_to.pending.headers and index not in self._appended:
-            self._appended[index] = appended_to
+        """Append a batch of `CoordinatorLog.batch`, made with the same producer. Raises as `append` does."""
+        partition = self.log.partition_for(key)
+        index = partition.index
+        if index not in self._shards:
+            self.shard(index)
+        self.log.append_batch(partition, batch, producer)
+        if index not in self._appended and partition.log.pending.headers:
+            self._appended[index] = partition.log
             self.cluster.turn.tell(self)
 
     def transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:
@@ -188,7 +191,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
     def wait(self, key: str) -> Wait:
         """Return the promise to be kept before a client is told what was appended for `key`. Raises KafkaError."""
-        return wait_for(self.log.partition(self.log.partition_of(key)).log, COORDINATOR_CODES)
+        return wait_for(self.log.partition_for(key).log, COORDINATOR_CODES)
 
     def when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once that promise is kept, or with what broke it. Raises KafkaError."""
@@ -196,7 +199,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
 
 class ByPartition(dict[str, Value]):
-    """What a coordinator knows by key, of which it is also known in which partition it lies."""
+    """What a coordinator knows, by key, and what of it lies in which partition. Only `take` pops."""
 
     def __init__(self, coordinator_log: CoordinatorLog) -> None:
         super().__init__()
@@ -214,8 +217,8 @@ class ByPartition(dict[str, Value]):
 
     def of(self, index: int) -> list[Value]:
         """Return what lies in a partition."""
-        return [self[key] for key in self._keys[index]]
+        return [self[key] for key in self._keys.get(index, ()) if key in self]
 
     def take(self, index: int) -> list[Value]:
         """Forget what lies in a partition, and return it."""
-        return [super(ByPartition, self).pop(key) for key in self._keys.pop(index, ())]
+        return [self.pop(key) for key in self._keys.pop(index, ()) if key in self]

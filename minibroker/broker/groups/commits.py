@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.groups.records import offset_entry
+from minibroker.broker.groups.records import offset_entries, offset_entry
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps, at_once, chunks
 
 if TYPE_CHECKING:
     from minibroker.broker.coordination.coordinator_logs import Entry
@@ -42,10 +42,32 @@ def commit_offsets(
     the last step, in which all that changes is changed; nothing is if it raises. Raises KafkaError with the code for
     the client.
     """
-    batch = yield from offsets_batch(coordinator, group_id, offsets, producer)
+    batch = yield from _batch_in_steps(coordinator, group_id, offsets, producer)
     check()
-    if batch is None:
+    if batch is not None:
+        _record(coordinator, group_id, offsets, batch, producer)
+
+
+def commit_few_offsets(
+    coordinator: GroupCoordinator, group_id: str, offsets: Sequence[Committed], check: Callable[[], None]
+) -> None:
+    """Record offsets as `commit_offsets` does, at once."""
+    if coordinator.log.codec:
+        at_once(commit_offsets(coordinator, group_id, offsets, check))
         return
+    check()
+    if offsets:
+        batch = coordinator.log.batch(offset_entries(group_id, offsets))
+        _record(coordinator, group_id, offsets, batch, None)
+
+
+def _record(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    offsets: Sequence[Committed],
+    batch: memoryview,
+    producer: tuple[int, int] | None,
+) -> None:
     coordinator.append_batch(group_id, batch, producer)
     if producer is not None:
         shard = coordinator.shard_of(group_id)
@@ -53,15 +75,14 @@ def commit_offsets(
             shard.pend(producer[0], group_id, topic, partition, committed)
         return
     group = coordinator.groups.get(group_id) or coordinator.classic_group(group_id)
-    for topic, partition, committed in offsets:
-        group.offsets.apply(topic, partition, committed)
+    group.offsets.apply_all(offsets)
 
 
-def offsets_batch(
+def _batch_in_steps(
     coordinator: GroupCoordinator,
     group_id: str,
     offsets: Sequence[Committed],
-    producer: tuple[int, int] | None = None,
+    producer: tuple[int, int] | None,
 ) -> Steps[memoryview | None]:
     """The batch that records the offsets, for `append_batch`; None if there are no offsets.
 
@@ -111,9 +132,12 @@ def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
         delete_offsets(coordinator, group, gone[start : start + count])
 
 
-def forget_missing_topics(coordinator: GroupCoordinator) -> None:
-    """Take back what is committed for topics that are gone: a crash can come between their end and `forget_topic`."""
-    for group in list(coordinator.groups.values()):
+def forget_missing_topics(coordinator: GroupCoordinator, groups: Iterable[Group]) -> None:
+    """Take back what is committed for topics that are gone: `forget_topic` does not reach groups that are not loaded.
+
+    Nor does it come to its end if the broker crashes before.
+    """
+    for group in groups:
         missing = [each for each in group.offsets.partitions() if not _exists(coordinator, group, *each)]
         _try_to_forget(coordinator, group, missing)
 

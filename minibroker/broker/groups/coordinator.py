@@ -57,10 +57,6 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     def new_shard(self, index: int) -> GroupShard:
         return GroupShard(self, index)
 
-    def load(self) -> None:
-        super().load()
-        self.cluster.clock.call_later(0, lambda: forget_missing_topics(self))
-
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         yield from super().topic_deleted(topic)
         yield from forget_topic(self, topic)
@@ -225,8 +221,12 @@ class GroupShard:
 
     def loaded(self) -> None:
         self._apply_offsets()
-        for group in self._coordinator.groups.of(self._index):
+        groups = self._coordinator.groups
+        for group in groups.of(self._index):
             group.loaded()
+        self._coordinator.cluster.clock.call_later(
+            0, lambda: forget_missing_topics(self._coordinator, groups.of(self._index))
+        )
 
     def unload(self) -> None:
         for group in self._coordinator.groups.take(self._index):

@@ -60,7 +60,7 @@ def made(harness: Harness) -> CoordinatorLog:
 
 
 def append(log: CoordinatorLog, index: int, entries: Sequence[Entry]) -> None:
-    log.append_batch(index, at_once(log.batch_in_steps(entries)))
+    log.append_batch(log.partition(index), log.batch(entries))
 
 
 @pytest.mark.parametrize("load_bytes", ["1", "200", "5242880"])

@@ -230,7 +230,7 @@ def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is
     harness: Harness, topic_id: bytes, version: int
 ) -> None:
     by_id = version == BY_ID
-    request = commit_request("g", *[(topic_id if by_id else "t", 0, 7)] * 150)
+    request = commit_request("g", *[(topic_id if by_id else "t", 0, 7)] * 350)
     steps = offset_commit(
         RequestContext(harness.cluster, harness.client().connection, version, None, Slicer()), request
     )
