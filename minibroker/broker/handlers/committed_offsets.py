@@ -119,9 +119,9 @@ class Commit:
     def in_steps(self) -> Steps[OffsetCommitResponse]:
         """Commit any number of offsets."""
         for topic in self._request.topics:
-            known, unknown, answer = self._found(topic)
+            found = self._found(topic)
             for portion in chunks(topic.partitions):
-                self._take(known, unknown, answer, portion)
+                self._take(*found, portion)
                 yield
             yield
         try:
@@ -135,9 +135,10 @@ class Commit:
         return self._response
 
     def _found(self, topic: CommitTopic) -> tuple[Topic | None, ErrorCode, CommitTopicAnswer]:
-        """The topic, if there is one, the code for a partition that there is not, and the place in the answer."""
-        context, known, unknown = self._context, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        """The topic, or what is to be said of its partitions instead, and its place in the answer."""
+        context = self._context
         key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
+        known, unknown = None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             context.authorize(READ_GROUP, self._request.group_id)
             context.authorize_topic(READ_TOPIC, key)
