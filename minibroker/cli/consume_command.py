@@ -16,6 +16,7 @@ import click
 
 from minibroker.cli.shared import (
     REQUEST_TIMEOUT_S,
+    Bootstrap,
     bytes_field,
     client_config,
     client_options,
@@ -79,8 +80,7 @@ def consume(
     follow: bool,
     timeout_s: float | None,
     key_separator: str | None,
-    servers: str,
-    client: tuple[tuple[str, str], ...],
+    bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
     """Print the records of a topic.
@@ -96,7 +96,7 @@ def consume(
         raise click.UsageError("--key-separator has no meaning with --json, which has the key by name")
     # The end of a partition is learnt from a fetch that finds nothing: only who follows has time to wait in one.
     wait_ms = {} if follow else {"fetch.wait.max.ms": END_WAIT_MS}
-    consumer = _consumer({**wait_ms, **client_config(servers, client)})
+    consumer = _consumer({**wait_ms, **client_config(bootstrap)})
     try:
         assigned = _assignment(consumer, topic, partitions, start)
         consumer.assign(assigned)

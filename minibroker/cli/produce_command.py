@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
 
-from minibroker.cli.shared import assignments_option, client_config, client_options, failure, json_option, reason
+from minibroker.cli.shared import (
+    Bootstrap,
+    assignments_option,
+    client_config,
+    client_options,
+    failure,
+    json_option,
+    reason,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -65,8 +73,7 @@ def produce(
     compression: str,
     acks: str,
     timeout_s: float,
-    servers: str,
-    client: tuple[tuple[str, str], ...],
+    bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
     """Write a record for each line, and report where they went.
@@ -80,7 +87,7 @@ def produce(
     if null_key is not None and key_separator is None:
         raise click.UsageError("--null-key has a meaning only with --key-separator: else there are no keys")
     settings = {"compression.type": compression, "acks": acks, "message.timeout.ms": int(timeout_s * 1000)}
-    producer = _producer({**settings, **client_config(servers, client)})
+    producer = _producer({**settings, **client_config(bootstrap)})
     form = LineFormat(_bytes(key_separator), _bytes(null_key), _bytes(null_value))
     report = Report(topic)
     target: dict[str, Any] = {"topic": topic, "headers": [(name, _bytes(value)) for name, value in headers]}

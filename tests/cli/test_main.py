@@ -77,7 +77,7 @@ def test_bad_input_is_one_line_and_status_2(run: Run, arguments: list[str], comp
     assert result.stderr.startswith(f"minibroker: {complaint}")
 
 
-@pytest.mark.parametrize("server", ["127.0.0.1", "127.0.0.1:", "a b:1", "host:0", "host:65536", "h:1,", "[::1:9"])
+@pytest.mark.parametrize("server", ["127.0.0.1", "127.0.0.1:", "a b:1", "host:0", "host:65536", ",", "[::1:9"])
 def test_a_server_is_a_host_and_a_port(run: Run, server: str) -> None:
     result = run("topics", "list", "--bootstrap-server", server)
     assert result.exit_code == 2

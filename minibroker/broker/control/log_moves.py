@@ -163,9 +163,7 @@ class LogMoves:
             self._end(move)
             return
         partition.log = new
-        for waiter in old.flusher.hand_over():
-            new.flush_soon(waiter)
-        new.flush_soon()
+        old.flusher.hand_over(new.flusher)
         partition.wake()
         for checkpoint in OFFSET_CHECKPOINTS:
             move.directory.write_checkpoint_soon(checkpoint)

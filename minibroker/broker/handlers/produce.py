@@ -241,14 +241,15 @@ def _append(
         append_time_ms = now_ms if log.settings.message_timestamp_type == LOG_APPEND_TIME else -1
         end_offset = log.next_offset
         must_sync = end_offset >= log.flush_at
+    pending = log.pending if end_offset > log.log_end_offset else None
     answer = PartitionAnswer(
         index=index,
         base_offset=first_offset,
         log_append_time_ms=append_time_ms,
         log_start_offset=log.log_start_offset,
     )
-    if must_sync or end_offset > log.log_end_offset:
-        _wait_for(context, request, Wait(log, end_offset, must_sync), answer)
+    if must_sync or pending is not None:
+        _wait_for(context, request, Wait(log, pending, must_sync), answer)
     if joined is not None:
         _wait_for(context, request, joined, answer)
     return answer

@@ -152,7 +152,7 @@ class Connection:
             self._partial = None
             partial.close()
             self._refuse(error)
-            self._outlet.close()
+            self._close()
             return
         if not grown:
             self._outlet.pause_reading()
@@ -293,9 +293,11 @@ class Connection:
             self._parked = parked.run_again()
 
     def fail(self) -> None:
-        """Close the connection once the answers so far have left: the parked request cannot be answered."""
+        """Close the connection once the answers so far have left: a request cannot be answered."""
         self.closed = True
-        self._parked = None
+        parked, self._parked = self._parked, None
+        if parked is not None:
+            parked.cancel()  # it may be another one that fails
         self._close()
 
     def resume(self) -> None:

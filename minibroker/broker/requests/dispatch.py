@@ -144,11 +144,11 @@ class Route:
         lost: list[KafkaError] = []
         if self.durable and cluster.commits != commits:
             metadata = cluster.metadata_log.storage
-            context.wait_for(Wait(metadata, metadata.log_end_offset, synced=True), lost.append)
+            context.wait_for(Wait(metadata, metadata.unwritten, synced=True), lost.append)
         waits, context.waits = context.waits, None
         if waits is None:
             return response
-        parked = Parked()
+        parked = Parked(response.cancel if isinstance(response, Parked) else None)
 
         def complete() -> None:
             if not lost:

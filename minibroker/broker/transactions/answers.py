@@ -1,4 +1,4 @@
-"""The codes in which clients of each version are told what the coordinator refuses."""
+"""The error codes in which clients learn what the coordinator has refused: those that their version knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`minibroker groups`: list and delete consumer groups of any Kafka, through confluent-kafka.
+"""`minibroker groups`: list and delete consumer groups of any Kafka.
 
 What a group is and how far it has come is shown by `groups_describe`, and set anew by `groups_reset`.
 """
@@ -6,35 +6,22 @@ What a group is and how far it has come is shown by `groups_describe`, and set a
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.administration import admin_client, report_deleted, result
+from minibroker.cli.administration import connected, delete_each
 from minibroker.cli.groups.groups_describe import describe
-from minibroker.cli.groups.groups_facts import state_name, type_name
+from minibroker.cli.groups.groups_facts import ask_coordinator
 from minibroker.cli.groups.groups_reset import reset_offsets
-from minibroker.cli.shared import (
-    REQUEST_TIMEOUT_S,
-    client_options,
-    failure,
-    help_if_alone,
-    json_option,
-    print_table,
-    reason,
-)
+from minibroker.cli.shared import Bootstrap, client_options, failure, help_if_alone, json_option, print_table
 
 if TYPE_CHECKING:
-    pass
+    from minibroker.client.blocking import Client
 
-STATES: Final = {  # as Kafka names them, and confluent-kafka
-    "Stable": "STABLE",
-    "Empty": "EMPTY",
-    "PreparingRebalance": "PREPARING_REBALANCING",
-    "CompletingRebalance": "COMPLETING_REBALANCING",
-    "Dead": "DEAD",
-}
+STATES: Final = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Dead")
 TYPES: Final = ("classic", "consumer")
+CONSUMERS: Final = ("consumer", "")  # types of protocol: of consumers, and of who only commits offsets
 
 
 @click.group(invoke_without_command=True)
@@ -50,15 +37,14 @@ def groups(context: click.Context) -> None:
 
 
 @groups.command("list")
-@click.option("--state", "states", type=click.Choice(list(STATES), False), multiple=True, help="Only groups in it.")
+@click.option("--state", "states", type=click.Choice(STATES, False), multiple=True, help="Only groups in it.")
 @click.option("--type", "types", type=click.Choice(TYPES, False), multiple=True, help="Only groups of this protocol.")
 @client_options
 @json_option("Print a JSON array.")
 def list_groups(
     states: tuple[str, ...],
     types: tuple[str, ...],
-    servers: str,
-    client: tuple[tuple[str, str], ...],
+    bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
     """List the groups of consumers, and those that only commit offsets.
@@ -67,41 +53,61 @@ def list_groups(
     Example:
         minibroker groups list --state Empty --json
     """
-    admin = admin_client(servers, client)
-    from confluent_kafka import ConsumerGroupState, ConsumerGroupType
+    from minibroker.client.client_errors import ClientError
 
-    wanted_states = {ConsumerGroupState[STATES[name]] for name in states}
-    wanted_types = {ConsumerGroupType[name.upper()] for name in types}
-    listed = result(
-        admin.list_consumer_groups(states=wanted_states, types=wanted_types, request_timeout=REQUEST_TIMEOUT_S),
-        "cannot list the groups",
-    )
-    rows = [
-        {"group": group.group_id, "type": type_name(group.type), "state": state_name(group.state)}
-        for group in sorted(listed.valid, key=lambda group: group.group_id)
-    ]
+    rows, problems = [], []
+    with connected(bootstrap) as client:
+        for node in client.nodes():
+            try:
+                rows += _listed(client, node, states, types)
+            except ClientError as error:
+                problems.append(str(error))
+    rows.sort(key=lambda row: row["group"])
     if as_json:
         click.echo(json.dumps(rows))
     else:
         print_table(["group", "type", "state"], [list(row.values()) for row in rows])
-    if listed.errors:
-        raise failure(f"not all groups are listed: {'; '.join(map(reason, listed.errors))}")
+    if problems:
+        raise failure(f"not all groups are listed: {'; '.join(problems)}")
+
+
+def _listed(client: Client, node: int, states: tuple[str, ...], types: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The groups that a node coordinates. An old broker knows neither states nor types, and all are given."""
+    from minibroker.protocol.messages.groups import ListGroupsRequest
+
+    def ask() -> Any:
+        answer = client.request(ListGroupsRequest(states_filter=list(states), types_filter=list(types)), node)
+        client.check(answer.error_code, "listing groups", node)
+        return answer
+
+    return [
+        {"group": each.group_id, "type": each.group_type or "classic", "state": each.group_state or "Unknown"}
+        for each in client.retry(ask).groups
+        if each.protocol_type in CONSUMERS
+    ]
 
 
 @groups.command()
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
 @client_options
 @json_option("Print a JSON object.")
-def delete(names: tuple[str, ...], servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """Delete groups that have no members, with all that they have committed, without asking.
 
     \b
     Example:
         minibroker groups delete billing
     """
-    admin = admin_client(servers, client)
-    answers = admin.delete_consumer_groups(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
-    report_deleted(answers, as_json)
+    with connected(bootstrap) as client:
+        delete_each(names, lambda name: _delete(client, name), as_json)
+
+
+def _delete(client: Client, name: str) -> None:
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.groups import DeleteGroupsRequest
+
+    (answer,) = ask_coordinator(client, name, DeleteGroupsRequest(groups_names=[name])).results
+    check(answer.error_code, f"cannot delete {name}")
 
 
 groups.add_command(describe)

@@ -1,6 +1,6 @@
 """`minibroker groups describe`: a group's members, what each reads, how far they have come and how much is left.
 
-Through confluent-kafka; the group itself is not touched.
+The group itself is not touched.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from minibroker.cli.administration import TopicPartition, admin_client
-from minibroker.cli.groups.groups_facts import committed, described, ends, state_name, type_name
-from minibroker.cli.shared import client_options, failure, json_option, print_table
+from minibroker.cli.administration import TopicPartition, connected
+from minibroker.cli.groups.groups_facts import Group, Member, committed, described, ends
+from minibroker.cli.shared import Bootstrap, client_options, failure, json_option, print_table
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, MemberDescription
+    from minibroker.client.blocking import Client
 
 
 class Offset(NamedTuple):
@@ -31,48 +31,30 @@ class Offset(NamedTuple):
     metadata: str
 
 
-class Member(NamedTuple):
-    """A member of the group; `partitions` are those that are assigned to it, by topic."""
-
-    member: str
-    instance: str | None
-    client: str
-    host: str
-    partitions: dict[str, list[int]]
-
-
 @click.command()
 @click.argument("group")
 @client_options
 @json_option("Print a JSON object.")
-def describe(group: str, servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Show a group's members with their partitions, its committed offsets, and how far they are behind.
 
     \b
     Example:
         minibroker groups describe billing
     """
-    admin = admin_client(servers, client)
-    found = described(admin, group)
-    if state_name(found.state) == "Dead":
-        raise failure(f"there is no group {group}")
-    members = [_member(each) for each in found.members]
-    offsets = _offsets(admin, group, members)
+    with connected(bootstrap) as client:
+        found = described(client, group)
+        if found.state == "Dead":
+            raise failure(f"there is no group {group}")
+        offsets = _offsets(client, group, found.members)
+        host, _, port = client.address(found.coordinator).rpartition(":")
     if as_json:
-        click.echo(json.dumps(_as_json(found, members, offsets)))
+        click.echo(json.dumps(_as_json(found, host, int(port), offsets)))
     else:
-        _print(found, members, offsets)
+        _print(found, f"node {found.coordinator}, {host}:{port}", offsets)
 
 
-def _member(member: MemberDescription) -> Member:
-    partitions: dict[str, list[int]] = {}
-    for each in member.assignment.topic_partitions if member.assignment else ():
-        partitions.setdefault(each.topic, []).append(each.partition)
-    ordered = {topic: sorted(indexes) for topic, indexes in sorted(partitions.items())}
-    return Member(member.member_id, member.group_instance_id, member.client_id, member.host, ordered)
-
-
-def _offsets(admin: AdminClient, group: str, members: Iterable[Member]) -> list[Offset]:
+def _offsets(client: Client, group: str, members: Iterable[Member]) -> list[Offset]:
     """A line for each partition for which something is committed, or which a member has."""
     owners: dict[TopicPartition, str] = {
         (topic, index): member.member
@@ -80,9 +62,9 @@ def _offsets(admin: AdminClient, group: str, members: Iterable[Member]) -> list[
         for topic, indexes in member.partitions.items()
         for index in indexes
     }
-    positions = committed(admin, group)
+    positions = committed(client, group)
     places = sorted(owners.keys() | positions.keys())
-    end_offsets = ends(admin, places)
+    end_offsets = ends(client, places)
     lines = []
     for place in places:
         position, end = positions.get(place), end_offsets.get(place)
@@ -92,27 +74,21 @@ def _offsets(admin: AdminClient, group: str, members: Iterable[Member]) -> list[
     return lines
 
 
-def _as_json(found: ConsumerGroupDescription, members: list[Member], offsets: list[Offset]) -> dict[str, Any]:
-    coordinator = found.coordinator
+def _as_json(found: Group, host: str, port: int, offsets: list[Offset]) -> dict[str, Any]:
     return {
-        "group": found.group_id,
-        "state": state_name(found.state),
-        "type": type_name(found.type),
-        "assignor": found.partition_assignor,
-        "coordinator": {"id": coordinator.id, "host": coordinator.host, "port": coordinator.port},
-        "members": [member._asdict() for member in members],
+        **found._asdict(),
+        "coordinator": {"id": found.coordinator, "host": host.strip("[]"), "port": port},
+        "members": [member._asdict() for member in found.members],
         "offsets": [offset._asdict() for offset in offsets],
     }
 
 
-def _print(found: ConsumerGroupDescription, members: list[Member], offsets: list[Offset]) -> None:
-    node = found.coordinator
-    coordinator = f"node {node.id}, {node.host}:{node.port}"
-    row = [found.group_id, state_name(found.state), type_name(found.type), found.partition_assignor, coordinator]
+def _print(found: Group, coordinator: str, offsets: list[Offset]) -> None:
+    row = [found.group, found.state, found.type, found.assignor, coordinator]
     print_table(["group", "state", "type", "assignor", "coordinator"], [row])
-    if members:
+    if found.members:
         click.echo()
-        print_table(Member._fields, [[*each[:-1], _assigned(each.partitions)] for each in members])
+        print_table(Member._fields, [[*each[:-1], _assigned(each.partitions)] for each in found.members])
     if offsets:
         click.echo()
         print_table(Offset._fields, offsets)

@@ -11,29 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from minibroker.cli.administration import TopicPartition, admin_client, all_topics, log_offsets, result
-from minibroker.cli.groups.groups_facts import (
-    Committed,
-    committed,
-    described,
-    state_name,
-    timestamp_spec,
-)
-from minibroker.cli.groups.groups_targets import (
-    Target,
-    Topics,
-    duration_of,
-    moment_of,
-    target_of,
-    topics_of,
-    within,
-)
-from minibroker.cli.shared import REQUEST_TIMEOUT_S, client_options, failure, json_option, print_table, reason
+from minibroker.cli.administration import TopicPartition, all_topics, connected
+from minibroker.cli.groups.groups_facts import Committed, ask_coordinator, committed, described
+from minibroker.cli.groups.groups_targets import Target, Topics, duration_of, moment_of, target_of, topics_of, within
+from minibroker.cli.shared import Bootstrap, client_options, failure, json_option, print_table
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
+    from minibroker.client.blocking import Client
 
 INACTIVE = ("Empty", "Dead")
+NAMED_TOPICS_OFFSET_COMMIT = (2, 9)  # versions that name topics, and group members
 
 
 class Move(NamedTuple):
@@ -78,8 +65,7 @@ def reset_offsets(
     topics: tuple[Topics, ...],
     all_topics: bool,
     execute: bool,
-    servers: str,
-    client: tuple[tuple[str, str], ...],
+    bootstrap: Bootstrap,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -92,33 +78,33 @@ def reset_offsets(
     target = target_of(where)
     if bool(topics) == all_topics:
         raise click.UsageError("say which partitions, by --topic or by --all-topics")
-    admin = admin_client(servers, client)
-    _check_inactive(admin, group)
-    positions = committed(admin, group)
-    places = sorted(positions) if all_topics else _places(admin, topics)
-    if not places:
-        raise failure(f"{group} has committed nothing: name what to set by --topic")
-    moves = _moves(admin, target, places, positions)
-    if execute:
-        _commit(admin, group, moves)
+    with connected(bootstrap) as client:
+        _check_inactive(client, group)
+        positions = committed(client, group)
+        places = sorted(positions) if all_topics else _places(client, topics)
+        if not places:
+            raise failure(f"{group} has committed nothing: name what to set by --topic")
+        moves = _moves(client, target, places, positions)
+        if execute:
+            _commit(client, group, moves)
     _show(group, moves, execute, as_json)
 
 
-def _check_inactive(admin: AdminClient, group: str) -> None:
+def _check_inactive(client: Client, group: str) -> None:
     """Raises click.ClickException for a group with members: they would go on where they are, and commit that."""
-    state = state_name(described(admin, group).state)
+    state = described(client, group).state
     if state not in INACTIVE:
         raise failure(f"the offsets of {group} can only be reset while it has no members, and it is {state}")
 
 
-def _places(admin: AdminClient, asked: tuple[Topics, ...]) -> list[TopicPartition]:
+def _places(client: Client, asked: tuple[Topics, ...]) -> list[TopicPartition]:
     """The partitions that are named. Raises click.ClickException if there is one not."""
-    known = all_topics(admin)
+    known = all_topics(client)
     places: set[TopicPartition] = set()
     for topic, indexes in asked:
         if topic not in known:
             raise failure(f"there is no topic {topic}")
-        partitions = known[topic].partitions
+        partitions = {each.partition_index for each in known[topic].partitions}
         missing = [index for index in indexes if index not in partitions]
         if missing:
             raise failure(f"{topic} has no partition {missing[0]}")
@@ -127,14 +113,14 @@ def _places(admin: AdminClient, asked: tuple[Topics, ...]) -> list[TopicPartitio
 
 
 def _moves(
-    admin: AdminClient, target: Target, places: list[TopicPartition], positions: dict[TopicPartition, Committed]
+    client: Client, target: Target, places: list[TopicPartition], positions: dict[TopicPartition, Committed]
 ) -> list[Move]:
-    from confluent_kafka.admin import OffsetSpec
+    from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
-    earliest = log_offsets(admin, places, OffsetSpec.earliest())
-    latest = log_offsets(admin, places, OffsetSpec.latest())
+    earliest = list_offsets(client, dict.fromkeys(places, EARLIEST))
+    latest = list_offsets(client, dict.fromkeys(places, LATEST))
     timestamp_ms = target.timestamp_ms(round(time.time() * 1000))
-    at_time = {} if timestamp_ms is None else log_offsets(admin, places, timestamp_spec(timestamp_ms))
+    at_time = {} if timestamp_ms is None else list_offsets(client, dict.fromkeys(places, timestamp_ms))
     moves = []
     for place in places:
         position = positions.get(place)
@@ -148,15 +134,25 @@ def _moves(
     return moves
 
 
-def _commit(admin: AdminClient, group: str, moves: list[Move]) -> None:
+def _commit(client: Client, group: str, moves: list[Move]) -> None:
     """Raises click.ClickException if any of them is refused; the others are then set."""
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+    from minibroker.client.client_errors import error_name
+    from minibroker.protocol.messages.offsets import OffsetCommitRequest
 
-    offsets = [TopicPartition(move.topic, move.partition, move.new) for move in moves]
-    request = [ConsumerGroupTopicPartitions(group, offsets)]
-    answers = admin.alter_consumer_group_offsets(request, request_timeout=REQUEST_TIMEOUT_S)
-    answered = result(answers[group], f"cannot reset the offsets of {group}").topic_partitions
-    refused = [f"{each.topic}-{each.partition}: {reason(each.error)}" for each in answered if each.error is not None]
+    of_topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    topics = {move.topic: of_topic(name=move.topic, partitions=[]) for move in moves}
+    for move in moves:
+        offset = of_topic.OffsetCommitRequestPartition(
+            partition_index=move.partition, committed_offset=move.new, committed_metadata=""
+        )
+        topics[move.topic].partitions.append(offset)
+    request = OffsetCommitRequest(group_id=group, topics=list(topics.values()))
+    refused = [
+        f"{topic.name}-{each.partition_index}: {error_name(each.error_code)}"
+        for topic in ask_coordinator(client, group, request, *NAMED_TOPICS_OFFSET_COMMIT).topics
+        for each in topic.partitions
+        if each.error_code
+    ]
     if refused:
         raise failure(f"cannot reset the offsets of {group}: {'; '.join(refused)}")
 

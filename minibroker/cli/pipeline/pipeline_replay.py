@@ -182,7 +182,7 @@ def _progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]:
 
 
 def _watch(task: ReplayTask, archived: list[Archived], bars: Any, over: threading.Event) -> None:
-    from minibroker.pipeline.brokers.client import ClientError
+    from minibroker.client.client_errors import ClientError
     from minibroker.pipeline.jobs.replay import next_offsets
     from minibroker.pipeline.sink.delivery import connected
     from minibroker.pipeline.sink.sink_errors import WriteFailed

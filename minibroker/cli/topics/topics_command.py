@@ -1,4 +1,4 @@
-"""`minibroker topics`: list, create, describe and delete topics of any Kafka, through confluent-kafka.
+"""`minibroker topics`: list, create, describe and delete topics of any Kafka, by our own client.
 
 Tables for a person, one JSON document for a program; how existing ones are changed is in `topics_alter` and
 `topics_config`. Nothing here knows how a broker does it.
@@ -7,22 +7,20 @@ Tables for a person, one JSON document for a program; how existing ones are chan
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from minibroker.cli.administration import (
-    admin_client,
+    TIMEOUT_MS,
     all_topics,
+    connected,
+    delete_each,
     existing_topic,
-    log_offsets,
-    report_deleted,
-    result,
-    source_of,
     topic_configs,
 )
 from minibroker.cli.shared import (
-    REQUEST_TIMEOUT_S,
+    Bootstrap,
     assignments_option,
     client_options,
     help_if_alone,
@@ -32,7 +30,7 @@ from minibroker.cli.shared import (
 from minibroker.cli.topics.topics_config import alter, config
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, TopicMetadata
+    from minibroker.client.blocking import Client
 
 DYNAMIC_TOPIC_CONFIG = 1
 
@@ -67,20 +65,17 @@ topics.add_command(config)
 @topics.command("list")
 @client_options
 @json_option("Print a JSON array.")
-def list_topics(servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
     """List the topics.
 
     \b
     Example:
         minibroker topics list --json
     """
-    found = all_topics(admin_client(servers, client))
+    with connected(bootstrap) as client:
+        found = all_topics(client)
     rows = [
-        {
-            "name": name,
-            "partitions": len(topic.partitions),
-            "replication_factor": max((len(each.replicas) for each in topic.partitions.values()), default=0),
-        }
+        {"name": name, "partitions": len(topic.partitions), "replication_factor": _replication_factor(topic)}
         for name, topic in sorted(found.items())
     ]
     if as_json:
@@ -101,8 +96,7 @@ def create(
     partitions: int | None,
     replication_factor: int | None,
     configs: tuple[tuple[str, str], ...],
-    servers: str,
-    client: tuple[tuple[str, str], ...],
+    bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
     """Create a topic.
@@ -111,12 +105,20 @@ def create(
     Example:
         minibroker topics create orders --partitions 3
     """
-    admin = admin_client(servers, client)
-    from confluent_kafka.admin import NewTopic
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.topics import CreateTopicsRequest
 
-    topic = NewTopic(name, partitions or -1, replication_factor or -1, config=dict(configs))
-    created = admin.create_topics([topic], request_timeout=REQUEST_TIMEOUT_S)
-    result(created[name], f"cannot create {name}")
+    of_topic = CreateTopicsRequest.CreatableTopic
+    topic = of_topic(
+        name=name,
+        num_partitions=partitions or -1,
+        replication_factor=replication_factor or -1,
+        configs=[of_topic.CreatableTopicConfig(name=key, value=value) for key, value in configs],
+    )
+    with connected(bootstrap) as client:
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+        (answer,) = client.request(request, client.controller()).topics
+        check(answer.error_code, f"cannot create {name}", answer.error_message)
     click.echo(json.dumps({"created": name}) if as_json else f"created {name}")
 
 
@@ -124,16 +126,16 @@ def create(
 @click.argument("name")
 @client_options
 @json_option("Print a JSON object.")
-def describe(name: str, servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Show a topic's partitions, with their first and next offsets, and the configs it overrides.
 
     \b
     Example:
         minibroker topics describe orders
     """
-    admin = admin_client(servers, client)
-    topic = existing_topic(admin, name)
-    partitions, configs = _partitions(admin, name, topic), _configs(admin, name)
+    with connected(bootstrap) as client:
+        topic = existing_topic(client, name)
+        partitions, configs = _partitions(client, topic), _configs(client, name)
     if as_json:
         rows = [row._asdict() for row in partitions]
         click.echo(json.dumps({"name": name, "partitions": rows, "configs": configs}))
@@ -147,30 +149,50 @@ def describe(name: str, servers: str, client: tuple[tuple[str, str], ...], as_js
 @click.argument("names", nargs=-1, required=True)
 @client_options
 @json_option("Print a JSON object.")
-def delete(names: tuple[str, ...], servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """Delete topics and all that is in them, without asking.
 
     \b
     Example:
         minibroker topics delete orders payments
     """
-    admin = admin_client(servers, client)
-    answers = admin.delete_topics(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
-    report_deleted(answers, as_json)
+    with connected(bootstrap) as client:
+        delete_each(names, lambda name: _delete(client, name), as_json)
 
 
-def _partitions(admin: AdminClient, name: str, topic: TopicMetadata) -> list[Partition]:
-    from confluent_kafka.admin import OffsetSpec
+def _delete(client: Client, name: str) -> None:
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.topics import DeleteTopicsRequest
 
-    led = [(name, index) for index, part in topic.partitions.items() if part.leader >= 0]
-    earliest, latest = (log_offsets(admin, led, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
+    of_topic = DeleteTopicsRequest.DeleteTopicState
+    request = DeleteTopicsRequest(topics=[of_topic(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
+    (answer,) = client.request(request, client.controller()).responses
+    check(answer.error_code, f"cannot delete {name}", answer.error_message)
+
+
+def _replication_factor(topic: Any) -> int:
+    return max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
+
+
+def _partitions(client: Client, topic: Any) -> list[Partition]:
+    from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
+
+    led = [(topic.name, each.partition_index) for each in topic.partitions if each.leader_id >= 0]
+    earliest, latest = (list_offsets(client, dict.fromkeys(led, where)) for where in (EARLIEST, LATEST))
     return [
-        Partition(index, part.leader, part.replicas, part.isrs, earliest.get((name, index)), latest.get((name, index)))
-        for index, part in sorted(topic.partitions.items())
+        Partition(
+            each.partition_index,
+            each.leader_id,
+            each.replica_nodes,
+            each.isr_nodes,
+            earliest.get((topic.name, each.partition_index)),
+            latest.get((topic.name, each.partition_index)),
+        )
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
     ]
 
 
-def _configs(admin: AdminClient, name: str) -> dict[str, str | None]:
+def _configs(client: Client, name: str) -> dict[str, str | None]:
     """The configs that are the topic's own."""
-    entries = topic_configs(admin, name)
-    return {entry.name: entry.value for entry in entries if source_of(entry) == DYNAMIC_TOPIC_CONFIG}
+    entries = topic_configs(client, name)
+    return {entry.name: entry.value for entry in entries if entry.config_source == DYNAMIC_TOPIC_CONFIG}

@@ -1,18 +1,15 @@
-"""`minibroker topics config` and `alter`: a topic's configs, where they come from and their change; its partitions.
-
-Through confluent-kafka.
-"""
+"""`minibroker topics config` and `alter`: a topic's configs, where they come from and their change; its partitions."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from minibroker.cli.administration import admin_client, existing_topic, result, source_of, topic_configs
+from minibroker.cli.administration import TIMEOUT_MS, TOPIC_RESOURCE, connected, existing_topic, topic_configs
 from minibroker.cli.shared import (
-    REQUEST_TIMEOUT_S,
+    Bootstrap,
     assignments_option,
     client_options,
     json_option,
@@ -20,9 +17,10 @@ from minibroker.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ConfigEntry
+    from minibroker.client.blocking import Client
 
 DEFAULT_CONFIG = 5
+SET, DELETE = 0, 1  # operations of IncrementalAlterConfigs
 SOURCES: Final = {  # by the number that DescribeConfigs gives
     1: "topic",
     2: "broker",
@@ -52,8 +50,7 @@ def config(
     name: str,
     assignments: tuple[tuple[str, str], ...],
     deleted: tuple[str, ...],
-    servers: str,
-    client: tuple[tuple[str, str], ...],
+    bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
     """Show a topic's configs with their sources and defaults, or change some of them, all or none.
@@ -64,12 +61,12 @@ def config(
     """
     changed = dict(assignments)
     _check_change([key for key, _ in assignments], deleted)
-    admin = admin_client(servers, client)
-    existing_topic(admin, name)
-    if not changed and not deleted:
-        _show([_row(entry) for entry in topic_configs(admin, name)], as_json)
-        return
-    _change(admin, name, changed, deleted)
+    with connected(bootstrap) as client:
+        existing_topic(client, name)
+        if not changed and not deleted:
+            _show([_row(entry) for entry in topic_configs(client, name)], as_json)
+            return
+        _change(client, name, changed, deleted)
     if as_json:
         click.echo(json.dumps({"name": name, "set": changed, "deleted": list(deleted)}))
         return
@@ -87,11 +84,11 @@ def _check_change(assigned: list[str], deleted: tuple[str, ...]) -> None:
         raise click.UsageError(f"{twice} is given twice")
 
 
-def _row(entry: ConfigEntry) -> Config:
-    said = [entry, *entry.synonyms.values()]
-    defaults = [each.value for each in said if source_of(each) == DEFAULT_CONFIG]
+def _row(entry: Any) -> Config:
+    said = [(entry.config_source, entry.value), *((each.source, each.value) for each in entry.synonyms)]
+    defaults = [value for source, value in said if source == DEFAULT_CONFIG]
     default = defaults[0] if defaults else _documented_default(entry.name)
-    return Config(entry.name, entry.value, SOURCES.get(source_of(entry), "unknown"), default, entry.is_read_only)
+    return Config(entry.name, entry.value, SOURCES.get(entry.config_source, "unknown"), default, entry.read_only)
 
 
 def _documented_default(name: str) -> str | None:
@@ -108,16 +105,18 @@ def _show(rows: list[Config], as_json: bool) -> None:
         print_table(Config._fields[:-1], [row[:-1] for row in rows])
 
 
-def _change(admin: AdminClient, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
-    """Raises click.ClickException if the broker refuses it; then nothing is changed."""
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+def _change(client: Client, name: str, changed: dict[str, str], deleted: tuple[str, ...]) -> None:
+    """Raises `ClientError` if the broker refuses it; then nothing is changed."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 
-    entries = [ConfigEntry(*pair, incremental_operation=AlterConfigOpType.SET) for pair in changed.items()]
-    entries += [ConfigEntry(key, "", incremental_operation=AlterConfigOpType.DELETE) for key in deleted]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
-    answers = admin.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_S)
-    (future,) = answers.values()
-    result(future, f"cannot change the configs of {name}")
+    of_resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    changes = [(key, SET, value) for key, value in changed.items()] + [(key, DELETE, None) for key in deleted]
+    configs = [of_resource.AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in changes]
+    resource = of_resource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=configs)
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    (answer,) = client.request(request, client.controller()).responses
+    check(answer.error_code, f"cannot change the configs of {name}", answer.error_message)
 
 
 @click.command()
@@ -125,19 +124,22 @@ def _change(admin: AdminClient, name: str, changed: dict[str, str], deleted: tup
 @click.option("--partitions", type=click.IntRange(1), required=True, help="How many it is to have: more than now.")
 @client_options
 @json_option("Print a JSON object.")
-def alter(name: str, partitions: int, servers: str, client: tuple[tuple[str, str], ...], as_json: bool) -> None:
+def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> None:
     """Give a topic more partitions. Records that are there stay where they are.
 
     \b
     Example:
         minibroker topics alter orders --partitions 6
     """
-    admin = admin_client(servers, client)
-    before = len(existing_topic(admin, name).partitions)
-    from confluent_kafka.admin import NewPartitions
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.topics import CreatePartitionsRequest
 
-    answers = admin.create_partitions([NewPartitions(name, partitions)], request_timeout=REQUEST_TIMEOUT_S)
-    result(answers[name], f"cannot alter {name}")
+    wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
+    with connected(bootstrap) as client:
+        before = len(existing_topic(client, name).partitions)
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
+        (answer,) = client.request(request, client.controller()).results
+        check(answer.error_code, f"cannot alter {name}", answer.error_message)
     if as_json:
         click.echo(json.dumps({"altered": name, "partitions": partitions, "before": before}))
     else:

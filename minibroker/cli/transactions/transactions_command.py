@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.shared import help_if_alone, json_option, print_table, server_option
+from minibroker.cli.administration import connected
+from minibroker.cli.shared import Bootstrap, client_options, help_if_alone, json_option, print_table
 from minibroker.cli.transactions.transactions_hanging import abort, find_hanging
 
 if TYPE_CHECKING:
-    from minibroker.cli.plain_client import PlainClient
-
+    from minibroker.client.blocking import Client
 STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
@@ -33,23 +33,22 @@ def transactions(context: click.Context) -> None:
 
 @transactions.command("list")
 @click.option("--state", "states", type=click.Choice(STATES, False), multiple=True, help="Only ids in it.")
-@server_option
+@client_options
 @json_option("Print a JSON array.")
-def list_transactions(states: tuple[str, ...], servers: str, as_json: bool) -> None:
+def list_transactions(states: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """List the transactional ids, and how far their transactions are.
 
     \b
     Example:
         minibroker transactions list --state Ongoing
     """
-    from minibroker.cli.plain_client import PlainClient, require
     from minibroker.protocol.messages.transactions import ListTransactionsRequest
 
     rows: list[dict[str, Any]] = []
-    with PlainClient(servers) as client:
-        for node in client.nodes:
-            answer = client.ask(node, ListTransactionsRequest(state_filters=list(states)), 0)
-            require(answer.error_code, f"cannot list the transactions of broker {node}")
+    with connected(bootstrap) as client:
+        for node in client.nodes():
+            answer = client.request(ListTransactionsRequest(state_filters=list(states)), node)
+            client.check(answer.error_code, f"cannot list the transactions of broker {node}", node)
             rows += [
                 {
                     "transactional_id": each.transactional_id,
@@ -64,18 +63,16 @@ def list_transactions(states: tuple[str, ...], servers: str, as_json: bool) -> N
 
 @transactions.command()
 @click.argument("transactional_id")
-@server_option
+@client_options
 @json_option("Print a JSON object.")
-def describe(transactional_id: str, servers: str, as_json: bool) -> None:
+def describe(transactional_id: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Show the producer of a transactional id, and its transaction's start and partitions.
 
     \b
     Example:
         minibroker transactions describe orders-1 --json
     """
-    from minibroker.cli.plain_client import PlainClient
-
-    with PlainClient(servers) as client:
+    with connected(bootstrap) as client:
         row = _described(client, transactional_id)
     if as_json:
         click.echo(json.dumps(row))
@@ -83,13 +80,13 @@ def describe(transactional_id: str, servers: str, as_json: bool) -> None:
         print_table(list(row), [list(row.values())])
 
 
-def _described(client: PlainClient, transactional_id: str) -> dict[str, Any]:
-    from minibroker.cli.plain_client import require
+def _described(client: Client, transactional_id: str) -> dict[str, Any]:
     from minibroker.protocol.messages.transactions import DescribeTransactionsRequest
 
-    node = client.coordinator(transactional_id)
-    (found,) = client.ask(node, DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0).transaction_states
-    require(found.error_code, f"cannot describe {transactional_id}")
+    node = client.coordinator("transaction", transactional_id)
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    (found,) = client.request(request, node).transaction_states
+    client.check(found.error_code, f"cannot describe {transactional_id}", node)
     return {
         "transactional_id": transactional_id,
         "coordinator": node,

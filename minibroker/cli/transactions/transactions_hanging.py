@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from minibroker.cli.shared import failure, json_option, print_table, server_option
+from minibroker.cli.administration import connected
+from minibroker.cli.shared import Bootstrap, client_options, failure, json_option, print_table
 
 if TYPE_CHECKING:
-    from minibroker.cli.plain_client import PlainClient
-
+    from minibroker.client.blocking import Client
 NO_OFFSET = -1
 NO_LEADER = -1
 MARKERS_VERSION = 1  # that of Kafka 4.0; with it the marker bears the epoch that the producer has
@@ -46,19 +46,17 @@ class OpenTransaction(NamedTuple):
     show_default=True,
     help="How long a transaction may last: the brokers' transaction.max.timeout.ms.",
 )
-@server_option
+@client_options
 @json_option("Print a JSON array.")
-def find_hanging(topic: str | None, minutes: int, servers: str, as_json: bool) -> None:
+def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json: bool) -> None:
     """Find transactions that are open for too long in a log and that no coordinator knows of.
 
     \b
     Example:
         minibroker transactions find-hanging --topic orders
     """
-    from minibroker.cli.plain_client import PlainClient
-
     before_ms = time.time() * 1000 - minutes * 60_000
-    with PlainClient(servers) as client:
+    with connected(bootstrap) as client:
         candidates = [each for each in open_transactions(client, topic) if each.last_ms < before_ms]
         known = _known(client, {each.producer_id for each in candidates})
     hanging = [each for each in candidates if (each.producer_id, each.topic, each.partition) not in known]
@@ -72,17 +70,15 @@ def find_hanging(topic: str | None, minutes: int, servers: str, as_json: bool) -
 @click.option("--topic", required=True, help="The topic.")
 @click.option("--partition", required=True, type=click.IntRange(0), help="The partition.")
 @click.option("--start-offset", required=True, type=click.IntRange(0), help="Where the transaction begins.")
-@server_option
-def abort(topic: str, partition: int, start_offset: int, servers: str) -> None:
+@client_options
+def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -> None:
     """Abort a hanging transaction in one partition, without asking.
 
     \b
     Example:
         minibroker transactions abort --topic orders --partition 0 --start-offset 17
     """
-    from minibroker.cli.plain_client import PlainClient
-
-    with PlainClient(servers) as client:
+    with connected(bootstrap) as client:
         for each in open_transactions(client, topic):
             if (each.partition, each.start_offset) == (partition, start_offset):
                 _abort(client, each)
@@ -91,10 +87,10 @@ def abort(topic: str, partition: int, start_offset: int, servers: str) -> None:
     raise failure(f"no open transaction of {topic}-{partition} begins at offset {start_offset}")
 
 
-def open_transactions(client: PlainClient, only: str | None) -> list[OpenTransaction]:
+def open_transactions(client: Client, only: str | None) -> list[OpenTransaction]:
     """Return what is open in the logs of a topic, or of all topics. Raises click.ClickException."""
     by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    topics = [topic for topic in client.metadata.topics if only in (None, topic.name)]
+    topics = [topic for topic in client.metadata(None).topics if only in (None, topic.name)]
     if only is not None and not topics:
         raise failure(f"there is no topic {only}")
     for topic in topics:
@@ -104,8 +100,7 @@ def open_transactions(client: PlainClient, only: str | None) -> list[OpenTransac
     return [each for leader, partitions in by_leader.items() for each in _open_at(client, leader, partitions)]
 
 
-def _open_at(client: PlainClient, leader: int, partitions: dict[str, list[int]]) -> list[OpenTransaction]:
-    from minibroker.cli.plain_client import require
+def _open_at(client: Client, leader: int, partitions: dict[str, list[int]]) -> list[OpenTransaction]:
     from minibroker.protocol.messages.transactions import DescribeProducersRequest
 
     Asked = DescribeProducersRequest.TopicRequest
@@ -113,9 +108,10 @@ def _open_at(client: PlainClient, leader: int, partitions: dict[str, list[int]])
         topics=[Asked(name=name, partition_indexes=indexes) for name, indexes in partitions.items()]
     )
     found = []
-    for topic in client.ask(leader, request, 0).topics:
+    for topic in client.request(request, leader).topics:
         for partition in topic.partitions:
-            require(partition.error_code, f"cannot describe the producers of {topic.name}-{partition.partition_index}")
+            what = f"cannot describe the producers of {topic.name}-{partition.partition_index}"
+            client.check(partition.error_code, what, leader)
             found += [
                 _open(topic.name, partition.partition_index, leader, producer)
                 for producer in partition.active_producers
@@ -137,24 +133,22 @@ def _open(topic: str, partition: int, leader: int, producer: Any) -> OpenTransac
     )
 
 
-def _known(client: PlainClient, producer_ids: set[int]) -> set[tuple[int, str, int]]:
+def _known(client: Client, producer_ids: set[int]) -> set[tuple[int, str, int]]:
     """Return (producer id, topic, partition) for what the coordinators have in these producers' transactions."""
-    from minibroker.cli.plain_client import require
     from minibroker.protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 
     known = set()
-    for node in client.nodes if producer_ids else ():
-        listed = client.ask(node, ListTransactionsRequest(producer_id_filters=sorted(producer_ids)), 0)
-        require(listed.error_code, f"cannot list the transactions of broker {node}")
+    for node in client.nodes() if producer_ids else ():
+        listed = client.request(ListTransactionsRequest(producer_id_filters=sorted(producer_ids)), node)
+        client.check(listed.error_code, f"cannot list the transactions of broker {node}", node)
         ids = [each.transactional_id for each in listed.transaction_states]
-        for each in client.ask(node, DescribeTransactionsRequest(transactional_ids=ids), 0).transaction_states:
-            require(each.error_code, f"cannot describe {each.transactional_id}")
+        for each in client.request(DescribeTransactionsRequest(transactional_ids=ids), node).transaction_states:
+            client.check(each.error_code, f"cannot describe {each.transactional_id}", node)
             known |= {(each.producer_id, topic.topic, index) for topic in each.topics for index in topic.partitions}
     return known
 
 
-def _abort(client: PlainClient, transaction: OpenTransaction) -> None:
-    from minibroker.cli.plain_client import require
+def _abort(client: Client, transaction: OpenTransaction) -> None:
     from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest
 
     Marker = WriteTxnMarkersRequest.WritableTxnMarker
@@ -166,6 +160,6 @@ def _abort(client: PlainClient, transaction: OpenTransaction) -> None:
         topics=[topic],
         coordinator_epoch=max(transaction.coordinator_epoch, 0),
     )
-    answer = client.ask(transaction.leader, WriteTxnMarkersRequest(markers=[marker]), MARKERS_VERSION)
+    answer = client.request(WriteTxnMarkersRequest(markers=[marker]), transaction.leader, highest=MARKERS_VERSION)
     code = answer.markers[0].topics[0].partitions[0].error_code
-    require(code, f"cannot abort in {transaction.topic}-{transaction.partition}")
+    client.check(code, f"cannot abort in {transaction.topic}-{transaction.partition}", transaction.leader)

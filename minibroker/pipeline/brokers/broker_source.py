@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from minibroker.pipeline.brokers.broker_offsets import EARLIEST, LATEST, list_offsets
-from minibroker.pipeline.brokers.client import Client, ClientError
-from minibroker.pipeline.brokers.client_settings import ClientSettings, Settings
+from minibroker.client.client_errors import ClientError
+from minibroker.client.connection_settings import Settings
+from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.brokers.client_settings import client_settings
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
 from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
 from minibroker.pipeline.log_source import Bounds, OffsetRange, OptionError, ReadRequest, Split, TopicPartition
@@ -38,7 +40,7 @@ class BrokerSource:
         self._settings = Settings(settings or {})
         self._read_committed = read_committed
         self._fetch_settings = FetchSettings.taken_from(self._settings)
-        ClientSettings(bootstrap_servers, self._settings)
+        client_settings(bootstrap_servers, self._settings)  # refuses what is not understood
         self._client: Client | None = None
 
     def __getstate__(self) -> dict[str, object]:

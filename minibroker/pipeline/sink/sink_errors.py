@@ -54,8 +54,3 @@ class RecordRefused(WriteFailed):
 
 class Fenced(WriteFailed):
     """Somebody else writes under the same transactional id, or the transaction took too long and was aborted."""
-
-
-def error_name(code: int) -> str:
-    """The name of an error code, as Kafka's documentation has it."""
-    return ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
-from minibroker.pipeline.brokers.client_settings import Settings
+from minibroker.client.connection_settings import Settings
 from minibroker.pipeline.encode.encoder import BatchSettings
 from minibroker.pipeline.log_source import OptionError
 from minibroker.protocol.records.compression import Compression

@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from kafka.protocol.metadata import MetadataRequest
-
+from minibroker.client.client_errors import error_name
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.sink.sink_errors import RETRIABLE, WriteFailed, error_name
+from minibroker.pipeline.sink.sink_errors import RETRIABLE, WriteFailed
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.metadata import MetadataRequest
 
 _BACKOFF_S: Final = 0.1
 

@@ -12,22 +12,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from kafka.protocol.consumer import OffsetFetchRequest
-from kafka.protocol.metadata import ApiVersionsRequest
-from kafka.protocol.producer import (
+from minibroker.client.client_connection import NEWEST
+from minibroker.client.client_errors import ClientError, error_name
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.sink.identity import Identity
+from minibroker.pipeline.sink.sink_errors import FENCED, RETRIABLE, Fenced, WriteFailed
+from minibroker.pipeline.sink.sink_settings import SinkSettings
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.offsets import OffsetFetchRequest
+from minibroker.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
-
-from minibroker.pipeline.brokers.client import Client, ClientError
-from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.identity import Identity
-from minibroker.pipeline.sink.sink_errors import FENCED, RETRIABLE, Fenced, WriteFailed, error_name
-from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.protocol.errors import ErrorCode
 
 Generation = Literal[1, 2]
 
@@ -94,10 +96,10 @@ class Transaction:
                 group_id=self.transactional_id,
                 topics=None,
                 require_stable=stable,
-                min_version=_STABLE_OFFSET_FETCH_VERSION,
-                max_version=_STABLE_OFFSET_FETCH_VERSION,
             ),
             lambda answer: [answer.error_code, *_codes(answer.topics, "partitions", "error_code")],
+            _STABLE_OFFSET_FETCH_VERSION,
+            _STABLE_OFFSET_FETCH_VERSION,
         )
         found = [each for topic in answer.topics for each in topic.partitions if each.committed_offset >= 0]
         newest = max(found, key=lambda each: each.committed_offset, default=None)
@@ -114,15 +116,14 @@ class Transaction:
                 lambda answer: _codes(
                     answer.results_by_topic_v3_and_below, "results_by_partition", "partition_error_code"
                 ),
+                highest=_ADD_PARTITIONS_VERSION,
             )
         self._partitions |= new
 
     def _partitions_request(self, new: set[TopicPartition]) -> AddPartitionsToTxnRequest:
         of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         topics = [of_topic(name=topic, partitions=sorted(indexes)) for topic, indexes in _by_topic(new).items()]
-        return AddPartitionsToTxnRequest(
-            **self._producer("v3_and_below_"), v3_and_below_topics=topics, max_version=_ADD_PARTITIONS_VERSION
-        )
+        return AddPartitionsToTxnRequest(**self._producer("v3_and_below_"), v3_and_below_topics=topics)
 
     def mark(self, marker: Marker) -> None:
         """Put a marker into the transaction, at each of its topics, so that it outlives all but the last of them.
@@ -141,6 +142,7 @@ class Transaction:
             "committing the marker",
             lambda: self._marker_request(marker),
             lambda answer: _codes(answer.topics, "partitions", "error_code"),
+            highest=_OFFSETS_VERSIONS[self.generation],
         )
 
     def _marker_request(self, marker: Marker) -> TxnOffsetCommitRequest:
@@ -155,7 +157,6 @@ class Transaction:
             generation_id=-1,
             member_id="",
             topics=[of_topic(name=topic, partitions=[offset]) for topic in sorted(_by_topic(self._partitions))],
-            max_version=_OFFSETS_VERSIONS[self.generation],
         )
 
     def end(self, commit: bool) -> None:
@@ -166,8 +167,9 @@ class Transaction:
         answer = self._ask(
             "transaction",
             "committing" if commit else "aborting",
-            lambda: EndTxnRequest(**self._producer(), committed=commit, max_version=_END_VERSIONS[self.generation]),
+            lambda: EndTxnRequest(**self._producer(), committed=commit),
             lambda answer: [answer.error_code],
+            highest=_END_VERSIONS[self.generation],
         )
         self._partitions.clear()
         if self.generation == 2:
@@ -185,8 +187,10 @@ class Transaction:
         self,
         kind: Literal["group", "transaction"],
         what: str,
-        request: Callable[[], Any],
+        request: Callable[[], Message],
         codes: Callable[[Any], list[int]],
+        lowest: int = 0,
+        highest: int = NEWEST,
     ) -> Any:
         """The coordinator's answer without an error, however often it must be asked within the delivery timeout."""
         deadline = time.monotonic() + self._settings.delivery_timeout_ms / 1000
@@ -194,7 +198,7 @@ class Transaction:
         while True:
             try:
                 node_id = self._client.coordinator(kind, self.transactional_id)
-                answer = self._client.request(request(), node_id)
+                answer = self._client.request(request(), node_id, lowest=lowest, highest=highest)
             except ClientError as error:
                 if not error.retriable or time.monotonic() > deadline:
                     raise WriteFailed(f"transactional id {self.transactional_id}: {what}: {error}") from None

@@ -139,9 +139,9 @@ def test_what_can_be_deleted_is_and_the_rest_is_said(run_client: Run) -> None:
     assert result.stderr.startswith("minibroker: cannot delete unknown: ")
 
 
-def test_a_setting_the_client_library_does_not_have_is_bad_input(run_client: Run) -> None:
+def test_a_setting_that_the_client_does_not_have_is_bad_input(run_client: Run) -> None:
     result = run_client("topics", "list", "--client", "foo=bar")
-    assert (result.exit_code, result.stderr) == (2, 'minibroker: No such configuration property: "foo"\n')
+    assert (result.exit_code, result.stderr) == (2, "minibroker: --client: foo is not known\n")
 
 
 def test_several_servers_can_be_given(run: Run, broker: RunningBroker) -> None:

@@ -19,8 +19,9 @@ from kafka.partitioner.default import murmur2
 from rich.progress import Progress
 
 from minibroker.cli.pipeline import pipeline_replay
+from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.brokers.broker_source import BrokerSource
-from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.jobs.replay import Archived, needed_topics, replay_id_of, replay_settings
 from minibroker.pipeline.jobs.replay_targets import Needed, prepare_topics
 from minibroker.pipeline.jobs.replay_task import Replayed, ReplayTask, report_of

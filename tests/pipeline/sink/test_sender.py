@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from minibroker.pipeline.brokers.client import ClientError, Leader
+from minibroker.client.client_errors import ClientError, Reaction
+from minibroker.client.cluster_client import Leader
 from minibroker.pipeline.encode.encoder import BatchSettings
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.identity import Identity
@@ -49,7 +50,7 @@ class ScriptedClient:
     def refresh(self) -> None:
         self.refreshed += 1
 
-    def send(self, request: Any, node_id: int) -> dict[TopicPartition, bytes]:
+    def send(self, request: Any, node_id: int, *, lowest: int, highest: int) -> dict[TopicPartition, bytes]:
         sent = {
             TopicPartition(topic.name, each.index): bytes(each.records)
             for topic in request.topic_data
@@ -58,10 +59,10 @@ class ScriptedClient:
         self.requests.append(sent)
         return sent
 
-    def wait(self, sent: dict[TopicPartition, bytes], node_id: int) -> SimpleNamespace:
+    def wait(self, sent: dict[TopicPartition, bytes]) -> SimpleNamespace:
         step = self.script.pop(0) if self.script else OK
         if isinstance(step, str):
-            raise ClientError(step, retriable=step == LOST)
+            raise ClientError(step, Reaction.FIND_BOTH if step == LOST else Reaction.FATAL)
         answers = [(partition, _answer(step, partition)) for partition in sent]
         topics = [SimpleNamespace(name=partition.topic, partition_responses=[answer]) for partition, answer in answers]
         return SimpleNamespace(responses=topics)

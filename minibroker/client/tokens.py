@@ -8,16 +8,12 @@ from __future__ import annotations
 import base64
 import json
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlencode, urlsplit
 
-from kafka.net.sasl.oauth import AbstractTokenProvider
-
-from minibroker.pipeline.log_source import OptionError
+from minibroker.client.client_errors import SettingError, TokenError
 
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
 TIMEOUT_S: Final = 10
@@ -25,16 +21,16 @@ EXTENSION: Final = "extension_"
 STRING_CLAIM: Final = "unsecuredLoginStringClaim_"
 NUMBER_CLAIM: Final = "unsecuredLoginNumberClaim_"
 UNSECURED_EXTENSION: Final = "unsecuredLoginExtension_"
+# librdkafka's two settings for unsecured tokens, and what Java calls that which stands in the second.
+UNSECURED: Final = "enable.sasl.oauthbearer.unsecure.jwt"
+UNSECURED_CONFIG: Final = "sasl.oauthbearer.config"
+UNSECURED_NAMES: Final = {"principal": f"{STRING_CLAIM}sub", "lifeSeconds": "unsecuredLoginLifetimeSeconds"}
 LIFETIME: Final = "unsecuredLoginLifetimeSeconds"
 RENEW_AT: Final = 0.8  # of a token's life
 
 
-class TokenError(Exception):
-    """There is no token to be had, said in one line."""
-
-
-class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """Gives kafka-python a token, asked for again when most of its life is over."""
+class Tokens:
+    """Gives a token, asked for again when most of its life is over."""
 
     def __init__(self, fetch: Callable[[], tuple[str, float]], extensions: Mapping[str, str]) -> None:
         self._fetch = fetch
@@ -55,24 +51,24 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def token_provider(module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
-    """Return the source of tokens that a login module's options and `sasl.oauthbearer.*` name. Raises `OptionError`."""
+    """Return the source of tokens that a login module and `sasl.oauthbearer.*` name. Raises `SettingError`."""
     if settings.get("sasl.oauthbearer.method", "oidc").lower() not in ("oidc", "default"):
-        raise OptionError("kafka.sasl.oauthbearer.method must be oidc or default")
+        raise SettingError("sasl.oauthbearer.method must be oidc or default")
     url = settings.get(URL)
     if url is None:
-        return _unsecured(module)
+        return _unsecured({**module, **_librdkafka_claims(settings)})
     if url.startswith("file:"):
-        path = Path(urllib.parse.unquote(urllib.parse.urlsplit(url).path))
+        path = Path(unquote(urlsplit(url).path))
         return Tokens(lambda: _from_file(path), _extensions(module, settings, EXTENSION))
     return _from_endpoint(url, module, settings)
 
 
 def _from_endpoint(url: str, module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise OptionError(f"kafka.{URL} must begin with https:, http: or file:")
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise SettingError(f"{URL} must begin with https:, http: or file:")
     own = {"clientId", "clientSecret", "scope"}
     for name in sorted(name for name in module if name not in own and not name.startswith(EXTENSION)):
-        raise OptionError(f"kafka.sasl.jaas.config: unknown option {name}")
+        raise SettingError(f"sasl.jaas.config: unknown option {name}")
 
     def given(name: str, *others: str) -> str | None:
         return next((value for key in others if (value := settings.get(key)) is not None), module.get(name))
@@ -81,17 +77,19 @@ def _from_endpoint(url: str, module: Mapping[str, str], settings: Mapping[str, s
     client_id = given("clientId", f"{prefix}.credentials.client.id", f"{prefix}.id")
     secret = given("clientSecret", f"{prefix}.credentials.client.secret", f"{prefix}.secret")
     if client_id is None or secret is None:
-        raise OptionError("kafka.sasl.jaas.config must give clientId and clientSecret for a token endpoint")
+        raise SettingError("sasl.jaas.config must give clientId and clientSecret for a token endpoint")
     scope = given("scope", "sasl.oauthbearer.scope")
     return Tokens(lambda: _ask(url, client_id, secret, scope), _extensions(module, settings, EXTENSION))
 
 
 def _ask(url: str, client_id: str, secret: str, scope: str | None) -> tuple[str, float]:
     """Ask for a token by client credentials (RFC 6749, 4.4), as Kafka's clients do: the secret in the header."""
+    import urllib.request  # it takes longer to import than all the rest of the client
+
     form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
     credentials = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
     headers = {"Authorization": f"Basic {credentials}", "Accept": "application/json"}
-    request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), headers)
+    request = urllib.request.Request(url, urlencode(form).encode(), headers)
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             found: dict[str, Any] = json.load(answer)
@@ -117,11 +115,27 @@ def _unsecured(module: Mapping[str, str]) -> Tokens:
         elif name.startswith(NUMBER_CLAIM):
             claims[name.removeprefix(NUMBER_CLAIM)] = _number(name, value)
         elif not name.startswith(UNSECURED_EXTENSION) and name != LIFETIME:
-            raise OptionError(f"kafka.sasl.jaas.config: unknown option {name} (and there is no kafka.{URL})")
+            raise SettingError(f"sasl.jaas.config: unknown option {name} (and there is no {URL})")
     if "sub" not in claims:
-        raise OptionError(f"OAUTHBEARER needs kafka.{URL}, or {STRING_CLAIM}sub in kafka.sasl.jaas.config for tests")
+        raise SettingError(f"OAUTHBEARER needs {URL}, or {STRING_CLAIM}sub in sasl.jaas.config for tests")
     life_s = _number(LIFETIME, module.get(LIFETIME, "3600"))
     return Tokens(lambda: (_unsigned(claims, life_s), life_s), _extensions(module, {}, UNSECURED_EXTENSION))
+
+
+def _librdkafka_claims(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return `principal=alice lifeSeconds=60 extension_a=b` by the names of Java's login module."""
+    if UNSECURED_CONFIG in settings and settings.get(UNSECURED, "false").strip().lower() != "true":
+        raise SettingError(f"{UNSECURED_CONFIG} is for unsecured tokens, which need {UNSECURED}=true")
+    claims = {}
+    for pair in settings.get(UNSECURED_CONFIG, "").split():
+        name, equals, value = pair.partition("=")
+        known = UNSECURED_NAMES.get(name)
+        if name.startswith(EXTENSION):
+            known = UNSECURED_EXTENSION + name.removeprefix(EXTENSION)
+        if not equals or known is None:
+            raise SettingError(f"{UNSECURED_CONFIG}: {name!r} is none of {', '.join(UNSECURED_NAMES)}, {EXTENSION}NAME")
+        claims[known] = value
+    return claims
 
 
 def _unsigned(claims: Mapping[str, Any], life_s: float) -> str:
@@ -137,7 +151,7 @@ def _extensions(module: Mapping[str, str], settings: Mapping[str, str], prefix: 
     for pair in filter(None, settings.get("sasl.oauthbearer.extensions", "").split(",")):
         name, equals, value = pair.strip().partition("=")
         if not equals:
-            raise OptionError("kafka.sasl.oauthbearer.extensions must be name=value, separated by commas")
+            raise SettingError("sasl.oauthbearer.extensions must be name=value, separated by commas")
         found[name] = value
     return found
 
@@ -146,4 +160,4 @@ def _number(name: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise OptionError(f"kafka.sasl.jaas.config: {name} must be a number, not {value!r}") from None
+        raise SettingError(f"sasl.jaas.config: {name} must be a number, not {value!r}") from None

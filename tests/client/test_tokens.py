@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from minibroker.pipeline.brokers.tokens import TokenError, token_provider
-from minibroker.pipeline.log_source import OptionError
+from minibroker.client.client_errors import SettingError, TokenError
+from minibroker.client.tokens import token_provider
 
 URL = "sasl.oauthbearer.token.endpoint.url"
 
@@ -101,5 +101,5 @@ def test_an_unsecured_token_has_the_claims_that_it_was_given() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(module: dict[str, str], settings: dict[str, str], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(SettingError, match=message):
         token_provider(module, settings)

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from minibroker.pipeline.brokers.client import Client, ClientError
-from minibroker.pipeline.brokers.sasl import LoginModule, login_module, sasl_configuration
-from minibroker.pipeline.log_source import OptionError, TopicPartition
+from minibroker.client.blocking import Client
+from minibroker.client.client_errors import ClientError, SettingError
+from minibroker.client.connection_settings import ClientSettings, Settings
+from minibroker.client.credentials import LoginModule, credentials_of, login_module
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
-from tests.pipeline.brokers.scripted import Script, scripted
+from tests.client.scripted import Script, scripted
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -47,15 +48,15 @@ def test_a_login_module_is_read(text: str, expected: dict[str, str]) -> None:
     ],
 )
 def test_what_is_no_login_module_is_refused(text: str, message: str) -> None:
-    with pytest.raises(OptionError, match=message) as refusal:
+    with pytest.raises(SettingError, match=message) as refusal:
         login_module(text)
-    assert str(refusal.value).startswith("kafka.sasl.jaas.config")
+    assert str(refusal.value).startswith("sasl.jaas.config")
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, r"kafka\.sasl\.mechanism must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
+        ({}, r"sasl\.mechanism must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
         ({"sasl.mechanism": "GSSAPI"}, "must be one of .*, not 'GSSAPI'"),
         ({"sasl.mechanism": "PLAIN"}, "must give a username and a password for PLAIN"),
         (
@@ -81,13 +82,13 @@ def test_what_is_no_login_module_is_refused(text: str, message: str) -> None:
     ],
 )
 def test_credentials_that_cannot_be_are_refused(settings: dict[str, str], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        sasl_configuration(dict(settings), wanted=True)
+    with pytest.raises(SettingError, match=message):
+        credentials_of(dict(settings), wanted=True)
 
 
 def test_the_settings_are_taken_out_whether_wanted_or_not() -> None:
     settings = {"sasl.mechanisms": "PLAIN", "sasl.username": "a", "sasl.password": "b", "linger.ms": "5"}
-    assert sasl_configuration(settings, wanted=False) == {}
+    assert credentials_of(settings, wanted=False) is None
     assert settings == {"linger.ms": "5"}
 
 
@@ -111,13 +112,14 @@ def authenticating(mechanism: str, expected: str) -> Script:
 
 def connect(script: Script, settings: dict[str, str]) -> None:
     settings = {**LIMITS, "security.protocol": "SASL_PLAINTEXT", **settings}
-    with scripted(script) as nodes, Client(nodes.bootstrap_servers, settings) as client:
-        assert client.partitions(["t"]) == [TopicPartition("t", 0)]
-        assert client.leader(TopicPartition("t", 0)).node_id == 1
+    with scripted(script) as nodes:
+        settings["bootstrap.servers"] = nodes.bootstrap_servers
+        with Client(ClientSettings(settings)) as client:
+            assert client.leader(("t", 0)).node_id == 1
 
 
 def test_a_user_comes_in_by_either_way_to_say_it() -> None:
-    script = authenticating("PLAIN", "alice\0alice\0secret")
+    script = authenticating("PLAIN", "\0alice\0secret")
     connect(
         script, {"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{PLAIN} required username=alice password=secret;"}
     )
@@ -126,14 +128,14 @@ def test_a_user_comes_in_by_either_way_to_say_it() -> None:
 
 def test_a_wrong_password_fails_at_once_and_is_not_repeated() -> None:
     settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "wr0ng"}
-    with pytest.raises(ClientError, match="Metadata: sasl authentication failed: .*Authentication failed") as failure:
-        connect(authenticating("PLAIN", "alice\0alice\0secret"), settings)
+    with pytest.raises(ClientError, match="Metadata: authentication by PLAIN failed: Authentication failed") as failure:
+        connect(authenticating("PLAIN", "\0alice\0secret"), settings)
     assert "wr0ng" not in str(failure.value) and "\n" not in str(failure.value)
 
 
 def test_a_mechanism_that_the_broker_does_not_have() -> None:
     settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
-    with pytest.raises(ClientError, match="Metadata: unsupported sasl mechanism"):
+    with pytest.raises(ClientError, match="Metadata: PLAIN is not enabled at the broker, but SCRAM-SHA-256"):
         connect(authenticating("SCRAM-SHA-256", ""), settings)
 
 
@@ -148,5 +150,23 @@ def test_a_token_comes_in() -> None:
 
 def test_no_token_is_said_in_one_line() -> None:
     settings = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "file:///nowhere/token"}
-    with pytest.raises(ClientError, match=r"Metadata: token: no token: .*No such file"):
+    with pytest.raises(ClientError, match=r"Metadata: no token: .*No such file"):
         connect(authenticating("OAUTHBEARER", ""), settings)
+
+
+def test_librdkafkas_unsecured_token_comes_in() -> None:
+    settings = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.config": "principal=alice extension_a=b"}
+    header = "eyJhbGciOiAibm9uZSJ9"
+    connect(
+        authenticating("OAUTHBEARER", f"n,,\x01auth=Bearer {header}."),
+        {**settings, "enable.sasl.oauthbearer.unsecure.jwt": "true"},
+    )
+    with pytest.raises(SettingError, match="which need enable.sasl.oauthbearer.unsecure.jwt=true"):
+        connect(Script(), settings)
+
+
+def test_no_secret_is_in_what_is_printed() -> None:
+    settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "s3cret"}
+    assert "s3cret" not in repr(Settings(settings)) and "sasl.password" in repr(Settings(settings))
+    assert "s3cret" not in repr(credentials_of(settings, wanted=True))
+    assert "s3cret" not in repr(login_module(f"{PLAIN} required username=alice password=s3cret;"))

@@ -7,22 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.pipeline.brokers.client import Client, ClientError
-from minibroker.pipeline.brokers.tls import tls_context
-from minibroker.pipeline.log_source import OptionError, TopicPartition
-from tests.pipeline.brokers.scripted import Script, scripted
+from minibroker.client.blocking import Client
+from minibroker.client.client_errors import ClientError, SettingError
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.client.tls import tls_context
+from minibroker.pipeline.brokers.java_store import read_store
+from tests.client.scripted import Script, ScriptedNodes, scripted
 
 HERE = Path(__file__).parent / "certificates"
 CA = str(HERE / "ca.pem")
 CLIENT = str(HERE / "client.pem")
 LIMITS = {"request.timeout.ms": "3000", "default.api.timeout.ms": "3000", "security.protocol": "SSL"}
 TRUST = {"ssl.truststore.location": CA, "ssl.truststore.type": "PEM"}
-
-# kafka-python leaves a socket whose handshake fails, or does not end, to the garbage collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
-    pytest.mark.usefixtures("leaves_sockets"),
-]
 
 
 def server(name: str = "server", client_wanted: bool = False) -> ssl.SSLContext:
@@ -35,8 +31,12 @@ def server(name: str = "server", client_wanted: bool = False) -> ssl.SSLContext:
 
 
 def connect(settings: dict[str, str], tls: ssl.SSLContext) -> None:
-    with scripted(Script(), tls=tls) as nodes, Client(nodes.bootstrap_servers, LIMITS | settings) as client:
-        assert client.partitions(["t"]) == [TopicPartition("t", 0)]
+    with scripted(Script(), tls=tls) as nodes, Client(client_settings(nodes, LIMITS | settings)) as client:
+        assert client.nodes() == [1]
+
+
+def client_settings(nodes: ScriptedNodes, settings: dict[str, str]) -> ClientSettings:
+    return ClientSettings({"bootstrap.servers": nodes.bootstrap_servers, **settings}, read_store=read_store)
 
 
 @pytest.mark.parametrize(
@@ -99,68 +99,68 @@ def test_a_broker_without_tls_is_told() -> None:
     impatient = {**LIMITS, **TRUST, "request.timeout.ms": "200", "default.api.timeout.ms": "400"}
     with (
         scripted(Script()) as nodes,
-        Client(nodes.bootstrap_servers, impatient) as client,
-        pytest.raises(ClientError, match="Metadata: request timed out: no answer in 200 ms"),
+        Client(client_settings(nodes, impatient)) as client,
+        pytest.raises(ClientError, match="Metadata: no answer in 200 ms"),
     ):
-        client.partitions()
+        client.nodes()
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"ssl.truststore.location": "/nowhere.pem"}, r"kafka\.ssl\.truststore\.location: .*No such file"),
+        ({"ssl.truststore.location": "/nowhere.pem"}, r"ssl\.truststore\.location: .*No such file"),
         (
             {"ssl.truststore.certificates": "nothing"},
-            r"kafka\.ssl\.truststore\.certificates has no certificates in PEM",
+            r"ssl\.truststore\.certificates has no certificates in PEM",
         ),
         (
             {"ssl.truststore.location": str(HERE / "trusted.jks"), "ssl.truststore.password": "wrong"},
-            r"kafka\.ssl\.truststore\.location: .*trusted\.jks: keytool error: .*password was incorrect",
+            r"ssl\.truststore\.location: .*trusted\.jks: keytool error: .*password was incorrect",
         ),
-        ({"ssl.keystore.location": str(HERE / "trusted.jks")}, r"kafka\.ssl\.keystore\.location: .* is not in PEM; "),
+        ({"ssl.keystore.location": str(HERE / "trusted.jks")}, r"ssl\.keystore\.location: .* is not in PEM; "),
         (
             {"ssl.keystore.location": CLIENT, "ssl.key.password": "wrong"},
-            r"kafka\.ssl\.keystore\.location: no certificate and key to use",
+            r"ssl\.keystore\.location: no certificate and key to use",
         ),
-        ({"ssl.keystore.location": CLIENT}, r"kafka\.ssl\.keystore\.location: no certificate and key to use"),
-        ({**TRUST, "ssl.truststore.type": "JKS"}, r"kafka\.ssl\.truststore\.type is JKS, but what is given is in PEM"),
+        ({"ssl.keystore.location": CLIENT}, r"ssl\.keystore\.location: no certificate and key to use"),
+        ({**TRUST, "ssl.truststore.type": "JKS"}, r"ssl\.truststore\.type is JKS, but what is given is in PEM"),
         (
             {"ssl.truststore.location": str(HERE / "trusted.jks"), "ssl.truststore.type": "PEM"},
-            r"kafka\.ssl\.truststore\.type is PEM, but what is given is not in PEM",
+            r"ssl\.truststore\.type is PEM, but what is given is not in PEM",
         ),
-        ({**TRUST, "ssl.truststore.type": "BKS"}, r"kafka\.ssl\.truststore\.type must be one of PEM, JKS, PKCS12"),
-        ({**TRUST, "ssl.truststore.password": "x"}, r"kafka\.ssl\.truststore\.password cannot be given for PEM"),
+        ({**TRUST, "ssl.truststore.type": "BKS"}, r"ssl\.truststore\.type must be one of PEM, JKS, PKCS12"),
+        ({**TRUST, "ssl.truststore.password": "x"}, r"ssl\.truststore\.password cannot be given for PEM"),
         (
             {"ssl.keystore.location": CLIENT, "ssl.key.password": "secret", "ssl.keystore.password": "x"},
-            r"kafka\.ssl\.keystore\.password cannot be given for PEM; .* ssl\.key\.password",
+            r"ssl\.keystore\.password cannot be given for PEM; .* ssl\.key\.password",
         ),
-        ({"ssl.keystore.type": "PKCS11"}, r"kafka\.ssl\.keystore\.type must be one of PEM, JKS, PKCS12"),
+        ({"ssl.keystore.type": "PKCS11"}, r"ssl\.keystore\.type must be one of PEM, JKS, PKCS12"),
         (
             {"ssl.truststore.password": "x"},
-            r"kafka\.ssl\.truststore\.password has a meaning only with kafka\.ssl\.truststore\.location",
+            r"ssl\.truststore\.password has a meaning only with ssl\.truststore\.location",
         ),
         (
             {"ssl.key.location": CLIENT},
-            r"kafka\.ssl\.key\.location has a meaning only with kafka\.ssl\.certificate\.location",
+            r"ssl\.key\.location has a meaning only with ssl\.certificate\.location",
         ),
         (
             {"ssl.keystore.key": "x"},
-            r"kafka\.ssl\.keystore\.key has a meaning only with kafka\.ssl\.keystore\.certificate\.chain",
+            r"ssl\.keystore\.key has a meaning only with ssl\.keystore\.certificate\.chain",
         ),
-        ({"ssl.enabled.protocols": "SSLv3"}, r"kafka\.ssl\.enabled\.protocols: only TLSv1\.2 and TLSv1\.3 .*'SSLv3'"),
+        ({"ssl.enabled.protocols": "SSLv3"}, r"ssl\.enabled\.protocols: only TLSv1\.2 and TLSv1\.3 .*'SSLv3'"),
         (
             {"ssl.endpoint.identification.algorithm": "ldap"},
-            r"kafka\.ssl\.endpoint\.identification\.algorithm must be https or none, not 'ldap'",
+            r"ssl\.endpoint\.identification\.algorithm must be https or none, not 'ldap'",
         ),
         (
             {"enable.ssl.certificate.verification": "maybe"},
-            r"kafka\.enable\.ssl\.certificate\.verification must be true or false, not 'maybe'",
+            r"enable\.ssl\.certificate\.verification must be true or false, not 'maybe'",
         ),
     ],
 )
 def test_what_cannot_be_is_refused(settings: dict[str, str], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        tls_context(dict(settings), wanted=True)
+    with pytest.raises(SettingError, match=message):
+        tls_context(dict(settings), True, read_store)
 
 
 def test_the_settings_are_taken_out_whether_wanted_or_not() -> None:

@@ -94,6 +94,12 @@ class ScriptedNodes:
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self.ports[0]}"
 
+    def hang_up(self) -> None:
+        """Close the connections that there are."""
+        for each in self._connections:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Close all sockets, and wait for the threads."""
         for each in [*self._listeners, *self._connections]:
@@ -138,6 +144,8 @@ class ScriptedNodes:
             return self._versions()
         if isinstance(request, MetadataRequest):
             return self._metadata()
+        if getattr(request, "replica_id", -1) != -1:
+            raise Hang  # a replica is asked for other things than a consumer
         if isinstance(request, ListOffsetsRequest):
             return self._bounds(request)
         if isinstance(request, FetchRequest):
