@@ -8,7 +8,7 @@ from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.broker.handlers import fetch, waiting_fetches
 from minibroker.broker.monitoring import line_limit, metrics, metrics_server
 from minibroker.broker.network import connection, framing, unread
-from minibroker.broker.requests import answers, dispatch, down_conversion, namings, slices
+from minibroker.broker.requests import answers, down_conversion, namings, routes, slices
 from minibroker.broker.requests import fetch_sessions as sessions
 from minibroker.protocol import primitives, reading
 from tests.test_readme import README
@@ -35,7 +35,7 @@ def amount(size_bytes: int, shift: int, unit: str) -> str:
     return f"{size_bytes >> shift} {unit}"
 
 
-LARGE_FRAME = f"above {kib(dispatch.LARGE_FRAME_BYTES)}, in Produce above {kib(dispatch.LARGE_PRODUCE_BYTES)}"
+LARGE_FRAME = f"above {kib(routes.LARGE_FRAME_BYTES)}, in Produce above {kib(routes.LARGE_PRODUCE_BYTES)}"
 PHRASES = [
     f"slices of {slices.SLICE_MS} ms",
     f"reading a frame {LARGE_FRAME}",
@@ -45,8 +45,8 @@ PHRASES = [
     f"| items of one array | {reading.MAX_ITEMS:,} |",
     f"| tagged fields of one struct | {primitives.MAX_TAGS:,} |",
     f"| bytes of a string | {primitives.MAX_STRING_BYTES:,} |",
-    f"| memory for what is in a frame {LARGE_FRAME} | {mib(dispatch.ALLOWED_BYTES)}, and "
-    f"{dispatch.ALLOWED_BYTES_A_BYTE} bytes for each byte",
+    f"| memory for what is in a frame {LARGE_FRAME} | {mib(routes.ALLOWED_BYTES)}, and "
+    f"{routes.ALLOWED_BYTES_A_BYTE} bytes for each byte",
     f"without records sent from files | {mib(answers.MAX_ANSWER_BYTES)} |",
     f"partition in DescribeProducers | {namings.MOST_NAMINGS} |",
     f"answers above {kib(unread.OWN_UNREAD_BYTES)}, is closed after `connections.max.stall.ms`, "

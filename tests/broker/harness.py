@@ -18,10 +18,11 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import PREFIX, FrameBudget
 from minibroker.broker.network.sockets import CLOSE
-from minibroker.broker.requests.dispatch import Dispatcher, Due, Unanswerable
+from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.requests.fetch_sessions import FetchSessions
 from minibroker.broker.requests.interceptors import Mark
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.routes import Due, Unanswerable
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import response_class
 from minibroker.protocol.declare import Message

@@ -14,7 +14,7 @@ import uvloop
 
 from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.server import Server, bind
-from minibroker.broker.requests.dispatch import Unanswerable
+from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest

@@ -12,7 +12,7 @@ from itertools import islice, product
 from struct import pack
 from typing import NamedTuple
 
-from minibroker.broker.requests.dispatch import ALLOWED_BYTES, ALLOWED_BYTES_A_BYTE, LARGE_FRAME_BYTES
+from minibroker.broker.requests.routes import ALLOWED_BYTES, ALLOWED_BYTES_A_BYTE, LARGE_FRAME_BYTES
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, api_name, request_class
 from minibroker.protocol.fields import Field, Kind, default_value

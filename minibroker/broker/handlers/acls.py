@@ -11,7 +11,7 @@ Not implemented: an authorizer.
 from __future__ import annotations
 
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import Unanswerable
+from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey

@@ -28,8 +28,8 @@ from minibroker.broker.handlers.known_produce import lost, remember
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import Unanswerable
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
 from minibroker.broker.requests.turn import Wait
 from minibroker.broker.security.operations import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID

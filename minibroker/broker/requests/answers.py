@@ -16,7 +16,7 @@ from minibroker.protocol.steps import Steps
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.requests.context import RequestContext
-    from minibroker.broker.requests.dispatch import Route
+    from minibroker.broker.requests.routes import Route
 
 SIZE = Struct(">i")
 SIZE_AND_CORRELATION_ID = Struct(">ii")

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
@@ -28,10 +27,10 @@ from minibroker.broker.requests.answers import (
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.routes import Due, Route, Unanswerable
 from minibroker.broker.requests.served import SERVED, Served
 from minibroker.broker.requests.slices import Sliced, Slicer
-from minibroker.broker.requests.turn import Wait, failure_of
-from minibroker.protocol import apis, headers
+from minibroker.protocol import apis
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -51,10 +50,6 @@ closing = logging.getLogger("minibroker.connections")
 START = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
 FIRST_HEADER_WITH_CLIENT_ID = 1
 
-LARGE_FRAME_BYTES = 4 << 10  # a smaller one is read within a millisecond, whatever is in it
-LARGE_PRODUCE_BYTES = 32 << 10  # mostly of records, which are no items
-ALLOWED_BYTES_A_BYTE = 5  # of memory for what is in a frame, for each of its bytes, and
-ALLOWED_BYTES = 5 << 20  # what any frame may take
 # A client that has gone leaves nobody who would want the rest of these; all others are done to their end, as by Kafka.
 READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LIST_"))) | {
     ApiKey.FETCH,
@@ -63,135 +58,6 @@ READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LI
 
 Context = RequestContext  # as the groups still call it
 KNOWN_KEYS = frozenset(ApiKey)
-
-
-class Unanswerable(Exception):
-    """A request that has no answer but a closed connection; the message is for the log."""
-
-
-class Route:
-    """How one version of one API is read, handled and answered; made when it is first asked for."""
-
-    __slots__ = (
-        "_response_class",
-        "answer_start",
-        "authenticated",
-        "durable",
-        "handler",
-        "header_version",
-        "key",
-        "large_bytes",
-        "lasting",
-        "request_class",
-        "version",
-    )
-
-    def __init__(self, served: Served, version: int) -> None:
-        self.key = served.key
-        self.handler = served.handler
-        self.authenticated = served.authenticated
-        self.durable = served.durable
-        self.lasting = served.lasting
-        self.version = version
-        self.large_bytes = LARGE_PRODUCE_BYTES if served.key == ApiKey.PRODUCE else LARGE_FRAME_BYTES
-        self.request_class: type[Message] = apis.request_class(served.key)
-        self._response_class: type[Message] = apis.response_class(served.key)
-        self.header_version = headers.request_header_version(served.key, version)
-        self.answer_start = answer_start(headers.response_header_version(served.key, version))
-
-    def read(self, frame: memoryview, position: int) -> Steps[tuple[Message, list[list[Any]]]]:
-        """Read the request that begins at `position`; return it and its long arrays. Raises MalformedMessage."""
-        allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
-        return self.request_class.decode_in_steps(frame, self.version, position, allowed_bytes)
-
-    def run(self, context: RequestContext, request: Any) -> Any:
-        """Run the handler: a response, None, steps, or a Parked, which waits also for the promises made."""
-        commits = context.cluster.commits
-        try:
-            outcome = self.handler(context, request)
-        except KafkaError as error:
-            outcome = self.refusal(error)
-        if outcome.__class__ is GeneratorType:
-            return self.run_on(context, outcome, commits)
-        return self.promised(context, outcome, commits)
-
-    def run_on(self, context: RequestContext, steps: Steps[Any], commits: int) -> Steps[Any]:
-        """Run steps of the handler, and what follows them; what others change meanwhile is waited for as well."""
-        try:
-            outcome = yield from steps
-        except KafkaError as error:
-            outcome = self.refusal(error)
-        return self.promised(context, outcome, commits)
-
-    def refusal(self, error: KafkaError) -> Message:
-        """Return the answer that says nothing but this error. Raises `error` if that has no place in the answer."""
-        fields = self._response_class.__fields__
-        if "error_code" not in fields:
-            raise error
-        message = {"error_message": error.message} if "error_message" in fields else {}
-        return self._response_class(error_code=error.code, **message)
-
-    def answer(self, context: RequestContext, correlation_id: int, response: Message) -> list[Any]:
-        """Return the frame of an answer: bytes, and the file regions between them."""
-        return encoded(throttled(context, response), self.version, self.answer_start, correlation_id)
-
-    def promised(self, context: RequestContext, response: Any, commits: int) -> Any:
-        """Return `response`, or a Parked of it if it depends on what is not written or synced yet.
-
-        `commits` is how often the metadata had been changed when the handler began.
-        """
-        cluster = context.cluster
-        lost: list[KafkaError] = []
-        if self.durable and cluster.commits != commits:
-            metadata = cluster.metadata_log.storage
-            context.wait_for(Wait(metadata, metadata.unwritten, synced=True), lost.append)
-        waits, context.waits = context.waits, None
-        if waits is None:
-            return response
-        parked = Parked(response.cancel if isinstance(response, Parked) else None)
-
-        def complete() -> None:
-            if not lost:
-                if isinstance(response, Parked):
-                    response.attach(parked.complete, parked.fail)  # it waits for something else too
-                else:
-                    parked.complete(response)
-            elif not parked.done:
-                parked.fail(Unanswerable(f"what was changed may be lost: {lost[0]}"))
-
-        cluster.turn.when_all(waits, complete)
-        if lost:
-            raise Unanswerable(f"what was changed may be lost: {lost[0]}")
-        if context.timeout is not None and not parked.done:
-            timeout_ms, refuse = context.timeout
-            cluster.clock.call_later(timeout_ms, partial(_too_late, parked, response, refuse))
-        return parked
-
-    def request_in(self, frame: memoryview) -> Message:
-        """The request in a frame that was read before."""
-        _, position = RequestHeader.decode_from(frame, self.header_version)
-        return self.request_class.decode_from(frame, self.version, position)[0]
-
-
-class Due:
-    """An answer that may leave when its turn ends, if what it tells is written by then."""
-
-    __slots__ = ("_context", "_correlation_id", "_response", "_route")
-
-    def __init__(self, context: RequestContext, route: Route, correlation_id: int, response: Message) -> None:
-        self._context = context
-        self._route = route
-        self._correlation_id = correlation_id
-        self._response = response
-
-    def items(self) -> list[Any]:
-        """Return the items to send, once the turn has ended."""
-        waits, self._context.waits = self._context.waits, None  # `refuse` may hold the context
-        for wait, refuse in waits or ():
-            failure = failure_of(wait)
-            if failure is not None:
-                refuse(failure)
-        return self._route.answer(self._context, self._correlation_id, self._response)
 
 
 class Dispatcher:
@@ -227,6 +93,11 @@ class Dispatcher:
             raise Unanswerable(f"{apis.api_name(key)} before the client has authenticated")
         try:
             header, position = RequestHeader.decode_from(frame, route.header_version)
+            context = RequestContext(self.cluster, connection, version, header.client_id, self.slicer)
+            if route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
+                answer = self._lasting_answer(context, correlation_id, frame[position:])
+                if answer is not None:
+                    return answer
             # As Kafka, pass over what follows: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
             request: Any
             if len(frame) <= route.large_bytes:
@@ -235,19 +106,23 @@ class Dispatcher:
                 request = _read_in_one_step(route, frame, position)
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
-        context = RequestContext(self.cluster, connection, version, header.client_id, self.slicer)
-        if route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
-            asked = connection.node, connection.listener, connection.principal, version, bytes(frame[position:])
-            answer = self._lasting.answer(self.cluster, asked, correlation_id)
-            if answer is not None:
-                return answer
-            context.keep_answer = self._lasting.keeper(self.cluster, asked)
         if request is None:
             return self._read_and_run(context, route, correlation_id, frame, position)
         if self.interceptors:
             return self._intercepted(route, context, request, frame, correlation_id)
-        commits = self.cluster.commits
         context.frame = frame
+        return self._run(context, route, correlation_id, request)
+
+    def _lasting_answer(self, context: RequestContext, correlation_id: int, body: memoryview) -> list[Any] | None:
+        """Return the answer to a request of which nothing has changed since; if it is not known, see to it."""
+        connection = context.connection
+        asked = connection.node, connection.listener, connection.principal, context.version, bytes(body)
+        context.keep_answer = self._lasting.keeper(self.cluster, asked)
+        return self._lasting.answer(self.cluster, asked, correlation_id)
+
+    def _run(self, context: RequestContext, route: Route, correlation_id: int, request: Any) -> Any:
+        """Run the handler; its outcome as `execute` returns it."""
+        commits = self.cluster.commits
         try:
             response = route.handler(context, request)
         except KafkaError as error:
@@ -480,12 +355,6 @@ class Dispatcher:
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         return encoded(answer, 0, answer_start(0), correlation_id)
-
-
-def _too_late(parked: Parked, response: Message, refuse: Callable[[], None]) -> None:
-    if not parked.done:
-        refuse()
-        parked.complete(response)
 
 
 @contextlib.contextmanager

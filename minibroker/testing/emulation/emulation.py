@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL
 from minibroker.broker.requests.answers import answer_start, encoded
-from minibroker.broker.requests.dispatch import Unanswerable
 from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode

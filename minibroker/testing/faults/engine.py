@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.sockets import BYTES, CLOSE
-from minibroker.broker.requests.dispatch import Unanswerable
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.quantities import Duration

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.requests.dispatch import Unanswerable
+from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from tests.broker.harness import Harness, served_versions

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.requests.dispatch import Unanswerable
+from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, request_class
 from minibroker.protocol.fields import Kind, fields

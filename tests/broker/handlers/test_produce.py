@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from minibroker.broker.handlers import produce as producing
-from minibroker.broker.requests.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.requests.dispatch import Dispatcher
+from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest

@@ -10,7 +10,8 @@ import pytest
 
 from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.requests.dispatch import Dispatcher
+from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.requests.dispatch import Route
+from minibroker.broker.requests.routes import Route
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import response_class
 from minibroker.protocol.errors import ErrorCode, KafkaError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.requests.dispatch import Unanswerable
+from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
