@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minibroker.protocol.messages.group_offsets import OffsetCommitRequest
 
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
