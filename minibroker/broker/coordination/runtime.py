@@ -28,20 +28,21 @@ from minibroker.broker.coordination.coordinator_logs import (
     Shard,
 )
 from minibroker.broker.requests.slices import in_slices
-from minibroker.broker.requests.turn import Wait, wait_for
+from minibroker.broker.requests.turn import Wait, failure_of_pending, wait_for
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps, at_once
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
     from minibroker.broker.metadata.partitions import Partition, Topic
-    from minibroker.storage.log import Log
+    from minibroker.storage.pending import Pending
 
 log = logging.getLogger("minibroker.coordinators")
 
 AnyShard = TypeVar("AnyShard", bound=Shard)
 Value = TypeVar("Value")
 
+RELOAD_MS = 100  # after a write that failed: a loaded shard may write at once, and the disk be as full as before
 FIRST_RETRY_MS = 10_000
 LAST_RETRY_MS = 600_000
 
@@ -55,7 +56,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         self._shards: dict[int, AnyShard] = {}  # those that are loaded, by partition
         self._loading: dict[int, AnyShard] = {}
         self._retries_ms: dict[int, int] = {}  # of partitions that cannot be read: when it is tried again
-        self._appended: dict[int, Log] = {}  # in this turn
+        self._appended: dict[int, Pending] = {}  # in this turn, what was appended last
 
     @abstractmethod
     def new_shard(self, index: int) -> AnyShard:
@@ -113,13 +114,13 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
     def turn_ended(self) -> None:
         """Load the shards anew whose memory ran ahead of their logs, as what was appended could not be written."""
         appended, self._appended = self._appended, {}
-        for index, appended_to in appended.items():
-            failure = appended_to.pending.failure
+        for index, pending in appended.items():
+            failure = failure_of_pending(pending)
             if failure is not None and index in self._shards:
                 log.error("%s-%d is loaded again: %s", self.log.name, index, failure)
                 shard = self._loading[index] = self._shards.pop(index)
                 shard.unload()
-                self._load_soon(index)
+                self._load_soon(index, RELOAD_MS)
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         """Forget all, if it is the topic of these coordinators that somebody has deleted."""
@@ -179,9 +180,13 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         index = partition.index
         if index not in self._shards:
             self.shard(index)
+        before = self._appended.get(index)
+        if before is not None and before.failure is not None:  # what is decided now may build on what was lost
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, before.failure.message)
         self.log.append_batch(partition, batch, producer)
-        if index not in self._appended and partition.log.pending.headers:
-            self._appended[index] = partition.log
+        pending = partition.log.unwritten
+        if pending is not None and pending is not before:
+            self._appended[index] = pending
             self.cluster.turn.tell(self)
 
     def transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:

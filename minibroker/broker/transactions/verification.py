@@ -23,7 +23,9 @@ VERIFICATION = "transaction.partition.verification.enable"
 
 # What the coordinator's refusals become where older clients would not know what to do: they try again for this one.
 RETRIED_AS = ErrorCode.NOT_ENOUGH_REPLICAS
-RETRIED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+RETRIED = frozenset(
+    {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
 
 
 def join_or_verify(
