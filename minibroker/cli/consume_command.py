@@ -9,7 +9,6 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -196,17 +195,13 @@ def _text(data: bytes | None) -> str:
 
 def _show_json(message: Message) -> None:
     kind, timestamp = message.timestamp()
+    headers: Any = message.headers() or ()
     record = {
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp": timestamp if kind else None,
         **bytes_field("key", message.key()),
         **bytes_field("value", message.value()),
-        "headers": [{"name": name, **bytes_field("value", value)} for name, value in _headers(message)],
+        "headers": [{"name": name, **bytes_field("value", value)} for name, value in headers],
     }
     print(json.dumps(record))
-
-
-def _headers(message: Message) -> Iterable[tuple[str, bytes | None]]:
-    headers: Any = message.headers() or ()
-    return ((name, value) for name, value in headers)

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from minibroker.protocol.legible import escaped
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 CLIENT_ID = "minibroker-cli"
@@ -187,13 +189,4 @@ def readable(data: bytes) -> str:
 
     UTF-8 stays as it is; what is none, and a control character other than a tab, becomes an escape like \\x1b.
     """
-    text = data.decode("utf-8", errors="backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() or character == "\t" else _escape(character) for character in text
-    )
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return "\t".join(map(escaped, data.decode("utf-8", errors="backslashreplace").split("\t")))

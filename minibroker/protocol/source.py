@@ -1,6 +1,6 @@
 """Python that is being written, and the functions made of it: lines, and the field that each line is about.
 
-Knows nothing of versions; what the Python says is in `reading.py`, `writing.py` and `constructing.py`. A function is
+Knows nothing of versions; what the Python says is in `reading.py`, `writing.py` and `declare.py`. A function is
 made on first use, so a process pays only for the versions that its clients speak. The field of a line is how an error
 in running code is traced to a field at no cost.
 """

@@ -54,7 +54,7 @@ class Flush(NamedTuple):
 class Flusher:
     """The flushes of one log."""
 
-    __slots__ = ("_log", "_run_aside", "_on_its_way", "_again", "_held", "_waiters", "_next_waiters")
+    __slots__ = ("_log", "_run_aside", "_on_its_way", "_again", "_held", "_successor", "_waiters", "_next_waiters")
 
     def __init__(self, log: Log, run_aside: RunAside) -> None:
         self._log = log
@@ -62,6 +62,7 @@ class Flusher:
         self._on_its_way: Flush | None = None
         self._again = False
         self._held = False
+        self._successor: Flusher | None = None
         self._waiters: list[Waiter] = []
         self._next_waiters: list[Waiter] = []
 
@@ -74,6 +75,9 @@ class Flusher:
 
     def request(self, waiter: Waiter | None = None) -> None:
         """Bring all that the log holds now to the disk itself, and then call `waiter`."""
+        if self._successor is not None:
+            self._successor.request(waiter)
+            return
         flush = self._on_its_way
         covered = flush is not None and self._covers(flush)
         if waiter is not None:
@@ -94,10 +98,13 @@ class Flusher:
         if self._again and self._on_its_way is None:
             self._begin()
 
-    def hand_over(self) -> list[Waiter]:
-        """Return the waiters of a flush that is held, for another log to call. The flusher stays held."""
+    def hand_over(self, successor: Flusher) -> None:
+        """Let another log's flusher do what is asked of this one, which is held, from now on and since it is held."""
+        self._successor = successor
         waiters, self._next_waiters = self._next_waiters, []
-        return waiters
+        for waiter in waiters:
+            successor.request(waiter)
+        successor.request()
 
     def _covers(self, flush: Flush) -> bool:
         """Whether nothing has happened to the log since the flush began."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
@@ -136,6 +136,11 @@ class Log:
         return self.pending.next_offset if self.pending.headers else self.log_end_offset
 
     @property
+    def unwritten(self) -> Pending | None:
+        """Return what is pending, or None if all that was appended is written."""
+        return self.pending if self.pending.headers else None
+
+    @property
     def in_use(self) -> bool:
         """Whether the log is neither offline nor closed."""
         return not (self.offline or self._closed)
@@ -198,16 +203,14 @@ class Log:
     def append_soon(self, records: memoryview | bytearray, header: BatchHeader, leader_epoch: int) -> int:
         """Append a batch as `append` does, but keep it until `write_pending`; return its offset.
 
-        Return -1, and do nothing, for a batch that is to be appended at once: one that begins a segment or an epoch, or
-        ends a transaction. Raises the `KafkaError` with which an earlier write of the same turn failed.
+        Return -1, and append nothing, for a batch that is to be appended at once: one that begins a segment or an
+        epoch, or ends a transaction. Raises `KafkaError` if there was too much pending, and writing that failed.
         """
-        pending = self.pending
-        if pending.failure is not None:
-            raise pending.failure
         size_bytes = len(records)
+        if len(self.pending.data) + size_bytes > MAX_PENDING_BYTES:
+            self._settle()
+        pending = self.pending
         if pending.headers:
-            if len(pending.data) + size_bytes > MAX_PENDING_BYTES:
-                self._settle()
             first_offset = pending.next_offset
         else:
             first_offset = self.log_end_offset
@@ -233,39 +236,48 @@ class Log:
         self.producers.end_offset = end + 1
         return first_offset
 
-    def write_pending(self) -> None:
-        """Write the pending batches, in one go. If that fails, all of them are lost, and `pending.failure` says why."""
+    def write_pending(self) -> KafkaError | None:
+        """Write the pending batches, in one go. If that fails, all of them are lost: return why."""
         pending = self.pending
         if not pending.headers:
-            return
-        self._torn = True
+            return None
+        self.pending = Pending()
+        failure = self._try_to_write(pending)
+        if failure is not None:
+            self._lose(pending)
+        pending.end(failure)
+        return failure
+
+    def _try_to_write(self, pending: Pending) -> KafkaError | None:
         try:
+            self._check_online()  # a sync may have failed since they were appended
+            self._torn = True
             self._active.append(pending.data, self.log_end_offset, pending.headers)
         except OSError as error:
-            pending.failure = self._failure("append", error)
-            self._lose_pending()
-            return
+            with suppress(OSError):
+                self._trim()  # now, as whole batches may be left: a start after a crash would take them for good ones
+            return self._failure("append", error)
+        except KafkaError as offline:
+            return offline
         self._torn = False
         self._end_at(pending.next_offset)
-        pending.clear()
+        return None
 
-    def _lose_pending(self) -> None:
-        """Forget what is pending; the producers, who were ahead, are read from the log again."""
-        had_producers = self.pending.has_producers
-        self.pending.clear()
+    def _lose(self, pending: Pending) -> None:
+        """Forget batches; what is known of the producers, which was ahead, is read from the log again."""
         self.producers.end_offset = self.log_end_offset
-        if had_producers:
+        if pending.has_producers:
             try:
                 self._beside.restore_producers(self.log_end_offset, self.segments)
             except (OSError, CorruptBatch) as error:
                 self._go_offline("read its producers again", error)
+        self._end_at(self.log_end_offset)
 
     def _settle(self) -> None:
-        """Write what is pending before something else happens to the log. Raises KafkaError if it failed this turn."""
-        if self.pending.headers:
-            self.write_pending()
-        if self.pending.failure is not None:
-            raise self.pending.failure
+        """Write what is pending before something else happens to the log. Raises KafkaError if that fails."""
+        failure = self.write_pending()
+        if failure is not None:
+            raise failure
 
     def _end_transaction(self, header: BatchHeader, offset: int, batch: memoryview | bytearray) -> None:
         aborted = self.producers.end_transaction(header, offset, read_marker(batch))
@@ -335,6 +347,7 @@ class Log:
 
     def flush(self) -> None:
         """Return once everything is on the disk itself, indexes and all. Slow: never in the event loop's thread."""
+        self._settle()
         self._flush_now(name=True)
 
     def _flush_now(self, *, name: bool) -> None:
@@ -350,7 +363,7 @@ class Log:
         Such a start makes the indexes of the segment with the recovery point anew: only with `whole` they are synced.
         """
         if not self._closed:
-            self._settle()
+            self.write_pending()  # if that fails, those are told who wait for it, and no flush was promised to them
         if self._closed or (self.recovery_point == self.log_end_offset and not whole):
             return None
         with self._disk_work("flush"):
@@ -407,7 +420,7 @@ class Log:
 
         The name of the log's own directory is not synced: who closes thousands of logs does that once for all.
         """
-        self.write_pending()  # what fails so has failed for whom it was appended
+        self.write_pending()  # if that fails, those are told who wait for it
         with self._disk_work("close"):
             self._check_online()
             self._trim()
@@ -419,11 +432,8 @@ class Log:
 
     def abandon(self) -> None:
         """Let go of the files and leave them as they are."""
-        if self.pending.headers:
-            self.pending.failure = KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed."
-            )
-            self.pending.clear()
+        lost, self.pending = self.pending, Pending()
+        lost.end(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed."))
         self.cuts += 1
         self._closed = True
         for segment in self._segments.all:

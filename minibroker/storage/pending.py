@@ -1,7 +1,7 @@
 """Small batches that have their offsets already, and wait to be written together.
 
-Fifty clients that write in one turn of the event loop cost one write so, not fifty. A log gives them their offsets in
-`Log.append_soon`, and writes them in `Log.write_pending`; until then no reader sees them.
+So fifty clients that write in one turn of the event loop cost one write, not fifty. A log gives the batches their
+offsets in `Log.append_soon`, and writes them in `Log.write_pending`; no reader sees them before that.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ MAX_PENDING_BYTES = 1 << 20  # then they are written, although the turn goes on
 
 
 class Pending:
-    """The pending batches of one log: `data` has them as they will be written, `headers` one for each.
+    """Batches of one log that are written, or lost, together: `data` as it will be written, a header for each batch.
 
-    `next_offset` follows the last one. `failure` says why the last write failed, until somebody clears it: nothing is
-    appended as long, so that the log's end tells which batches were lost.
+    `next_offset` follows the last batch. Once they are written or lost, there are no `headers` any more, and `failure`
+    says why they were lost; whoever waits for one of the batches keeps this object to ask it.
     """
 
     __slots__ = ("data", "failure", "has_producers", "headers", "next_offset")
@@ -37,8 +37,8 @@ class Pending:
         self.headers.append(header)
         self.next_offset = first_offset + header.last_offset_delta + 1
 
-    def clear(self) -> None:
-        """Forget the batches, as they are written or lost."""
+    def end(self, failure: KafkaError | None) -> None:
+        """Note that the batches are written or, with a `failure`, lost; give their memory back."""
+        self.failure = failure
         self.data = bytearray()  # not emptied: whoever writes it may still look at it
         self.headers = []
-        self.has_producers = False

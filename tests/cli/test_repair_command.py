@@ -38,4 +38,4 @@ def test_with_yes_it_is_done(run: Run, tmp_path: Path) -> None:
 def test_a_directory_of_something_else_is_one_line_and_status_2(run: Run, tmp_path: Path) -> None:
     result = run("repair", str(tmp_path))
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
-    assert "is no log directory" in result.stderr
+    assert "is not a log directory" in result.stderr

@@ -36,7 +36,8 @@ class Promises:
         self.end = 0
         self.durable_end = 0
         self._latest_start = 0
-        self._in_the_air: Appended | None = None
+        self._in_the_air: list[Appended] = []  # not acknowledged yet; what comes of them is told in their order
+        self._failed: list[Appended] = []  # whole batches of a write that failed, which may be on the disk
         self._cuts = 0
         self._wanted_end: int | None = None  # of a truncation that may have been done in part
         self._required_end = 0
@@ -44,21 +45,27 @@ class Promises:
     # --- what happens ---------------------------------------------------------------------------------
 
     def attempted(self, data: bytearray, base_offset: int, leader_epoch: int) -> None:
-        """The batch is about to be appended."""
+        """The batch is about to be appended, behind those that are in the air already."""
         placed = bytearray(data)
         assign(placed, 0, base_offset, leader_epoch)
-        self._in_the_air = Appended(check_batch(placed), bytes(placed))
+        self._in_the_air.append(Appended(check_batch(placed), bytes(placed)))
 
-    def acknowledged(self) -> None:
-        """The append has come back."""
-        assert self._in_the_air is not None
-        self.batches.append(self._in_the_air)
-        self.end = self._in_the_air.header.next_offset
-        self._in_the_air = None
+    def acknowledged(self, count: int = 1) -> None:
+        """The appends of the first batches in the air have come back."""
+        assert len(self._in_the_air) >= count
+        self.batches += self._in_the_air[:count]
+        self.end = self.batches[-1].header.next_offset
+        del self._in_the_air[:count]
 
-    def refused(self) -> None:
-        """The append has failed: nothing of it may ever be seen."""
-        self._in_the_air = None
+    def refused(self, count: int = 1) -> None:
+        """The appends of the first batches in the air have failed: nothing of them may be seen.
+
+        Of several that were written together, some may be whole on the disk: a power cut may bring them back, as long
+        as nothing was synced since.
+        """
+        if count > 1:
+            self._failed += self._in_the_air[:count]
+        del self._in_the_air[:count]
 
     def promise_of_flush(self) -> Callable[[], None]:
         """Return the function to call when the flush that is asked for now is said to be done."""
@@ -67,6 +74,7 @@ class Promises:
         def done() -> None:
             if cuts == self._cuts:
                 self.durable_end = max(self.durable_end, end_offset)
+                self._failed = [each for each in self._failed if each.header.base_offset >= end_offset]
 
         return done
 
@@ -87,8 +95,10 @@ class Promises:
         self.durable_end = min(self.durable_end, offset)
         self._wanted_end = None
 
-    def was_killed(self) -> None:
-        """The process is gone; the disk remembers all that it had written."""
+    def was_killed(self, *, was_trimmed: bool) -> None:
+        """The process is gone; the disk remembers all that it had written, also what should have been trimmed."""
+        if was_trimmed:
+            self._failed.clear()
         self._required_end = self.end
         if self._wanted_end is not None:
             self._required_end = self.batch_end_before(self._wanted_end)
@@ -127,11 +137,9 @@ class Promises:
 
     def _check_batches(self, found: list[Appended]) -> None:
         """Each is one that was appended there, and they follow each other."""
-        known = {each.header.base_offset: each.data for each in self.batches}
-        if self._in_the_air is not None:
-            known[self._in_the_air.header.base_offset] = self._in_the_air.data
+        known = {each.data for each in (*self.batches, *self._in_the_air, *self._failed)}
         for header, data in found:
-            assert known.get(header.base_offset) == data, f"not so: {header}"
+            assert data in known, f"not so: {header}"
         for before, after in pairwise(found):
             assert before.header.next_offset == after.header.base_offset, "a hole"
 
@@ -142,7 +150,9 @@ class Promises:
         self.end = log.log_end_offset
         self.durable_end = min(self.durable_end, self.end)
         self._latest_start = max(self._latest_start, log.log_start_offset)
-        self._in_the_air = self._wanted_end = None
+        self._in_the_air.clear()
+        self._failed.clear()
+        self._wanted_end = None
         self._cuts += 1
 
     def check_open(self, log: Log) -> None:

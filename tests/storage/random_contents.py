@@ -15,7 +15,7 @@ POLICIES = ({"delete"}, {"delete"}, {"compact"}, {"compact", "delete"})
 def random_settings(random: Random) -> LogSettings:
     """Return settings of a log whose segments are small and soon over."""
     return LogSettings(
-        segment_bytes=random.choice((150, 400, 1500)),
+        segment_bytes=random.choice((150, 400, 1500, 6000)),
         segment_ms=random.choice((50, 10_000)),
         segment_jitter_ms=random.choice((0, 20)),
         segment_index_bytes=random.choice((48, 10_000)),

@@ -3,9 +3,9 @@
     python -m tests.storage.simulation --histories 5000 --seed 1
 
 Disk, time, the other thread and chance are all replaced, so a history is the same each time it is run. Its steps are
-appends, rolls, flushes that end when they like, deletions, truncations, checkpoints, failures of all kinds, stops,
-kills at any operation on the disk, and power cuts. After each start the log is compared with what it may, and what it
-must, hold (`promises.py`).
+appends, turns in which several batches are written together, rolls, flushes that end when they like, deletions,
+truncations, checkpoints, failures of all kinds, stops, kills at any operation on the disk, and power cuts. After each
+start the log is compared with what it may, and what it must, hold (`promises.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rich.progress import track
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
+from minibroker.storage import log as log_module
 from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
 from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
@@ -32,6 +33,7 @@ from minibroker.storage.compaction.rewriting import Limits, SyncFailed
 from minibroker.storage.directories.log_directory import OFFSET_CHECKPOINTS, LogDirectory
 from minibroker.storage.environment import Done, Environment, run_at_once
 from minibroker.storage.log import Log
+from minibroker.storage.pending import Pending
 from minibroker.storage.producers.transaction_markers import Marker, marker_batch
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC
 from minibroker.storage.recovery.recovery import LogDirectoryError
@@ -78,6 +80,8 @@ class Simulation:
         self.scheduled: list[Callable[[], None]] = []
         self.cleaning: Cleaning | None = None
         self.is_written = False  # what the cleaning has written waits to be swapped in
+        self.pending: Pending | None = None
+        self.pending_count = 0
 
     # --- a process that runs ------------------------------------------------------------------------
 
@@ -150,6 +154,7 @@ class Simulation:
 
     def start_after(self, end: Callable[[], None]) -> None:
         """The process has ended, the disk gets to know how, and another process starts, perhaps not at once."""
+        self.counts["killed while batches were pending"] += self.pending is not None
         self.disk.heal()
         if self.is_in_doubt():
             end = self.disk.cut_power
@@ -157,12 +162,16 @@ class Simulation:
             self.steps.append("  (power cut)")
             self.promises.power_was_cut()
         else:
-            self.promises.was_killed()
+            self.promises.was_killed(was_trimmed=self._is_trimmed())
         self._forget_process()
         end()
         if self.random.random() < 0.2:
             self._start_fails()
         self.start()
+
+    def _is_trimmed(self) -> bool:
+        path, size_bytes = f"{self.log.segments[-1].path}.log", self.log.segments[-1].size_bytes
+        return not self.disk.holds(path) or self.disk.size_bytes(path) == size_bytes
 
     def is_in_doubt(self) -> bool:
         """Whether a sync of the log has failed, and not even that could be noted: then the machine must restart."""
@@ -187,16 +196,18 @@ class Simulation:
     def append(self) -> None:
         """A batch of records, or the marker that ends a transaction."""
         self.now_ms += self.random.choice((0, 1, 10, 60, -5))
-        producer = self.random.choice((None, *PRODUCERS))
-        if producer in self.log.producers.open_transactions and self.random.random() < 0.5:
-            committed = self.random.random() < 0.5
-            data = marker_batch(producer, 0, Marker(committed, 0), self.now_ms)
-            self.counts["commit" if committed else "abort"] += 1
-        else:
-            data = self._batch(producer)
+        data = self._data()
         self._append(data, check_batch(data))
         if self.log.log_end_offset >= self.log.flush_at:
             self.flush()
+
+    def _data(self) -> bytearray:
+        producer = self.random.choice((None, *PRODUCERS))
+        if producer in self.log.producers.open_transactions and self.random.random() < 0.5:
+            committed = self.random.random() < 0.5
+            self.counts["commit" if committed else "abort"] += 1
+            return marker_batch(producer, 0, Marker(committed, 0), self.now_ms)
+        return self._batch(producer)
 
     def _batch(self, producer: int | None) -> bytearray:
         timestamps = self.now_ms, self.now_ms, self.now_ms - 30, -1
@@ -227,6 +238,66 @@ class Simulation:
         self.counts["segment begun by an append"] += self.log.segments[-1] is not last_segment
         if has_sequences:
             self.sequences[header.producer_id] += header.last_offset_delta + 1
+
+    def turn(self) -> None:
+        """Several batches of one turn of the loop: they are written together, at its end or earlier, or lost."""
+        limit, log_module.MAX_PENDING_BYTES = log_module.MAX_PENDING_BYTES, self.random.choice((500, 2000))  # type: ignore[misc]
+        self.now_ms += self.random.choice((0, 1, 10, 60, -5))
+        try:
+            for _ in range(self.random.randint(2, 10)):
+                self._append_soon()
+                if self.random.random() < 0.1:
+                    self.random.choice((self.roll, self.other_thread, self.flush, self.break_disk))()
+                    self._note_pending()
+            if self.random.random() < 0.3:
+                self.random.choice((self.break_disk, self._killed_in_the_write))()
+            self.log.write_pending()
+        finally:
+            log_module.MAX_PENDING_BYTES = limit  # type: ignore[misc]
+            self._note_pending()
+        if self.log.log_end_offset >= self.log.flush_at:
+            self.flush()
+
+    def _killed_in_the_write(self) -> None:
+        self.disk.lifetime = 0
+
+    def _append_soon(self) -> None:
+        data = self._data()
+        header = check_batch(data)
+        has_sequences = header.producer_id >= 0 and not header.is_control
+        assert not has_sequences or self.log.producers.check(header) is None
+        self.promises.attempted(data, self.log.next_offset, self.leader_epoch)
+        try:
+            offset = self.log.append_soon(data, header, self.leader_epoch)
+            self._note_pending()
+            if offset < 0:
+                self.log.append(data, (header,), self.leader_epoch)
+        except KafkaError:
+            self._note_pending()
+            self.promises.refused()
+            raise
+        self._note_pending()
+        if offset < 0:
+            self.promises.acknowledged()
+        else:
+            self.pending = self.log.unwritten
+            self.pending_count += 1
+        if has_sequences:
+            self.sequences[header.producer_id] += header.last_offset_delta + 1
+
+    def _note_pending(self) -> None:
+        """Note what has come of the batches that were pending, if that is known."""
+        pending, count = self.pending, self.pending_count
+        if pending is None or pending.headers:
+            return
+        self.pending, self.pending_count = None, 0
+        if pending.failure is None:
+            self.promises.acknowledged(count)
+            self.counts["written together"] += count > 1
+        else:
+            self.promises.refused(count)
+            self._count_sequences()
+            self.counts["lost together"] += count > 1
 
     def several(self) -> None:
         for _ in range(self.random.randint(2, 12)):
@@ -404,7 +475,8 @@ class Simulation:
 
 STEPS_AND_WEIGHTS: tuple[tuple[Callable[[Simulation], None], int], ...] = (
     (Simulation.append, 12),
-    (Simulation.several, 8),
+    (Simulation.several, 3),
+    (Simulation.turn, 8),
     (Simulation.flush, 6),
     (Simulation.other_thread, 8),
     (Simulation.other_threads, 3),

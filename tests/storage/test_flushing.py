@@ -354,3 +354,21 @@ def test_an_attempt_tells_what_went_wrong() -> None:
     assert attempt(lambda: None) is None
     error = attempt(lambda: os.stat("/nowhere/at/all"))  # type: ignore[arg-type, return-value]
     assert isinstance(error, FileNotFoundError)
+
+
+def test_what_is_asked_of_a_flusher_that_has_a_successor_is_done_by_that_one(
+    tmp_path: Path, disk: NotingDisk, aside: Aside, waiters: Waiters
+) -> None:
+    old, new = opened(tmp_path / "old", disk, aside), opened(tmp_path / "new", disk, aside)
+    for log in (old, new):
+        append(log, batch())
+    assert old.flusher.hold()
+    old.flush_soon(waiters["while it was held"])
+    old.flusher.hand_over(new.flusher)
+    old.abandon()
+    old.flush_soon(waiters["later"])
+    assert waiters.names == []
+    while aside.jobs:
+        aside.do()
+    assert waiters.told == [("while it was held", None), ("later", None)]
+    assert new.recovery_point == new.log_end_offset == 1

@@ -19,6 +19,9 @@ BLOCKS = 10
 # What must have happened in the 200 histories, and how often at least: a simulation that reaches nothing finds nothing.
 REACHED = {
     "append": 800,
+    "written together": 200,
+    "lost together": 15,
+    "killed while batches were pending": 15,
     "commit": 100,
     "abort": 100,
     "segment begun by an append": 1000,

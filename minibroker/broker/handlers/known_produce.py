@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.answers import answer_start, encoded
+from minibroker.broker.requests.turn import failure_of_pending
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import response_header_version
@@ -25,8 +26,8 @@ from minibroker.storage.log_settings import MAX_LONG
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
-    from minibroker.broker.requests.dispatch import Context
-    from minibroker.storage.log import Log
+    from minibroker.broker.requests.context import RequestContext
+    from minibroker.storage.pending import Pending
 
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = TopicAnswer.PartitionProduceResponse
@@ -63,7 +64,7 @@ class KnownProduce:
     key = ApiKey.PRODUCE
 
     def __init__(
-        self, context: Context, frame: memoryview, partition: Partition, records_bytes: int, topic: TopicAnswer
+        self, context: RequestContext, frame: memoryview, partition: Partition, records_bytes: int, topic: TopicAnswer
     ) -> None:
         """`frame` is the last one, with `records_bytes` of records; `topic` names the topic as the request did."""
         self.version = version = context.version
@@ -133,14 +134,17 @@ class KnownProduce:
             records, headers = admitted
             if headers[0].producer_id >= 0 and log.producers.check(headers[0]) is not None:
                 return None
-            first_offset = partition.append(cluster.turn, records, headers)
         except KafkaError:
             return None
+        try:
+            first_offset = partition.append(cluster.turn, records, headers)
+        except KafkaError as error:
+            return [self.refusal(correlation_id, error)]
         append_time_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else -1
         values = (first_offset, append_time_ms, log.log_start_offset)[: self._values]
         if first_offset < log.log_end_offset:
             return [self.answer(correlation_id, values)]
-        return DueProduce(self, correlation_id, log, values)
+        return DueProduce(self, correlation_id, log.pending, values)
 
     def is_like(self, frame: memoryview) -> bool:
         """Whether a frame differs from the last one in its records only."""
@@ -163,7 +167,7 @@ class KnownProduce:
         return None
 
 
-def remember(context: Context, partition: Partition, records_bytes: int, topic: TopicAnswer) -> None:
+def remember(context: RequestContext, partition: Partition, records_bytes: int, topic: TopicAnswer) -> None:
     """Know the next Produce of this connection, if this is the second one in a row to the same partition."""
     connection, frame = context.connection, context.frame
     if connection.produced_to is partition and frame is not None:
@@ -175,18 +179,18 @@ def remember(context: Context, partition: Partition, records_bytes: int, topic: 
 class DueProduce:
     """The answer to a Produce whose batch is written when the turn ends."""
 
-    __slots__ = ("_correlation_id", "_known", "_log", "_values")
+    __slots__ = ("_correlation_id", "_known", "_pending", "_values")
 
-    def __init__(self, known: KnownProduce, correlation_id: int, log: Log, values: tuple[int, ...]) -> None:
+    def __init__(self, known: KnownProduce, correlation_id: int, pending: Pending, values: tuple[int, ...]) -> None:
         self._known = known
         self._correlation_id = correlation_id
-        self._log = log
+        self._pending = pending
         self._values = values
 
     def items(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
-        failure = self._log.pending.failure
-        if failure is None or self._values[0] < self._log.log_end_offset:
+        failure = failure_of_pending(self._pending)
+        if failure is None:
             return [self._known.answer(self._correlation_id, self._values)]
         return [self._known.refusal(self._correlation_id, failure)]
 

@@ -15,6 +15,7 @@ from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
+    from minibroker.broker.requests.context import RequestContext
     from minibroker.broker.requests.dispatch import Route
 
 SIZE = Struct(">i")
@@ -26,6 +27,14 @@ MAX_LASTING_BYTES = 4 << 20  # of answers that are kept to be given again; the l
 def answer_start(header_version: int) -> bytes:
     """What answers with this header begin with: room for size and correlation id, then what is always the same."""
     return bytes(SIZE.size) + ResponseHeader().encode(header_version)
+
+
+def throttled(context: RequestContext, response: Message) -> Message:
+    """Return the answer, which says for how long its client is throttled."""
+    throttle_ms = context.throttle()
+    if throttle_ms and hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = throttle_ms
+    return response
 
 
 def encoded(response: Message, version: int, start: bytes, correlation_id: int) -> list[Any]:
@@ -61,7 +70,8 @@ def intercepted(call: Call, route: Route, response: Message | None) -> list[Any]
     if response is None:
         call.sent(0)
         return None
-    return _marked(call, encoded(call.answered(response), route.version, route.answer_start, call.correlation_id))
+    response = call.answered(throttled(call.context, response))
+    return _marked(call, encoded(response, route.version, route.answer_start, call.correlation_id))
 
 
 class LastingAnswers:

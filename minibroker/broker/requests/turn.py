@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from minibroker.broker.metadata.partitions import Partition, Waiter
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log import Log
+from minibroker.storage.pending import Pending
 
 log = logging.getLogger("minibroker.requests")
 
@@ -26,40 +27,54 @@ CallSoon = Callable[[Callable[[], None]], object]
 Then = Callable[[KafkaError | None], None]  # called with what broke the promise, or None
 Refuse = Callable[[KafkaError], None]  # puts what broke the promise into the answer
 
+NOT_WRITTEN = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "It was not written when its turn ended.")
+
 
 class Wait(NamedTuple):
-    """A promise to be kept before an answer leaves: `log` is written, or also synced, up to `end_offset`.
+    """A promise to be kept before an answer leaves: what is `pending` in `log` is written, and `synced` if need be.
 
-    `codes` says what a client is told instead of some of the codes with which a log fails.
+    It may be asked about in a later turn, too. `codes` has the codes that a client is told instead of the log's.
     """
 
     log: Log
-    end_offset: int
+    pending: Pending | None
     synced: bool = False
     codes: Mapping[ErrorCode, ErrorCode] = {}
 
     @property
     def is_kept(self) -> bool:
         """Whether there is nothing to wait for."""
-        return not self.synced and self.end_offset <= self.log.log_end_offset
+        return not self.synced and self.pending is None
 
 
 def wait_for(appended_to: Log, codes: Mapping[ErrorCode, ErrorCode] = {}) -> Wait:
     """Return the promise to be kept before anybody is told of what the log has been given so far."""
-    return Wait(appended_to, appended_to.next_offset, appended_to.flusher.is_needed, codes)
+    return Wait(appended_to, appended_to.unwritten, appended_to.flusher.is_needed, codes)
+
+
+def write_now(wait: Wait) -> None:
+    """Write what the promise is for, as what follows must not be in any log without it. Raises KafkaError."""
+    wait.log.write_pending()
+    failure = failure_of(wait)
+    if failure is not None:
+        raise failure
 
 
 class Teller(Protocol):
     """Who has answers that wait for the end of the turn."""
 
     def turn_ended(self) -> None:
-        """Send them: each log's `pending.failure` says whether it could be written."""
+        """Send them: `failure_of` says of each promise whether it was broken."""
 
 
 def failure_of(wait: Wait) -> KafkaError | None:
-    """Return what kept the batches that `wait` is for from being written; to be asked when the turn ends."""
-    failure = wait.log.pending.failure
-    return _for_client(wait, failure) if wait.end_offset > wait.log.log_end_offset else None
+    """Return why the batches that `wait` is for were not written, None if they were; to be asked after the write."""
+    return None if wait.pending is None else _for_client(wait, failure_of_pending(wait.pending))
+
+
+def failure_of_pending(pending: Pending) -> KafkaError | None:
+    """Return why these batches were not written, None if they were; to be asked after the write."""
+    return NOT_WRITTEN if pending.headers else pending.failure
 
 
 def _for_client(wait: Wait, failure: KafkaError | None) -> KafkaError | None:
@@ -108,13 +123,13 @@ class Turn:
             self._end_soon()
 
     def when(self, wait: Wait, then: Then) -> None:
-        """Call `then` once the promise is kept, or can no longer be; now, if it is kept already."""
-        if wait.end_offset > wait.log.log_end_offset:
+        """Call `then` once the promise is kept or broken; now, if that is known already."""
+        if wait.pending is not None and wait.pending.headers:
             self._waits.append((wait, then))
             if not self._due:
                 self._end_soon()
         else:
-            _written(wait, then)
+            _conclude(wait, then)
 
     def when_all(self, waits: Iterable[tuple[Wait, Refuse]], then: Callable[[], None]) -> None:
         """Call `then` once the last of the promises is kept or broken; tell of each that is broken before."""
@@ -154,10 +169,7 @@ class Turn:
         """Write, tell, answer, and let the woken ones look."""
         self._due = False
         logs, self._logs = self._logs, {}
-        for each, (partition, size_bytes) in logs.items():
-            each.write_pending()
-            if partition.waiters and each.pending.failure is None:
-                partition.tell_waiters(size_bytes)
+        _call_each([partial(_write, each, *told) for each, told in logs.items()])
         tellers, self._tellers = self._tellers, {}
         for teller in tellers:
             try:
@@ -166,26 +178,23 @@ class Turn:
                 log.exception("the answers of a turn could not be sent")
         if self._waits:
             waits, self._waits = self._waits, []
-            _call_each([partial(_kept, wait, then) for wait, then in waits])
-        for each in logs:
-            each.pending.failure = None
+            _call_each([partial(_conclude, wait, then) for wait, then in waits])
         woken, self._woken = self._woken, {}
         _call_each([waiter.look for waiter in woken])
 
 
-def _kept(wait: Wait, then: Then) -> None:
+def _write(appended_to: Log, partition: Partition, size_bytes: int) -> None:
+    appended_to.write_pending()
+    if partition.waiters:  # even if it failed: a part may have been written before
+        partition.tell_waiters(size_bytes)
+
+
+def _conclude(wait: Wait, then: Then) -> None:
     failure = failure_of(wait)
-    if failure is None:
-        _written(wait, then)
-    else:
-        then(failure)
-
-
-def _written(wait: Wait, then: Then) -> None:
-    if wait.synced:
+    if failure is None and wait.synced:
         wait.log.flush_soon(lambda failure: then(_for_client(wait, failure)))
     else:
-        then(None)
+        then(failure)
 
 
 def _call_each(calls: Iterable[Callable[[], None]]) -> None:

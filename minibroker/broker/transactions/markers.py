@@ -64,12 +64,12 @@ class MarkerSender:
         self._missing[transaction.transactional_id] = set(transaction.partitions)
         self._later(transaction.transactional_id, 0)
 
-    def forget_all(self) -> None:
-        """Send nothing more."""
-        for timer in self._timers.values():
+    def forget(self, transactional_id: str) -> None:
+        """Send nothing more for this id."""
+        self._missing.pop(transactional_id, None)
+        timer = self._timers.pop(transactional_id, None)
+        if timer is not None:
             timer.cancel()
-        self._timers.clear()
-        self._missing.clear()
 
     def _later(self, transactional_id: str, delay_ms: int) -> None:
         def run() -> None:

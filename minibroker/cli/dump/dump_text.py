@@ -33,7 +33,7 @@ SHOWN_BYTES = 200  # of a key or value: the rest is in --json
 def head_line(inspected: InspectedFile, size_bytes: int) -> str:
     """Return the line that comes first of a file."""
     start = "" if inspected.base_offset is None else f" from offset {inspected.base_offset}"
-    return f"{_name(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
+    return f"{_word(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
 
 
 def item_line(item: Item, said: Pair | None = None) -> str:
@@ -169,10 +169,6 @@ def _bytes(data: bytes | None) -> str:
 
 def _word(value: Any) -> str:
     return readable(str(value).encode("utf-8", "surrogateescape"))
-
-
-def _name(path: str) -> str:
-    return _word(path)
 
 
 def _said(said: Said) -> str:

@@ -85,17 +85,14 @@ def archive(
         **dict(options),
     }
     with spark_session(master, conf, title="archive", progress=False) as spark:
-        progress, run = _begun(spark, reading, out, checkpoint, _interval(continuous, trigger), compression)
+        interval = (trigger or INTERVAL) if continuous else None
+        progress, run = _begun(spark, reading, out, checkpoint, interval, compression)
         try:
             is_over = _show_until_over(spark, run, progress, "archive")
         finally:
             run.stop()
         _print(run, out, as_json)
     return 0 if is_over or continuous else INTERRUPTED
-
-
-def _interval(continuous: bool, trigger: str | None) -> str | None:
-    return (trigger or INTERVAL) if continuous else None
 
 
 def _begun(

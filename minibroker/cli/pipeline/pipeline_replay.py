@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 COMMIT_RECORDS: Final = 100_000
 POLL_S: Final = 1.0
+FIELDS: Final = ("topic", "partition", "to", "archived", "written", "already")
 HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already")
 
 
@@ -95,7 +96,8 @@ def replay(
         rows = read_archive(spark, archive)
         archived = _chosen(archived_partitions(rows), topics)
         targets = _renamed(archived, topic_map) if to is None else {_only_topic(archived): to}
-        name = replay_id or replay_id_of(_whole(archive), targets, repartition)
+        whole = archive if "://" in archive else str(Path(archive).resolve())  # wherever the command is called from
+        name = replay_id or replay_id_of(whole, targets, repartition)
         task = ReplayTask(settings, name, targets, repartition, commit_records)
         made, remarks = _prepare(task, archived, dict(configs), partitions)
         for remark in remarks:
@@ -103,7 +105,8 @@ def replay(
         written = _run(rows, task, archived)
     report = [_row(task, each, written.get((each.partition.topic, each.partition.partition), 0)) for each in archived]
     if as_json:
-        click.echo(json.dumps({"id": name, "created": made, "partitions": [_object(row) for row in report]}))
+        told = [dict(zip(FIELDS, row, strict=True)) for row in report]
+        click.echo(json.dumps({"id": name, "created": made, "partitions": told}))
     else:
         print_table(HEAD, report)
 
@@ -135,11 +138,6 @@ def _only_topic(archived: list[Archived]) -> str:
     if len(topics) > 1:
         raise cannot(f"--to is for one topic, and the archive has {', '.join(topics)}: name one with --topic")
     return topics[0]
-
-
-def _whole(archive: str) -> str:
-    """The archive's name wherever the command is called from."""
-    return archive if "://" in archive else str(Path(archive).resolve())
 
 
 def _prepare(
@@ -208,7 +206,3 @@ def _share(archived: Archived, next_offset: int) -> float:
 def _row(task: ReplayTask, archived: Archived, written: int) -> tuple[Any, ...]:
     topic, partition = archived.partition
     return topic, partition, task.target(topic), archived.records, written, archived.records - written
-
-
-def _object(row: tuple[Any, ...]) -> dict[str, Any]:
-    return dict(zip(("topic", "partition", "to", "archived", "written", "already"), row, strict=True))

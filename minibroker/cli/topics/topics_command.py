@@ -1,7 +1,7 @@
 """`minibroker topics`: list, create, describe and delete topics of any Kafka, by our own client.
 
-Tables for a person, one JSON document for a program; how existing ones are changed is in `topics_alter` and
-`topics_config`. Nothing here knows how a broker does it.
+Tables for a person, one JSON document for a program; how existing ones are changed is in `topics_config`. Nothing here
+knows how a broker does it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,11 @@ def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
     with connected(bootstrap) as client:
         found = all_topics(client)
     rows = [
-        {"name": name, "partitions": len(topic.partitions), "replication_factor": _replication_factor(topic)}
+        {
+            "name": name,
+            "partitions": len(topic.partitions),
+            "replication_factor": max((len(each.replica_nodes) for each in topic.partitions), default=0),
+        }
         for name, topic in sorted(found.items())
     ]
     if as_json:
@@ -168,10 +172,6 @@ def _delete(client: Client, name: str) -> None:
     request = DeleteTopicsRequest(topics=[of_topic(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
     (answer,) = client.request(request, client.controller()).responses
     check(answer.error_code, f"cannot delete {name}", answer.error_message)
-
-
-def _replication_factor(topic: Any) -> int:
-    return max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
 
 
 def _partitions(client: Client, topic: Any) -> list[Partition]:

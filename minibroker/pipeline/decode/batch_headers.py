@@ -38,6 +38,7 @@ MAX_BATCH_RECORDS: Final = 1 << 23
 
 _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
+_UNBOUNDED: Final = 1 << 62
 _MESSAGE_TIMESTAMP_POSITION: Final = 18
 
 _BATCH: Final = np.dtype(
@@ -169,7 +170,7 @@ def extent(data: Buffer) -> tuple[int, int | None]:
     """
     view = memoryview(data)
     found = scan(view)
-    if found.problem is not None and _is_nonsense(view, found.end):
+    if len(view) - found.end > MAGIC_POSITION and not may_be_whole(view, found.end, _UNBOUNDED):
         return len(view), None
     if not found.positions:
         return 0, None
@@ -178,11 +179,11 @@ def extent(data: Buffer) -> tuple[int, int | None]:
     return (len(view), None) if last_offset < base_offset else (found.end, last_offset + 1)
 
 
-def _is_nonsense(view: memoryview, position: int) -> bool:
-    if len(view) - position <= MAGIC_POSITION:
-        return False
+def may_be_whole(view: memoryview, position: int, left: int) -> bool:
+    """Whether magic and length, which are here, can be those of a batch that is whole in `left` bytes."""
     magic = view[position + MAGIC_POSITION]
-    return magic > MAGIC or _LENGTH.unpack_from(view, position + _LENGTH_POSITION)[0] < MIN_LENGTHS[magic]
+    (length,) = _LENGTH.unpack_from(view, position + _LENGTH_POSITION)
+    return bool(magic <= MAGIC and MIN_LENGTHS[magic] <= length <= left - LOG_OVERHEAD_BYTES)
 
 
 def headers_at(view: memoryview, positions: list[int]) -> Headers:

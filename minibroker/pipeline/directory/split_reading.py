@@ -10,10 +10,10 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from struct import Struct
 
 import pyarrow as pa
 
+from minibroker.pipeline.decode.batch_headers import may_be_whole, scan
 from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
 from minibroker.pipeline.directory.batch_walking import damage_at
 from minibroker.pipeline.directory.finding import DISK
@@ -21,8 +21,8 @@ from minibroker.pipeline.directory.splitting import Stretch, Stretches
 from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, ReadRequest, Split
 from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, chosen
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
-from minibroker.protocol.records.formats import MIN_LENGTHS, check_any, header_at
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
+from minibroker.protocol.records.formats import check_any, header_at
 from minibroker.protocol.records.message import MAGIC_POSITION
 from minibroker.storage.batch_scanning import headers
 from minibroker.storage.files import File
@@ -31,8 +31,6 @@ from minibroker.storage.inspection.log_inspection import Damage
 logger = logging.getLogger(__name__)
 
 BLOCK_BYTES = 4 << 20
-
-_LENGTH_AND_MAGIC = Struct(">8xi4xb")
 
 Find = Callable[[OffsetRange], list[Stretch]]
 
@@ -196,19 +194,12 @@ def _whole(data: bytes, left: int) -> tuple[int, int, bool]:
     Damage begins with the last of these batches if its own checksum is wrong: then it is its length that led astray.
     So a batch is given only once it is seen what follows.
     """
-    size = len(data)
-    before = start = end = 0
-    length = magic = 0
-    while size - end > MAGIC_POSITION:
-        length, magic = _LENGTH_AND_MAGIC.unpack_from(data, end)
-        if not 0 <= magic <= MAGIC or length < MIN_LENGTHS[magic] or length > size - end - LOG_OVERHEAD_BYTES:
-            break
-        before, start, end = start, end, end + length + LOG_OVERHEAD_BYTES
-    is_damaged = end < left and left == size
-    if size - end > MAGIC_POSITION:
-        is_damaged |= not 0 <= magic <= MAGIC or length < MIN_LENGTHS[magic]
-        is_damaged |= length > left - end - LOG_OVERHEAD_BYTES
-    is_unseen = end < left and size - end <= MAGIC_POSITION and not is_damaged
+    view, size = memoryview(data), len(data)
+    found = scan(view)
+    end, (before, start) = found.end, ([0, 0] + found.positions)[-2:]
+    is_seen = size - end > MAGIC_POSITION
+    is_damaged = end < left and (left == size or (is_seen and not may_be_whole(view, end, left - end)))
+    is_unseen = end < left and not is_seen and not is_damaged
     if start and (is_unseen or (is_damaged and not _is_sound(data, start))):
         return start, _next_offset(data, before), is_damaged
     if is_damaged and end and not _is_sound(data, start):

@@ -86,7 +86,7 @@ def write_exactly_once(
 
     Raises `WriteFailed` if it had other rows when it was committed, or if a later batch is.
     """
-    rest = _with_rows(batches)
+    rest = (batch for batch in batches if batch.num_rows)
     first = next(rest, None)
     if first is None:
         return Delivered(0)
@@ -210,10 +210,6 @@ def _skipped(batches: Iterable[pa.RecordBatch], marker: Marker, number: int, tra
 
 def _note(counted: Counted) -> str:
     return json.dumps({"rows": counted.rows, "bytes": counted.size_bytes})
-
-
-def _with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (batch for batch in batches if batch.num_rows)
 
 
 def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

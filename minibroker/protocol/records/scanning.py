@@ -17,6 +17,7 @@ from minibroker.protocol.records.columns import find_run
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
+    SECOND_BYTE,
     MalformedVarint,
     read_raw,
     zigzag_bytes,
@@ -29,10 +30,6 @@ MAX_WALK = 1024  # what is walked at once while no runs are found
 WALK_BYTES = 1 << 15  # and how much of it where others are to have their turn: twice a record that is not large
 
 _STEPS_AT_ONCE = 256
-
-# What the second byte of a varint adds to the first. A byte that says that a third follows is not in the list: looking
-# it up raises IndexError.
-SECOND_BYTE = [(byte << 7) - 0x80 for byte in range(0x80)]
 
 
 @cache

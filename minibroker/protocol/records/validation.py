@@ -19,9 +19,17 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.payload import ENCODING_MASK, payload_chunks
 from minibroker.protocol.records.record import Malformed, Record, read_record
-from minibroker.protocol.records.scanning import SECOND_BYTE, Scan
+from minibroker.protocol.records.scanning import Scan
 from minibroker.protocol.records.slicing import slices
-from minibroker.protocol.records.varints import INT64_MAX, INT64_MIN, Bytes, MalformedVarint, from_zigzag, wrapped
+from minibroker.protocol.records.varints import (
+    INT64_MAX,
+    INT64_MIN,
+    SECOND_BYTE,
+    Bytes,
+    MalformedVarint,
+    from_zigzag,
+    wrapped,
+)
 from minibroker.protocol.records.windows import Extent, LargeRecord, Window
 from minibroker.protocol.steps import Steps, at_once
 

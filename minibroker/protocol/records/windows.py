@@ -18,6 +18,7 @@ from minibroker.protocol.records.record import Malformed
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
+    SECOND_BYTE,
     Bytes,
     MalformedVarint,
     from_zigzag,
@@ -26,10 +27,6 @@ from minibroker.protocol.records.varints import (
 from minibroker.protocol.steps import Steps
 
 LARGE_BYTES = 1 << 14  # records beyond this are stepped over by `LargeRecord`
-
-# What the second byte of a varint adds to the first. A byte that says that a third follows is not in the list: looking
-# it up raises IndexError.
-_SECOND = [(byte << 7) - 0x80 for byte in range(0x80)]
 
 
 class Window:
@@ -240,13 +237,13 @@ def pass_headers(data: bytes, position: int, limit: int, count: int) -> tuple[in
         while passed < count:
             size, at = data[position], position + 1
             if size > 0x7F:
-                size, at = size + _SECOND[data[at]], at + 1
+                size, at = size + SECOND_BYTE[data[at]], at + 1
             if size & 1:
                 break
             at += size >> 1
             size, at = data[at], at + 1
             if size > 0x7F:
-                size, at = size + _SECOND[data[at]], at + 1
+                size, at = size + SECOND_BYTE[data[at]], at + 1
             if not size & 1:
                 at += size >> 1
             if at > limit:

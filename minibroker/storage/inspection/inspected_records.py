@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC, BatchHeader
+from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.message import read_message
 from minibroker.protocol.records.message_set import headers_of_set, inner_messages, records_of_message
@@ -82,18 +82,14 @@ def _parsed(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterat
         size_bytes = after + length - position
         yield FoundRecord(start + position, size_bytes, start == 0, record)
         if not last_offset < record.offset <= header.last_offset:
-            yield _misnumbered(file, header, start + position, record.offset, last_offset)
+            expected = f"an offset from {last_offset + 1} to {header.last_offset}"
+            yield Damage(file.path, start + position, 0, record.offset, expected, f"{record.offset}")
         last_offset = record.offset
         position += size_bytes
     if position < len(payload):
         what = f"{len(payload) - position} bytes more"
         expected = f"the end of the batch after {header.record_count} records"
         yield Damage(file.path, start + position, 0, header.last_offset, expected, what)
-
-
-def _misnumbered(file: File, header: BatchHeader, position: int, offset: int, last_offset: int) -> Damage:
-    expected = f"an offset from {last_offset + 1} to {header.last_offset}"
-    return Damage(file.path, position, 0, offset, expected, f"{offset}")
 
 
 def _damage(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> Damage:

@@ -27,9 +27,12 @@ class FakeOutlet:
         self.due: list[Callable[[], None]] = []
         self.reading = True
         self.closed = False
+        self.fills = False  # what is sent next makes it congested
 
     def send(self, items: list[Any]) -> None:
+        assert not self.closed, "what is sent after the close is lost"
         self.sent += items
+        self.congested = self.congested or self.fills
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.due.append(callback)
@@ -53,6 +56,18 @@ class FakeOutlet:
     def run(self) -> None:
         while self.turn():
             pass
+
+
+class DueAnswer:
+    """An answer that leaves when the turn ends."""
+
+    def __init__(self, number: bytes) -> None:
+        self._number = number
+
+    def items(self) -> list[Any]:
+        if self._number == b"9999999":
+            raise ValueError("it cannot be encoded")
+        return [self._number]
 
 
 class Conversation:
@@ -81,6 +96,8 @@ class Conversation:
             parked.attach(lambda answer: connection.answered([answer]))
             self.parked.append((number, parked))
             return parked
+        if kind == b"d":
+            return DueAnswer(number)
         if kind == b"x":
             connection.end()
             return None
@@ -95,6 +112,10 @@ class Conversation:
             self.connection.received(self.scratch, count)
             self.scratch[:] = bytes([255]) * SCRATCH_BYTES  # nobody may have kept a view of it
             data = data[count:]
+
+    def end_turn(self) -> None:
+        while self.told:
+            self.told.pop(0).turn_ended()
 
     def complete(self) -> None:
         number, parked = self.parked.pop(0)
@@ -320,3 +341,67 @@ def test_a_frame_that_waits_for_memory_goes_on_once_there_is_some() -> None:
     assert other.outlet.reading and other.connection.owes_bytes
     other.feed(second[4000:])
     assert numbers(other.outlet.sent) == [2] and not other.connection.owes_bytes
+
+
+# --- answers that wait for the end of the turn ------------------------------------------------------------------------
+
+
+def test_answers_that_wait_for_the_end_of_the_turn_keep_the_others_behind_them() -> None:
+    talk = Conversation()
+    talk.feed(b"".join(frame(kind, number) for number, kind in enumerate("adada")))
+    talk.feed(frame("a", 5) + frame("p", 6) + frame("a", 7))
+    talk.complete()
+    assert talk.outlet.sent == []
+    talk.end_turn()
+    assert numbers(talk.outlet.sent) == [0, 1, 2, 3, 4, 5, 6]
+    talk.outlet.run()
+    assert numbers(talk.outlet.sent) == list(range(8))
+
+
+@pytest.mark.parametrize("last", [b"\xff\xff\xff\xff", frame("x", 0)], ids=["a size that cannot be", "an end"])
+@pytest.mark.parametrize("cut", [1, 2, 3, 4, 4096])
+def test_the_answers_of_the_turn_go_out_before_the_connection_is_closed(last: bytes, cut: int) -> None:
+    talk = Conversation()
+    talk.feed(frame("d", 0) + frame("a", 1) + last[:cut])
+    talk.feed(last[cut:])
+    assert (talk.connection.closed, talk.outlet.closed, talk.outlet.sent) == (True, False, [])
+    talk.end_turn()
+    assert (numbers(talk.outlet.sent), talk.outlet.closed) == ([0, 1], True)
+
+
+def test_a_client_that_has_gone_is_sent_nothing_when_its_turn_ends() -> None:
+    talk = Conversation()
+    talk.feed(frame("d", 0))
+    talk.connection.lost()
+    talk.end_turn()
+    assert talk.outlet.sent == []
+
+
+def test_a_request_that_fails_when_its_turn_ends_closes_its_connection_behind_the_answers_before_it() -> None:
+    talk = Conversation()
+    talk.feed(frame("d", 0) + frame("d", 9_999_999) + frame("d", 2))
+    talk.end_turn()
+    assert (numbers(talk.outlet.sent), talk.outlet.closed) == ([0], True)
+
+
+def test_what_is_sent_when_a_turn_ends_may_congest_the_output_and_then_no_request_runs() -> None:
+    talk = Conversation()
+    talk.outlet.fills = True
+    talk.feed(frame("d", 0))
+    talk.end_turn()
+    talk.feed(frame("a", 1) + frame("d", 2))
+    assert numbers(talk.outlet.sent) == [0]
+    talk.outlet.fills = talk.outlet.congested = False
+    talk.connection.resume()
+    talk.end_turn()
+    assert numbers(talk.outlet.sent) == [0, 1, 2]
+
+
+def test_a_connection_that_fails_forgets_the_request_that_waits() -> None:
+    talk = Conversation()
+    talk.feed(frame("p", 0))
+    (_, parked), *_ = talk.parked
+    gone: list[str] = []
+    parked.on_cancel = lambda: gone.append("cancelled")
+    talk.connection.fail()
+    assert (gone, talk.outlet.closed) == (["cancelled"], True)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from minibroker.broker.requests import answers
-from minibroker.broker.requests.dispatch import SERVED, Dispatcher
+from minibroker.broker.requests.dispatch import Dispatcher
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import MetadataRequest

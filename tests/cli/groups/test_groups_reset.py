@@ -80,6 +80,7 @@ def test_a_program_gets_json(run_client: Run, group: str, topic: str, executed: 
         (["--to-datetime", "1970-01-01T00:00:03.500"], [3, 0]),
         (["--to-datetime", "1970-01-01T00:01:00"], [10, 0]),
         (["--by-duration", "P1D"], [10, 0]),
+        (["--by-duration", "1 day"], [10, 0]),
         (["--by-duration", "P99999D"], [0, 0]),
     ],
     ids=lambda value: " ".join(map(str, value)),
@@ -149,7 +150,7 @@ def test_a_group_that_has_committed_nothing_has_no_topics(run_client: Run, topic
         (["--topic", "t:x", "--to-latest"], "Invalid value for '--topic': "),
         (["--topic", "t", "--to-offset", "-1"], "Invalid value for '--to-offset': "),
         (["--topic", "t", "--to-datetime", "noon"], "Invalid value for '--to-datetime': "),
-        (["--topic", "t", "--by-duration", "1h"], "Invalid value for '--by-duration': "),
+        (["--topic", "t", "--by-duration", "an hour"], "Invalid value for '--by-duration': "),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(run: Run, options: list[str], complaint: str) -> None:

@@ -129,7 +129,8 @@ def check_records(block: Block, *, compacted: bool) -> Checked:
         found.append(records)
         for payload in payloads:
             if payload.row in wrong:
-                problems += _diagnosis(block, payload, compacted=compacted)
+                wrong_here = what_is_wrong(payload.data, block.headers.header(payload.row), compacted=compacted)
+                problems += [_problem(block, payload.row, *wrong_here)] if wrong_here else []
     return Checked(problems, found)
 
 
@@ -191,11 +192,6 @@ def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterat
 
 def _problem(block: Block, index: int, kind: str, detail: str) -> Problem:
     return Problem(kind, int(block.positions[index]), int(block.headers.base_offset[index]), detail)
-
-
-def _diagnosis(block: Block, payload: Payload, *, compacted: bool) -> list[Problem]:
-    found = what_is_wrong(payload.data, block.headers.header(payload.row), compacted=compacted)
-    return [_problem(block, payload.row, *found)] if found else []
 
 
 def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tuple[Records, set[int]]:

@@ -66,7 +66,7 @@ def verify(
         if not partition.bases:
             found += judge_partition(partition, [])
     schema = _spark_schema(FINDINGS)
-    result = spark.createDataFrame([_row(finding) for finding in found], schema)
+    result = spark.createDataFrame([tuple(row_of(finding).values()) for finding in found], schema)
     if not plan.segments:
         return result
     tasks = _tasks(spark, plan.segments)
@@ -94,10 +94,6 @@ def table_of(findings: Sequence[Finding]) -> pa.Table:
 def row_of(finding: Finding) -> dict[str, Any]:
     """A finding as a row of `FINDINGS`, by column; None for what it does not have."""
     return {name: None if value == _none(name) else value for name, value in finding._asdict().items()}
-
-
-def _row(finding: Finding) -> tuple[Any, ...]:
-    return tuple(row_of(finding).values())
 
 
 def _none(name: str) -> Any:
