@@ -75,11 +75,7 @@ def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
     with connected(bootstrap) as client:
         found = all_topics(client)
     rows = [
-        {
-            "name": name,
-            "partitions": len(topic.partitions),
-            "replication_factor": max((len(each.replica_nodes) for each in topic.partitions), default=0),
-        }
+        {"name": name, "partitions": len(topic.partitions), "replication_factor": _replication_factor(topic)}
         for name, topic in sorted(found.items())
     ]
     if as_json:
@@ -172,6 +168,10 @@ def _delete(client: Client, name: str) -> None:
     request = DeleteTopicsRequest(topics=[of_topic(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
     (answer,) = client.request(request, client.controller()).responses
     check(answer.error_code, f"cannot delete {name}", answer.error_message)
+
+
+def _replication_factor(topic: Any) -> int:
+    return max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
 
 
 def _partitions(client: Client, topic: Any) -> list[Partition]:

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.control.elections import apply_changes
 from minibroker.broker.groups.classic.states import State as GroupState
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import DeleteGroupsRequest
-from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
+from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from tests.broker.groups.classic.driving import Driver, answered
 from tests.broker.handlers.offset_requests import codes_of, commit, commit_request
 from tests.broker.harness import Harness, answer_in, frame_of
@@ -200,6 +202,47 @@ def test_a_shard_that_cannot_be_read_is_tried_again(harness: Broken, caplog: pyt
     harness.clock.advance(60_000)
     assert harness.offsets() == {"g": {("t", 0): 5}}
     assert commit(harness, "g", ("t", 0, 6)) == [OK]
+
+
+def test_a_shard_that_cannot_be_read_is_tried_at_once_when_it_has_another_leader(harness: Broken) -> None:
+    commit(harness, "g", ("t", 0, 5))
+    harness.fail(GROUPS_TOPIC)
+    commit(harness, "g", ("t", 0, 6))
+    harness.disk.failing.add("read")
+    harness.load()
+    harness.mend()
+    partition = harness.partition(GROUPS_TOPIC)
+    elected = PartitionChangeRecord(partition_id=0, topic_id=partition.topic.topic_id, leader=1)
+    apply_changes(harness.cluster, [elected])
+    harness.load()
+    assert harness.offsets() == {"g": {("t", 0): 5}}
+
+
+def test_a_shard_is_loaded_again_although_its_topic_has_grown(harness: Broken) -> None:
+    commit(harness, "g", ("t", 0, 5))
+    harness.fail(GROUPS_TOPIC)
+    commit(harness, "g", ("t", 0, 6))
+    harness.mend()
+    grown = CreatePartitionsRequest.CreatePartitionsTopic(name=GROUPS_TOPIC, count=2, assignments=None)
+    (result,) = harness.request(CreatePartitionsRequest(topics=[grown])).results
+    assert result.error_code == OK
+    harness.load()
+    assert harness.offsets() == {"g": {("t", 0): 5}}
+
+
+def test_offsets_of_a_topic_that_is_deleted_meanwhile_are_taken_back(harness: Broken) -> None:
+    commit(harness, "g", ("t", 0, 5))
+    harness.create_topic("u")
+    commit(harness, "g", ("u", 0, 5))
+    harness.fail(GROUPS_TOPIC)
+    commit(harness, "g", ("t", 0, 6))
+    harness.mend()
+    harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="u")]))
+    harness.load()
+    harness.load()
+    assert harness.offsets() == {"g": {("t", 0): 5}}
+    harness.restart(crash=True)
+    assert harness.offsets() == {"g": {("t", 0): 5}}
 
 
 def test_a_topic_that_is_deleted_before_its_shard_is_loaded_again_leaves_nothing(harness: Broken) -> None:
