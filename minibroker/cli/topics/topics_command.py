@@ -1,7 +1,7 @@
 """`minibroker topics`: list, create, describe and delete topics of any Kafka, by our own client.
 
-Tables for a person, one JSON document for a program; how existing ones are changed is in `topics_alter` and
-`topics_config`. Nothing here knows how a broker does it.
+Tables for a person, one JSON document for a program; how existing ones are changed is in `topics_config`. Nothing here
+knows how a broker does it.
 """
 
 from __future__ import annotations
