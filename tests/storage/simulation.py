@@ -4,8 +4,8 @@
 
 Disk, time, the other thread and chance are all replaced, so a history is the same each time it is run. Its steps are
 appends, turns in which several batches are written together, rolls, flushes that end when they like, deletions,
-truncations, checkpoints, failures of all kinds, stops, kills at any operation on the disk, and power cuts. After each start the log is compared with what it may, and what it
-must, hold (`promises.py`).
+truncations, checkpoints, failures of all kinds, stops, kills at any operation on the disk, and power cuts. After each
+start the log is compared with what it may, and what it must, hold (`promises.py`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import Struct, iter_unpack
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -25,6 +25,7 @@ from minibroker.protocol.steps import WAITING, Steps, at_once, each
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
     from minibroker.storage.log import Log
+    from minibroker.storage.pending import Pending
 
 log = logging.getLogger("minibroker.coordinators")
 
@@ -76,11 +77,19 @@ class StateReader(Protocol):
 
 
 class StateTopic:
-    """The topic `name`. It need not exist: `create` makes it when the first coordinator is asked for, as in Kafka."""
+    """The topic `name`. It need not exist: `create` makes it when the first coordinator is asked for, as in Kafka.
 
-    def __init__(self, cluster: Cluster, name: str, settings: StateTopicSettings) -> None:
+    What is appended is applied before it is written. If the write fails, `reload(partition)` is called when the turn
+    has ended, after those who waited were told: the coordinator is to know again what the log says, and no more.
+    """
+
+    def __init__(
+        self, cluster: Cluster, name: str, settings: StateTopicSettings, reload: Callable[[Partition], None]
+    ) -> None:
         self._cluster = cluster
         self._settings = settings
+        self._reload = reload
+        self._pending: dict[int, Pending] = {}  # by partition, what is to be written
         self.name = name
 
     # --- where ----------------------------------------------------------------------------------
@@ -190,6 +199,21 @@ class StateTopic:
             message = f"{header.record_count} record(s) make {len(batch)} bytes, {partition} takes batches of {limit}."
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
         partition.append(self._cluster.turn, batch, [header])
+        pending = partition.log.unwritten
+        if pending is not None and pending is not self._pending.get(partition.index):
+            self._pending[partition.index] = pending
+            self._cluster.turn.when(wait_for(partition.log)._replace(synced=False), partial(self._written, partition))
+
+    def _written(self, partition: Partition, failure: KafkaError | None) -> None:
+        self._pending.pop(partition.index, None)
+        if failure is not None:
+            self._cluster.turn.wake_soon(_Lost(self, partition))
+
+    def lost(self, partition: Partition) -> None:
+        """Have the partition read again, unless it is gone."""
+        if partition in self.partitions_here():
+            log.warning("%s is read again, as a write to it has failed", partition)
+            self._reload(partition)
 
     def when_kept(self, index: int, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once what was appended is as safe as the topic asks for, with what prevented it, or None.
@@ -224,6 +248,16 @@ class StateTopic:
                     _tell(partition, header, record, reader)
             except KafkaError as error:
                 log.error("%s: the batch at offset %d is passed over: %s", partition, header.base_offset, error)
+
+
+class _Lost(NamedTuple):
+    """A partition of which more is known than could be written."""
+
+    topic: StateTopic
+    partition: Partition
+
+    def look(self) -> None:
+        self.topic.lost(self.partition)
 
 
 def _batches(kept: Log, load_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes]]:

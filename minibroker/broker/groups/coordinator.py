@@ -53,7 +53,7 @@ class GroupCoordinator:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.topic = StateTopic(cluster, GROUPS_TOPIC, SETTINGS)
+        self.topic = StateTopic(cluster, GROUPS_TOPIC, SETTINGS, self._reload)
         self.groups: dict[str, Group] = {}
         self.transactional = TransactionalOffsets(self)
         self._unreadable: set[int] = set()
@@ -76,6 +76,19 @@ class GroupCoordinator:
         except KafkaError as error:
             log.critical("the groups in %s are not served until the next start: %s", partition, error)
             self._unreadable.add(partition.index)
+
+    def _reload(self, partition: Partition) -> None:
+        """Read a partition again. The members of its groups find out by NOT_COORDINATOR, and join again."""
+        for group in self._groups_in(partition):
+            del self.groups[group.group_id]
+            group.close(ErrorCode.NOT_COORDINATOR)
+        self.transactional.forget(partition.index)
+        self._load(partition)
+        for group in self._groups_in(partition):
+            group.loaded()
+
+    def _groups_in(self, partition: Partition) -> list[Group]:
+        return [each for each in self.groups.values() if self.topic.partition_of(each.group_id) == partition.index]
 
     def replay(self, record: Record) -> None:
         """Fold one record in. Raises KafkaError or ValueError for one that says nothing that is known."""

@@ -56,6 +56,10 @@ class TransactionalOffsets:
             if group is not None:
                 group.offsets.settle(producer_id, committed=committed)
 
+    def forget(self, index: int) -> None:
+        """Forget what is known of one partition of the topic."""
+        self._groups = {where: groups for where, groups in self._groups.items() if where[0] != index}
+
     def clear(self) -> None:
         """Forget all."""
         self._groups.clear()

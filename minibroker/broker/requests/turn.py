@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from minibroker.broker.metadata.partitions import Partition, Waiter
+from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log import Log
 from minibroker.storage.pending import Pending
@@ -60,6 +60,13 @@ def write_now(wait: Wait) -> None:
         raise failure
 
 
+class Sleeper(Protocol):
+    """Who has something to look at once all is written and told."""
+
+    def look(self) -> None:
+        """Look at what has become of the turn."""
+
+
 class Teller(Protocol):
     """Who has answers that wait for the end of the turn."""
 
@@ -92,7 +99,7 @@ class Turn:
         self._logs: dict[Log, tuple[Partition, int]] = {}
         self._tellers: dict[Teller, None] = {}
         self._waits: list[tuple[Wait, Then]] = []
-        self._woken: dict[Waiter, None] = {}
+        self._woken: dict[Sleeper, None] = {}
 
     def bind(self, call_soon: CallSoon) -> None:
         """Let the turns be those of a loop from now on."""
@@ -150,9 +157,9 @@ class Turn:
         if not left:
             then()
 
-    def wake_soon(self, waiter: Waiter) -> None:
-        """Have `waiter` look again when the turn ends."""
-        self._woken[waiter] = None
+    def wake_soon(self, sleeper: Sleeper) -> None:
+        """Have `sleeper` look when the turn ends."""
+        self._woken[sleeper] = None
         if not self._due:
             self._end_soon()
 
@@ -174,7 +181,7 @@ class Turn:
             waits, self._waits = self._waits, []
             _call_each([partial(_conclude, wait, then) for wait, then in waits])
         woken, self._woken = self._woken, {}
-        _call_each([waiter.look for waiter in woken])
+        _call_each([sleeper.look for sleeper in woken])
 
 
 def _write(appended_to: Log, partition: Partition, size_bytes: int) -> None:

@@ -14,7 +14,7 @@ from minibroker.broker.metadata.features import TRANSACTION_VERSION
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC, Partition, Topic
 from minibroker.broker.transactions import transitions
 from minibroker.broker.transactions.expiry import TransactionExpiry
-from minibroker.broker.transactions.markers import MarkerSender
+from minibroker.broker.transactions.markers import RETRY_MS, MarkerSender
 from minibroker.broker.transactions.records import tombstone, transaction_entry, transaction_of
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -44,7 +44,7 @@ class TransactionCoordinator:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.topic = StateTopic(cluster, TRANSACTIONS_TOPIC, SETTINGS)
+        self.topic = StateTopic(cluster, TRANSACTIONS_TOPIC, SETTINGS, self._reload)
         self.transactions: dict[str, Transaction] = {}
         self.markers = MarkerSender(self)
         self._unreadable: set[int] = set()
@@ -65,6 +65,13 @@ class TransactionCoordinator:
             if transaction.state in ENDING:
                 self.markers.send(transaction)
         self._expiry.start()
+
+    def _reload(self, partition: Partition) -> None:
+        self._forget_partition(partition.index)
+        self._load(partition)
+        for transaction in self.transactions.values():
+            if transaction.state in ENDING and not self.markers.are_sent(transaction.transactional_id):
+                self.markers.send(transaction, RETRY_MS)  # its end was lost: not at once, or a full disk gets fuller
 
     def _load(self, partition: Partition) -> None:
         try:

@@ -55,14 +55,18 @@ class MarkerSender:
         if transactional_id in self._missing and transactional_id not in self._timers:
             self._later(transactional_id, 0)
 
+    def are_sent(self, transactional_id: str) -> bool:
+        """Whether markers of this id are on their way."""
+        return transactional_id in self._missing
+
     def missing(self, transactional_id: str) -> frozenset[TopicPartition]:
         """The partitions of a transaction that have no marker yet."""
         return frozenset(self._missing.get(transactional_id, ()))
 
-    def send(self, transaction: Transaction) -> None:
+    def send(self, transaction: Transaction, delay_ms: int = 0) -> None:
         """Have the markers of a transaction that is to end written, and then its end: soon, not now."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
-        self._later(transaction.transactional_id, 0)
+        self._later(transaction.transactional_id, delay_ms)
 
     def forget_all(self) -> None:
         """Send nothing more."""

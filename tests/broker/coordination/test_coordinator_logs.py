@@ -48,7 +48,7 @@ class Read:
 
 
 def made(harness: Harness) -> StateTopic:
-    topic = StateTopic(harness.cluster, NAME, SETTINGS)
+    topic = StateTopic(harness.cluster, NAME, SETTINGS, lambda partition: None)
     topic.create()
     return topic
 
@@ -77,7 +77,7 @@ def test_the_hash_is_that_of_java(text: str, value: int) -> None:
 
 @pytest.mark.parametrize(("key", "index"), [("group", 98629247 % 50), ("ümläut", 1271284472 % 50)])
 def test_a_partition_is_the_remainder_of_the_hash_without_its_sign(harness: Harness, key: str, index: int) -> None:
-    assert StateTopic(harness.cluster, NAME, SETTINGS).partition_of(key) == index
+    assert StateTopic(harness.cluster, NAME, SETTINGS, lambda partition: None).partition_of(key) == index
     assert made(harness).partition_of(key) == index
 
 
@@ -182,7 +182,7 @@ def test_records_of_transactions_come_with_their_producer_and_markers_with_their
 
 def test_there_is_no_partition_before_the_topic(harness: Harness) -> None:
     with pytest.raises(KafkaError) as raised:
-        StateTopic(harness.cluster, NAME, SETTINGS).append(0, [(b"k", b"v")])
+        StateTopic(harness.cluster, NAME, SETTINGS, lambda partition: None).append(0, [(b"k", b"v")])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
