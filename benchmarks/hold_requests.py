@@ -20,7 +20,6 @@ from minibroker.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     DescribeProducersRequest,
     InitProducerIdRequest,
-    InitProducerIdResponse,
     ListTransactionsRequest,
     WriteTxnMarkersRequest,
 )
@@ -227,7 +226,7 @@ def open_transaction(server: Server, topic: str) -> None:
     with wire.Client(server) as client:
         client.wait_for_coordinator(OPEN_ID, transactions=True)
         request = InitProducerIdRequest(transactional_id=OPEN_ID, transaction_timeout_ms=600_000)
-        begun = client.ask(request, INIT_PRODUCER_VERSION, InitProducerIdResponse)
+        begun = client.ask(request)
         added = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=[0])
         owner = {"producer_id": begun.producer_id, "producer_epoch": begun.producer_epoch}
         adding = AddPartitionsToTxnRequest(

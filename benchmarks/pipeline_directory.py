@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from minibroker.cli.shared import print_table
-from minibroker.pipeline.directory.source import DirectorySource
+from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.encode.encoder import BatchSettings, encode
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.protocol.records.batch import read_header
@@ -21,7 +21,7 @@ from minibroker.protocol.records.compression import Compression
 from minibroker.storage.environment import Environment
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery import Checkpointed, open_log
+from minibroker.storage.recovery.recovery import Checkpointed, open_log
 from pipeline_rows import START_MS, cpu_seconds, json_rows
 
 RUNS = 3

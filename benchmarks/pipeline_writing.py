@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from minibroker.cli.shared import print_table
 from minibroker.pipeline.sink import delivery
-from minibroker.pipeline.sink.settings import SinkSettings, parse_settings
+from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 from servers import minibroker
 
 RUNS = 3

@@ -58,7 +58,7 @@ def measure_start(target: Target) -> Sample:
     with target.start() as server:
         client_cpu = time.process_time()
         with wire.Client(server) as client:
-            client.create_topic("first")
+            client.exchange([wire.create_topic_request("first")], None)
             client.produce("first", FIRST_RECORD)
         produced_at = time.perf_counter()
         return {

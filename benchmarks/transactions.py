@@ -117,7 +117,7 @@ def _headers() -> list[Any]:
 
 
 def _in_sequence(target: Target) -> Sample:
-    from minibroker.storage.producer_state import ProducerStates
+    from minibroker.storage.producers.producer_state import ProducerStates
 
     _must_be_ours(target)
     states, headers = ProducerStates(), _headers()
@@ -129,7 +129,7 @@ def _in_sequence(target: Target) -> Sample:
 
 
 def _repeated(target: Target) -> Sample:
-    from minibroker.storage.producer_state import ProducerStates
+    from minibroker.storage.producers.producer_state import ProducerStates
 
     _must_be_ours(target)
     states, headers = ProducerStates(), _headers()

@@ -11,25 +11,22 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Self, TypeVar
+from typing import Any, Self
 
+from minibroker.client import blocking
+from minibroker.client.client_errors import ClientError
+from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol import headers
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
-from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest, ListOffsetsResponse
-from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
-from minibroker.protocol.messages.topics import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
+from minibroker.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from programs import Failed
@@ -38,52 +35,46 @@ from servers import Server
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 CREATE_TOPICS_VERSION = 5
-DELETE_TOPICS_VERSION = 4
 METADATA_VERSION = 9
 LIST_OFFSETS_VERSION = 6
 API_VERSIONS_VERSION = 0
-ALTER_CONFIGS_VERSION = 0
-FIND_COORDINATOR_VERSION = 2
 COMMIT_VERSION = 7
 TOPIC_RESOURCE, SET = 2, 0
 TIMEOUT_MS = 30_000
-GROUPS, TRANSACTIONS = 0, 1  # what a coordinator is asked for
 SENTINEL = 0x7E7D  # an error code that no server sends, found again in an answer that we encode
 
 CLIENT_ID = "benchmark"
 AT_ONCE = 64  # requests that are on their way together: some for every turn of a server, and no full socket
 NO_CONFIGS: Mapping[str, str] = {}
 
-Answer = TypeVar("Answer", bound=Message)
 _topic_numbers = itertools.count(1)
 
 
 class Client:
-    """One connection, one request at a time."""
+    """One connection for frames, one request at a time; and minibroker's own client for what is not measured."""
 
     def __init__(self, server: Server) -> None:
         self._socket = socket.create_connection((server.host, server.port), TIMEOUT_MS / 1000)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # It connects when it is first used.
+        self._client = blocking.Client(ClientSettings({"bootstrap.servers": f"{server.host}:{server.port}"}, CLIENT_ID))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
+        self._client.close()
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] = NO_CONFIGS) -> None:
         """Raises Failed."""
-        topic = CreateTopicsRequest.CreatableTopic
-        overrides = [topic.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
-        asked = topic(name=name, num_partitions=partitions, replication_factor=1, configs=overrides)
-        request = CreateTopicsRequest(topics=[asked], timeout_ms=TIMEOUT_MS)
-        answer = self.ask(request, CREATE_TOPICS_VERSION, CreateTopicsResponse)
-        _check(answer.topics[0].error_code)
+        _check(self.ask(_creation(name, partitions, configs)).topics[0].error_code)
 
     def delete_topic(self, name: str) -> None:
         """Raises Failed."""
-        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
-        _check(self.ask(request, DELETE_TOPICS_VERSION, DeleteTopicsResponse).responses[0].error_code)
+        asked = DeleteTopicsRequest.DeleteTopicState(name=name)
+        request = DeleteTopicsRequest(topics=[asked], topic_names=[name], timeout_ms=TIMEOUT_MS)
+        _check(self.ask(request).responses[0].error_code)
 
     def alter_topic(self, name: str, configs: Mapping[str, str]) -> None:
         """Set some of its configs. Raises Failed."""
@@ -92,31 +83,23 @@ class Client:
             resource.AlterableConfig(name=key, config_operation=SET, value=value) for key, value in configs.items()
         ]
         asked = resource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes)
-        request = IncrementalAlterConfigsRequest(resources=[asked])
-        answer = self.ask(request, ALTER_CONFIGS_VERSION, IncrementalAlterConfigsResponse)
-        _check(answer.responses[0].error_code)
+        _check(self.ask(IncrementalAlterConfigsRequest(resources=[asked])).responses[0].error_code)
 
     def wait_for_coordinator(self, name: str, *, transactions: bool = False) -> None:
         """The first group, or transactional id, that is asked for has the topic of them all created. Raises Failed."""
-        request = FindCoordinatorRequest(key=name, key_type=TRANSACTIONS if transactions else GROUPS)
-        give_up_at = time.monotonic() + TIMEOUT_MS / 1000
-        while True:
-            code = self.ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse).error_code
-            if code == ErrorCode.NONE or time.monotonic() > give_up_at:
-                return _check(code)
-            time.sleep(0.01)
+        with _failures():
+            self._client.coordinator("transaction" if transactions else "group", name)
 
     def wait_for_leader(self, name: str) -> None:
         """A cluster of several processes learns of a topic a little after it was created. Raises Failed."""
-        request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
-        give_up_at = time.monotonic() + TIMEOUT_MS / 1000
-        while True:
-            (topic,) = self.ask(request, METADATA_VERSION, MetadataResponse).topics
-            if not topic.error_code and topic.partitions and not any(each.error_code for each in topic.partitions):
-                return
-            if time.monotonic() > give_up_at:
-                _check(topic.error_code or topic.partitions[0].error_code)
-            time.sleep(0.01)
+
+        def look() -> None:
+            (topic,) = self._client.metadata([name]).topics
+            for each in (topic, *topic.partitions):
+                self._client.check(each.error_code, name)
+
+        with _failures():
+            self._client.retry(look)
 
     def exchange(self, frames: Sequence[bytes], error_at: int | None, *, at_once: int = AT_ONCE) -> None:
         """Send requests of one kind, `at_once` at a time, and read the answers.
@@ -141,25 +124,25 @@ class Client:
 
     def produce(self, topic: str, batch: bytes) -> None:
         """Append one batch to partition 0 with acks=all. Raises Failed."""
-        self._socket.sendall(produce_request(topic, batch))
-        answer = self._answer(PRODUCE_VERSION, ProduceResponse)
-        _check(answer.responses[0].partition_responses[0].error_code)
+        self.exchange([produce_request(topic, batch)], produce_error_at(topic))
 
     def ask_api_versions(self) -> None:
         """Ask what a client asks first; the answer is not looked at."""
         self._socket.sendall(api_versions_request())
         receive(self._socket)
 
-    def ask(self, request: Message, version: int, answer: type[Answer]) -> Answer:
-        """Send a request, and read its answer."""
-        self._socket.sendall(frame(request, version))
-        return self._answer(version, answer)
+    def ask(self, request: Message) -> Any:
+        """Send a request to the node that may change topics, and return its answer. Raises Failed."""
+        with _failures():
+            return self._client.request(request, self._client.controller())
 
-    def _answer(self, version: int, answer: type[Answer]) -> Answer:
-        header_version = headers.response_header_version(answer.api_key, version)
-        body = receive(self._socket)
-        _, position = headers.ResponseHeader.decode_from(body, header_version)
-        return answer.decode(body, version, position)
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        raise Failed(str(error)) from None
 
 
 def receive(connection: socket.socket) -> bytes:
@@ -225,6 +208,18 @@ def list_offsets_request(topic: str, timestamp_ms: int) -> bytes:
     partition = asked.ListOffsetsPartition(partition_index=0, timestamp=timestamp_ms)
     request = ListOffsetsRequest(replica_id=-1, topics=[asked(name=topic, partitions=[partition])])
     return frame(request, LIST_OFFSETS_VERSION)
+
+
+def create_topic_request(name: str) -> bytes:
+    """A frame that creates a topic of one partition."""
+    return frame(_creation(name, 1, NO_CONFIGS), CREATE_TOPICS_VERSION)
+
+
+def _creation(name: str, partitions: int, configs: Mapping[str, str]) -> CreateTopicsRequest:
+    topic = CreateTopicsRequest.CreatableTopic
+    overrides = [topic.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+    asked = topic(name=name, num_partitions=partitions, replication_factor=1, configs=overrides)
+    return CreateTopicsRequest(topics=[asked], timeout_ms=TIMEOUT_MS)
 
 
 def api_versions_request() -> bytes:

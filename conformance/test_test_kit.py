@@ -107,7 +107,7 @@ def test_a_producer_that_a_test_has_fenced_reports_it(broker: Broker) -> None:
     fault = broker.faults.add(api="EndTxn", delay="20 s")
     with ThreadPoolExecutor(1) as pool:
         copying = pool.submit(run, JAVA, "transact", broker.bootstrap_servers, "x")
-        fault.wait(1, "60 s")
+        fault.wait_for_hits(1, "60 s")
         fault.remove()
         broker.fence("x-copier")
         broker.clock.advance("20 s")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Collection
+from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import pytest
 
 from minibroker.testing import Broker
-from minibroker.testing.faults.rules import rule_of
+from minibroker.testing.faults.rules import WORDS, Word
 from tests.running import PATIENCE_S
 from tests.test_readme import FENCED, PORT, README, environment, printed, serving
 
@@ -21,6 +24,7 @@ ROW = re.compile(r"^\| (?P<first>`.*?) \| (?P<second>.*?) \|(?: (?P<third>.*?) \
 NAMED = re.compile(r"In `(?P<name>[\w.]+)`:\n\n$")
 CHANGING = re.compile(r"127\.0\.0\.1:\d+|\d+\.\d+ ms|#\d+|(?<=ApiVersions )\d+|(?<=Produce )\d+")
 CONTROL_PORT = "8082"
+VALUES = {str: "text", int: "number", bool: "`True`", Collection: "list", Callable: "function"}
 RECIPES_PATIENCE_S = 240  # all of them, one after the other
 
 
@@ -116,20 +120,29 @@ def test_the_steps_over_http_print_what_they_say(tmp_path: Path) -> None:
     assert (tmp_path / "data-of-tests").is_dir() and not (tmp_path / "minibroker-data").exists()
 
 
-def words(of: str) -> set[str]:
-    return {word for row in ROW.finditer(of) for word in re.findall(r"`(\w+)`", row["first"])}
+def values_of(kinds: tuple[Any, ...], declared: Word) -> str:
+    if timedelta in kinds:
+        return "duration"
+    if declared.minimum > -math.inf:
+        return f"number from {declared.minimum}" + (f" to {declared.maximum}" if declared.maximum < math.inf else "")
+    choices = [f'`"{choice}"`' for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+    return ", ".join(choices) or " or ".join(VALUES[get_origin(kind) or kind] for kind in kinds)
 
 
-def test_the_tables_have_every_word_of_a_fault() -> None:
-    tables = section("Faults").split("\n### ")[0]
-    assert words(tables) == set(rule_of.__kwdefaults__ or {})
+@pytest.mark.parametrize("table", ["match", "act", "trigger"])
+def test_the_tables_of_faults_are_those_of_the_grammar(table: str) -> None:
+    rows = [
+        f"| `{word}` | {values_of(kinds, declared)} | {declared.meaning} |"
+        for word, (kinds, declared) in WORDS.items()
+        if declared.table == table
+    ]
+    assert "\n".join([f"| {table} | value | |", "| --- | --- | --- |", *rows, ""]) in section("Faults")
 
 
 def test_every_verb_is_told_of() -> None:
-    text, inner = DOCUMENT.read_text(), {"on_loop", "start", "stop"}  # `with` starts and stops
+    text, inner = DOCUMENT.read_text(), {"on_loop", "start", "stop", "count_into", "put_first"}
     verbs = {name for name in dir(Broker) if not name.startswith("_") and callable(getattr(Broker, name))} - inner
-    awaited = {name for name in verbs if {name[1:], f"wait_for_{name[6:]}", f"wait_until_{name[6:]}"} & verbs}
-    awaited |= {"astart", "astop"}
+    awaited = {name for name in verbs if name.startswith(("astart", "astop", "await_")) or name[1:] in verbs}
     assert {name for name in verbs - awaited if not re.search(rf"\b{name}\(", text)} == set()
 
 

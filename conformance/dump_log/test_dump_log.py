@@ -20,7 +20,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery import Checkpointed, open_log
+from minibroker.storage.recovery.recovery import Checkpointed, open_log
 
 NOW_MS = 1_700_000_000_000
 SETTINGS = LogSettings(segment_bytes=20_000, index_interval_bytes=1000)

@@ -15,10 +15,9 @@ import pytest
 from conformance import builds
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.protocol.apis import ApiKey
-from minibroker.testing.emulation.defaults import settings_of
 from minibroker.testing.emulation.emulation import levels_of
-from minibroker.testing.emulation.errors import last_code
-from minibroker.testing.emulation.releases import RELEASES, is_since, release_of, versions_of
+from minibroker.testing.emulation.error_codes import last_code
+from minibroker.testing.emulation.releases import RELEASES, is_since, release_of, settings_of, versions_of
 
 HERE = Path(__file__).parent
 FIRST_BY_LISTENER = "2.8"

@@ -13,8 +13,8 @@ import pytest
 from conformance.kafka_files.conftest import METADATA, Written
 from conformance.kafka_files.contents import Partition
 from conformance.kafka_files.dumping import dump, fields
+from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.directory.segment_files import OpenSegment, segments_in
-from minibroker.pipeline.directory.source import DirectorySource
 from minibroker.pipeline.log_source import Bounds, OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.selection import TopicSelection
 

@@ -12,7 +12,7 @@ from conformance.kafka_files.scenario import COMMITTED, append, committed_offset
 from conformance.kafka_files.test_there_and_back import objections
 from minibroker.pipeline.rewriting.directory import rewrite_directory
 from minibroker.pipeline.rewriting.report import Report
-from minibroker.pipeline.rewriting.settings import RewriteSettings
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.compression import Compression
 
 REWRITTEN = {

@@ -1,15 +1,21 @@
-"""The pipeline's client against Apache Kafka with TLS and SASL, which minibroker does not have.
+"""The client against Apache Kafka with TLS and SASL, which minibroker does not have: of the pipeline, in an event loop,
+and of a command.
 
 The settings are those that Spark's users write after `kafka.`; the certificates are those of the client's own tests.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
+import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
@@ -20,18 +26,22 @@ from confluent_kafka.admin import (
 )
 
 from conformance.kafka_reference import KafkaProcess
-from minibroker.pipeline.brokers.client import Client, ClientError
-from minibroker.pipeline.brokers.source import BrokerSource
+from minibroker.cli.main import main
+from minibroker.client.asynchronous import AsyncClient
+from minibroker.client.client_errors import ClientError
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.pipeline.brokers.broker_source import BrokerSource
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.brokers.java_store import read_store
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.selection import TopicSelection
+from minibroker.protocol.messages.cluster import DescribeClusterRequest
 from tests.clients.ports import free_ports
 
 pytestmark = [
     pytest.mark.minibroker_only,  # asks the one Apache Kafka that it starts itself
-    pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
-    pytest.mark.usefixtures("leaves_sockets"),
 ]
-CERTIFICATES = Path(__file__).parents[2] / "tests" / "pipeline" / "brokers" / "certificates"
+CERTIFICATES = Path(__file__).parents[2] / "tests" / "client" / "certificates"
 MODULES = "org.apache.kafka.common.security"
 PLAIN = f"{MODULES}.plain.PlainLoginModule required"
 SCRAM = f"{MODULES}.scram.ScramLoginModule required"
@@ -155,9 +165,13 @@ def test_a_topic_is_read_by_every_way_in(kafka: SecureKafka, way: str) -> None:
         (
             "SECURE",
             {**WITH_TLS, **sasl("PLAIN", f"{PLAIN} username=alice password=wrong;")},
-            "sasl authentication failed",
+            "authentication by",
         ),
-        ("SECURE", {**WITH_TLS, **sasl(SCRAM_256, f"{SCRAM} username=bob password=b;")}, "sasl authentication failed"),
+        (
+            "SECURE",
+            {**WITH_TLS, **sasl(SCRAM_256, f"{SCRAM} username=bob password=b;")},
+            "authentication by",
+        ),
         ("SECURE", {**WITH_TLS, "ssl.truststore.location": str(CERTIFICATES / "client.pem")}, "TLS: "),
         ("TLS", {"security.protocol": "SSL", **TRUST}, "Metadata: "),
         ("CLEAR", {}, "Metadata: "),
@@ -175,3 +189,48 @@ def test_who_does_not_come_in_is_told_in_one_line(
     ):
         client.leader(TopicPartition("t", 0))
     assert "\n" not in str(failure.value) and str(failure.value).startswith(kafka.address(listener))
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_tasks_of_an_event_loop_come_in_by_every_way(kafka: SecureKafka, way: str) -> None:
+    listener, settings = WAYS[way]
+    given = {"bootstrap.servers": kafka.address(listener), **settings}
+    async with AsyncClient(ClientSettings(given, read_store=read_store)) as client:
+        assert (await client.leader(("t", 0))).node_id == 0
+        answers = await asyncio.gather(*(client.request(DescribeClusterRequest(), 0) for _ in range(20)))
+    assert all(len(answer.brokers) == 1 for answer in answers)
+
+
+async def test_a_wrong_password_is_told_to_tasks(kafka: SecureKafka) -> None:
+    wrong = {**WITH_TLS, **sasl(SCRAM_512, f"{SCRAM} username=alice password=wr0ng;"), **IMPATIENT}
+    async with AsyncClient(ClientSettings({"bootstrap.servers": kafka.address("SECURE"), **wrong})) as client:
+        with pytest.raises(ClientError, match="authentication by SCRAM-SHA-512 failed") as failure:
+            await client.nodes()
+    assert "wr0ng" not in str(failure.value)
+
+
+def test_commands_come_in(kafka: SecureKafka) -> None:
+    run = functools.partial(run_command, kafka.address("SECURE"), WAYS["librdkafka's names"][1])
+    assert run("transactions", "list") == []
+    assert run("topics", "create", "made", "--partitions", "2", "--config", "retention.ms=5000") == {"created": "made"}
+    assert {"name": "made", "partitions": 2, "replication_factor": 1} in run("topics", "list")
+    made = run("topics", "describe", "made")
+    assert made["configs"] == {"retention.ms": "5000"} and [each["latest"] for each in made["partitions"]] == [0, 0]
+    changed = run("topics", "config", "made", "--set", "retention.ms=6000", "--delete", "flush.ms")
+    assert changed == {"name": "made", "set": {"retention.ms": "6000"}, "deleted": ["flush.ms"]}
+    assert {row["config"]: row["value"] for row in run("topics", "config", "made")}["retention.ms"] == "6000"
+    assert run("topics", "alter", "made", "--partitions", "3")["before"] == 2
+    moved = run("groups", "reset-offsets", "billing", "--topic", "t", "--to-offset", "40", "--execute")
+    assert moved["offsets"] == [{"topic": "t", "partition": 0, "current": None, "new": 40}]
+    assert {"group": "billing", "type": "classic", "state": "Empty"} in run("groups", "list")
+    (place,) = run("groups", "describe", "billing")["offsets"]
+    assert (place["committed"], place["end"], place["lag"]) == (40, 100, 60)
+    assert run("groups", "delete", "billing") == {"deleted": ["billing"]}
+    assert run("topics", "delete", "made") == {"deleted": ["made"]}
+
+
+def run_command(address: str, settings: dict[str, str], *arguments: str) -> Any:
+    given = [word for pair in settings.items() for word in ("--client", "=".join(pair))]
+    result = CliRunner().invoke(main, [*arguments, "--json", "--bootstrap-server", address, *given])
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)

@@ -1,6 +1,6 @@
-"""Time, passed in: the wall clock, the monotonic clock, timers, and work that other threads do meanwhile.
+"""Time, passed in: the wall clock, the monotonic clock, timers, and work in other threads.
 
-`SystemClock` is the real one, on an event loop's timers; `ManualClock` stands still until it is told to move.
+`SystemClock` is the real one, on an event loop's timers; `ManualClock` stands still until a test moves it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class Timer(Protocol):
     """A callback that is still to come."""
 
     def cancel(self) -> None:
-        """Take it back; without effect when it has run already."""
+        """Cancel it; no effect if it has run already."""
 
 
 class Clock(Protocol):
-    """What the broker knows of time."""
+    """All that the broker knows of time."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC, as in record timestamps."""
+        """Return milliseconds since 1970-01-01 UTC, as in record timestamps."""
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that never go back, for durations."""
+        """Return milliseconds that never go back, for durations."""
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Run `callback` on the loop once `delay_ms` have passed."""
@@ -47,14 +47,14 @@ class Clock(Protocol):
 
 
 class BusyClock(Clock, Protocol):
-    """A clock whose work aside can be waited for."""
+    """A clock that can wait for the work in other threads."""
 
     def wait_for_aside(self) -> None:
-        """Block until nothing is done aside any more, and everybody has been told."""
+        """Block until no work is left in other threads and all callbacks have run."""
 
 
 class SystemClock:
-    """The machine's time; timers run on `loop`, and what is done aside by `aside_threads` threads at most."""
+    """The machine's time; timers run on `loop`, and work aside in `aside_threads` threads at most."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, aside_threads: int = ASIDE_THREADS) -> None:
         self._loop = loop
@@ -73,7 +73,7 @@ class SystemClock:
 
     def run_aside(self, work: Work, done: Done) -> None:
         if self._threads is None:
-            from concurrent.futures import ThreadPoolExecutor  # many a broker never comes here
+            from concurrent.futures import ThreadPoolExecutor  # many brokers never need it
 
             self._threads = ThreadPoolExecutor(self._aside_threads, "minibroker-aside")
         future = self._threads.submit(work)
@@ -82,11 +82,11 @@ class SystemClock:
 
     @property
     def busy(self) -> bool:
-        """Whether something is being done aside, or was and is still to be told of."""
+        """Whether work in other threads runs, or its callback has not run yet."""
         return bool(self._aside)
 
     def _ended(self, future: Future[None]) -> None:
-        """Called in the thread that did the work."""
+        """Report to the loop; called in the thread that did the work."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: `wait_for_aside` has seen to it
             self._loop.call_soon_threadsafe(self._report, future)
 
@@ -100,7 +100,7 @@ class SystemClock:
         done(error)
 
     def wait_for_aside(self) -> None:
-        """Block until nothing is done aside any more, and everybody has been told: for the end of the process."""
+        """Block until no work is left in other threads and all callbacks have run: for the end of the process."""
         while self._aside:
             future = next(iter(self._aside))
             future.exception()
@@ -111,7 +111,7 @@ class SystemClock:
 
 
 class LifeClock:
-    """Another clock's time for one life of a cluster: with `end`, the timers that are still to come are taken back."""
+    """Another clock's time for one life of a cluster; `end` cancels the timers that have not run."""
 
     def __init__(self, clock: BusyClock) -> None:
         self._clock = clock
@@ -131,14 +131,14 @@ class LifeClock:
         return timer
 
     def end(self) -> None:
-        """Nothing is run any more that was, or will be, to be run later."""
+        """Cancel all timers, and run no later ones."""
         self._ended = True
         for timer in list(self._timers):
             timer.cancel()
 
 
 class _LifeTimer:
-    """A timer of a `LifeClock`, which is among its `timers` until it has run."""
+    """A timer of a `LifeClock`, kept in `timers` until it has run."""
 
     __slots__ = ("_callback", "_timers", "timer")
 
@@ -170,7 +170,7 @@ class ManualTimer:
 class ManualClock:
     """A clock that only `advance` moves. Timers run inside `advance`, in the order in which they are due.
 
-    What is to be done aside is done at once, or, while `holds_aside` is set, by `do_aside`.
+    Work for other threads is done at once or, while `holds_aside` is set, by `do_aside`.
     """
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
@@ -198,7 +198,7 @@ class ManualClock:
             self.do_aside()
 
     def do_aside(self) -> int:
-        """Do what is held, but not what that brings up; how many there were."""
+        """Do the work that is held, but not the work that it causes; return how much it was."""
         held, self._aside = self._aside, []
         for work, done in held:
             error = None

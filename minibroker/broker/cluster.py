@@ -1,6 +1,6 @@
-"""The cluster: its nodes, its metadata, its logs, and what they all share. One event loop owns it; nothing locks.
+"""The cluster: its nodes, its metadata, its logs, and what they share. One event loop owns it; nothing locks.
 
-What is decided stands in `controller`; how a request is read and answered stands in `handlers`.
+Decisions are made in `controller`; requests are read and answered in `handlers`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from minibroker.broker.configs.settings import Settings
 from minibroker.broker.control import elections, registration
 from minibroker.broker.control.controller import Controller
 from minibroker.broker.control.log_moves import LogMoves
+from minibroker.broker.coordination.coordinators import Coordinators
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.image import BROKER_RESOURCE, Image
+from minibroker.broker.metadata.leaders import NOT_HOSTED, led_partition
 from minibroker.broker.metadata.metadata_log import MetadataError, MetadataLog
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
@@ -34,16 +36,16 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
 from minibroker.protocol.steps import Steps
-from minibroker.storage.checkpoints import PARTITION_METADATA
+from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.requests.fetch_sessions import FetchSessions
     from minibroker.broker.transactions.coordinator import TransactionCoordinator
-    from minibroker.storage.log_directories import LogDirectories
+    from minibroker.storage.directories.log_directories import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
 
@@ -53,7 +55,7 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"  # the same in every cluster
 
 
 def new_uuid(source: random.Random) -> bytes:
-    """A random id of 16 raw bytes whose text begins with no dash, and which is none of Kafka's reserved ones."""
+    """Return a random id of 16 raw bytes that is not reserved by Kafka and whose text does not begin with a dash."""
     while True:
         raw = source.randbytes(16)
         if raw[0] >> 2 != BASE64_DASH and any(raw[:15]):
@@ -61,21 +63,21 @@ def new_uuid(source: random.Random) -> bytes:
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is, as clients are told."""
+    """The advertised address of a listener."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        """As clients take it."""
+        """Return it in the form that clients take."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Node:
-    """One broker of the cluster: an id, and where its listeners are (by name, as clients are to connect).
+    """One broker of the cluster: an id, and the advertised addresses of its listeners by name.
 
-    `broker_epoch` tells this life of it from those before; it is given when it registers. `waited_for` is how many
-    partitions the fetches of many have that wait here.
+    `broker_epoch` distinguishes this life of it from earlier ones; registering sets it. `waited_for` counts the
+    partitions of waiting fetches that have many.
     """
 
     def __init__(self, node_id: int, sessions: FetchSessions) -> None:
@@ -88,15 +90,15 @@ class Node:
 
 
 class Cluster:
-    """All state of the process. `commit` is the only way to change the image; `commits` counts how often it was.
+    """All state of the process. Only `commit` changes the image; `commits` counts the changes.
 
-    `first_levels` are the levels of features that a new cluster begins with.
+    `first_levels` are the initial levels of features of a new cluster.
     """
 
     def __init__(self, settings: Settings, clock: Clock, logs: LogDirectories, source: random.Random) -> None:
-        """Raises MetadataError for directories with logs that no metadata knows, LogDirectoryError, KafkaError."""
+        """Raise MetadataError for directories with logs and no metadata, LogDirectoryError, KafkaError."""
         self.static_settings = settings
-        self.settings = settings  # of the node with the lowest id, by which goes what all nodes share
+        self.settings = settings  # of the node with the lowest id; they hold for all that the nodes share
         self._settings_of_nodes: dict[int, Settings] = {}
         self.clock = clock
         self.logs = logs
@@ -110,32 +112,26 @@ class Cluster:
         self.moves = LogMoves(self)
         self.commits = 0
         self.turn = Turn()
-        self._groups: GroupCoordinator | None = None
-        self._transactions: TransactionCoordinator | None = None
+        self.coordinators = Coordinators(self)
 
     @property
     def groups(self) -> GroupCoordinator:
         """The coordinator of all groups."""
-        if self._groups is None:
-            # Many a broker never has a group: it is not to pay for them when it starts.
-            from minibroker.broker.groups.coordinator import GroupCoordinator
-
-            self._groups = GroupCoordinator(self)
-        return self._groups
+        groups = self.coordinators.made.get(GROUPS_TOPIC) or self.coordinators.of_topic(GROUPS_TOPIC)
+        return groups  # type: ignore[return-value]  # which the table says, and no import does
 
     @property
     def transactions(self) -> TransactionCoordinator:
         """The coordinator of all transactions."""
-        if self._transactions is None:
-            from minibroker.broker.transactions.coordinator import TransactionCoordinator
-
-            self._transactions = TransactionCoordinator(self)
-        return self._transactions
+        return self.coordinators.of_topic(TRANSACTIONS_TOPIC)  # type: ignore[return-value]
 
     # --- start ----------------------------------------------------------------------------------
 
     def _open_metadata(self) -> Log:
-        """The log of the metadata, whole unless `accept.lost.metadata` is set. Raises MetadataError, KafkaError."""
+        """Open the metadata log, which must be whole unless `accept.lost.metadata` is set.
+
+        Raise MetadataError, KafkaError.
+        """
         logs, accepted = self.logs, self.static_settings["accept.lost.metadata"]
         if not logs.holds(METADATA_TOPIC, 0):
             if logs.found() and not accepted:
@@ -167,7 +163,7 @@ class Cluster:
     def load(self) -> None:
         """Fold the metadata log, begin an epoch in it, register the nodes, open the partitions' logs, elect leaders.
 
-        Raises MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
+        Raise MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
         """
         is_new = self.metadata_log.is_new
         removed: set[bytes] = set()
@@ -196,10 +192,7 @@ class Cluster:
             elections.begin_epochs(self)
         elections.bring_up(self)
         self._resume_moves()
-        if GROUPS_TOPIC in self.image.topics:
-            self.groups.load()
-        if TRANSACTIONS_TOPIC in self.image.topics:
-            self.transactions.load()
+        self.coordinators.load()
 
     def _replayed(self, record: Message, removed: set[bytes]) -> None:
         self.image.apply(record)
@@ -207,9 +200,9 @@ class Cluster:
             removed.add(record.topic_id)
 
     def _check_nothing_lost(self, removed: set[bytes]) -> None:
-        """Raises MetadataError if a log has records that no topic accounts for, although none was deleted.
+        """Raise MetadataError if a log has records, but its topic is unknown and was not deleted.
 
-        A crash may leave an empty log of a topic that did not come to be. But who has written to one knew the topic.
+        A crash may leave an empty log of a topic whose creation was not committed. Records need a committed topic.
         """
         for name, index in self.logs.found():
             topic = self.image.topics.get(name)
@@ -231,18 +224,18 @@ class Cluster:
                 self.moves.begin(partition, directory)
 
     def _check_features(self) -> None:
-        """Raises MetadataError for a cluster whose records we might misunderstand."""
+        """Raise MetadataError for a cluster whose records we might misunderstand."""
         name = features.METADATA_VERSION
         level, levels = self.image.features.get(name), features.SUPPORTED[name]
         if level not in levels:
-            raise MetadataError(f"the cluster has {name} {level}, and served are {levels[0]} to {levels[-1]}")
+            raise MetadataError(f"the cluster has {name} {level}, and this broker supports {levels[0]} to {levels[-1]}")
 
     def leave(self) -> None:
-        """Record that the nodes go; what can be done without them is then known to whoever reads the log."""
+        """Record that the nodes go, for those who read the log later."""
         try:
             registration.fence(self)
         except KafkaError as error:
-            log.warning("the metadata log does not say that the nodes have gone: %s", error)
+            log.warning("the metadata log could not record that the nodes have gone: %s", error)
 
     def _open_logs(self, topic: Topic) -> None:
         self._configure(topic)
@@ -283,23 +276,23 @@ class Cluster:
                 self._set_aside(name, index)
 
     def _set_aside(self, topic: str, partition: int, why: str = "") -> None:
-        """Nothing is lost: a log that the metadata does not know keeps its files under another name."""
+        """Rename the files of a log that the metadata does not know, so that nothing is lost."""
         path = self.logs.set_aside(topic, partition, self.random.randbytes(16).hex())
-        log.warning("%s-%d is no partition of this cluster%s: its files are now in %s", topic, partition, why, path)
+        log.warning("%s-%d is not a partition of this cluster%s: its files are now in %s", topic, partition, why, path)
 
     # --- logs of partitions that come and go ------------------------------------------------------
 
     def new_log(self, topic: str, index: int, topic_id: bytes, settings: LogSettings) -> Log:
-        """An empty log for a new partition that is to be committed. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
+        """Create an empty log for a new partition that is to be committed. Raise KafkaError(KAFKA_STORAGE_ERROR)."""
         return self._open_log(topic, index, topic_id, settings)
 
     def add_to_topic(self, name: str, topic_id: bytes, decisions: list[Message], logs: list[Log]) -> Steps[None]:
         """Commit a new topic, or new partitions of one, with their logs: nobody sees a part of it.
 
-        Raises KafkaError; UNKNOWN_TOPIC_OR_PARTITION for a topic that somebody has deleted meanwhile.
+        Raise KafkaError; UNKNOWN_TOPIC_OR_PARTITION for a topic that was deleted in the meantime.
         """
         known = self.image.topics_by_id.get(topic_id)
-        beside = Image()  # where the records are folded before they are written: that takes as long as there are many
+        beside = Image()  # the records are folded into it before they are written, in steps
         if known is not None:
             beside.add(known.copy())
         for record in decisions:
@@ -310,33 +303,26 @@ class Cluster:
             topic.partitions[log.partition].log = log
         batch = yield from self.metadata_log.batch_in_steps(decisions, self.clock.wall_ms(), self._metadata_level())
         if known is not self.image.topics_by_id.get(topic_id):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         self.metadata_log.append_batch(batch)
         self.image.take_over(topic, beside)
         self._configure(self.image.topics[name])
         self._committed()
 
     def added_to_topic(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
-        """Have new partitions go by what was changed, and by who has left, while their logs were made."""
+        """Apply to new partitions what has changed, and which nodes have left, while their logs were created."""
         for log in logs:
             topic = self.image.topics_by_id.get(topic_id)
             if topic is None:
-                return  # somebody has deleted it meanwhile
+                return  # it was deleted in the meantime
             partition = topic.partitions[log.partition]
             if not self.nodes.keys() >= set(partition.isr):
                 elections.keep_led(self, [partition])
             log.update_settings(self._log_settings(partition))
             yield
 
-    def topic_deleted(self, topic: Topic) -> Steps[None]:
-        """Tell those who keep something about a topic that it is gone."""
-        if self._groups is not None:
-            yield from self._groups.topic_deleted(topic)
-        if self._transactions is not None:
-            self._transactions.topic_deleted(topic)
-
     def delete_logs(self, logs: Iterable[Log]) -> None:
-        """Take logs away; their files follow after file.delete.delay.ms. What cannot be removed is set aside later."""
+        """Delete logs, and their files after file.delete.delay.ms. The next start sets aside what cannot be removed."""
         for removed in logs:
             try:
                 self.logs.delete_log(removed, self.random.randbytes(16).hex())
@@ -348,13 +334,18 @@ class Cluster:
     def commit(self, decisions: Iterable[Message]) -> None:
         """Write the records to the metadata log, all or none, and fold them in.
 
-        They are then on their way to the disk itself: who tells a client of them waits for that (`durable`).
+        Their sync has begun then; answers that report them wait for it (`durable`).
         """
         decided = list(decisions)
         self.metadata_log.append(decided, self.clock.wall_ms(), self._metadata_level())
         for record in decided:
             self.image.apply(record)
         self._committed()
+
+    @property
+    def generation(self) -> tuple[int, int]:
+        """What moves when anything changes on which answers about the cluster depend."""
+        return self.commits, Log.failures
 
     def _metadata_level(self) -> int:
         return self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
@@ -364,7 +355,7 @@ class Cluster:
         self.metadata_log.storage.flush_soon()
 
     def settings_changed(self, topic: Topic | None) -> Steps[None]:
-        """Have the changed configs of `topic`, or of the brokers (None), act. What is made meanwhile has them."""
+        """Apply the changed configs of `topic`, or of the brokers (None). What is created in between has them."""
         if topic is None:
             self._apply_broker_configs()
         for portion in elections.portions(self, None if topic is None else [topic]):
@@ -374,7 +365,7 @@ class Cluster:
             yield
 
     def _apply_settings(self, partitions: Iterable[Partition]) -> None:
-        """Have the partitions' logs go by the settings of now; those of a topic and a leader share theirs."""
+        """Give the partitions' logs the present settings; logs of the same topic and leader share them."""
         made: dict[tuple[Topic, int], LogSettings] = {}
         for partition in partitions:
             if partition.is_here:
@@ -394,7 +385,7 @@ class Cluster:
         self.settings = self.static_settings.with_dynamic(cluster=of_all) if first is None else self.settings_of(first)
 
     def settings_of(self, node_id: int) -> Settings:
-        """The settings of one node: those that all share, where it is, and what was changed for it alone."""
+        """Return the settings of one node: the shared ones, its own addresses, and what was changed for it alone."""
         node = self.nodes.get(node_id)
         if node is None:
             return self.settings
@@ -412,48 +403,35 @@ class Cluster:
         return len(self.nodes) > 1 and any(map(self._own_configs, self.nodes))
 
     def _log_settings(self, partition: Partition) -> LogSettings:
-        """What a partition's log goes by: what is set on its topic, and the settings of its leader's node."""
+        """Return the settings for the log of a partition, from its topic and from the node of its leader."""
         topic = partition.topic
         if not self._nodes_differ:
             return topic.settings
         return self.settings_of(partition.leader_id).log_settings(topic.overrides)
 
     def follow_leader(self, partition: Partition) -> None:
-        """Have the partition's log go by the settings of its leader's node, if the nodes have different ones."""
+        """Have the partition's log go by the settings of its leader's node, and its coordinators know of the leader."""
         if self._nodes_differ and partition.is_here:
             partition.log.update_settings(self._log_settings(partition))
+        self.coordinators.leader_changed(partition)
 
     @property
     def directory_owner(self) -> int:
-        """The node that the log directories are recorded of, which is the one that `meta.properties` names."""
+        """The node that has the log directories in the metadata, the one that `meta.properties` names."""
         owner: int = self.static_settings["node.id"]
         return owner
 
     @property
     def controller_id(self) -> int:
-        """The node that clients are told to be the controller; which one they ask makes no difference. -1 for none."""
+        """The node that clients see as the controller, -1 for none; every node serves its requests."""
         return min(self.nodes, default=NO_LEADER)
 
     def new_uuid(self) -> bytes:
-        """An id for something new."""
+        """Return an id for something new."""
         return new_uuid(self.random)
 
     # --- look-up --------------------------------------------------------------------------------
 
     def led_partition(self, node: Node, topic: Topic | None, index: int) -> Partition:
-        """The partition, if `node` leads it and its log is of use.
-
-        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER, also where nobody
-        leads.
-        """
-        partition = None if topic is None else topic.partition(index)
-        if partition is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-        if partition.leader_id != node.node_id:
-            leader = "nobody" if partition.leader_id == NO_LEADER else f"node {partition.leader_id}"
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} is led by {leader}, not by node {node.node_id}."
-            )
-        if partition.log.offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)
-        return partition
+        """As `leaders.led_partition`."""
+        return led_partition(node.node_id, topic, index)

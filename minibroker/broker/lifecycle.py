@@ -1,6 +1,6 @@
-"""A broker that serves, in whatever loop and process: its parts are put together here, and taken apart again.
+"""The life of a broker in any loop and process: its parts are put together here, and taken apart again.
 
-Signals, the interpreter's switches and what is printed are the process's business (`process`).
+Signals, settings of the interpreter and output are the business of `process`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ import logging
 import random
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from minibroker.broker import handlers
 from minibroker.broker.clock import BusyClock, Clock, LifeClock, SystemClock
 from minibroker.broker.cluster import Cluster, Node, new_uuid
 from minibroker.broker.configs.settings import Settings, SettingsError
@@ -30,10 +28,10 @@ from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.primitives import uuid_text
+from minibroker.storage.directories.log_directories import LogDirectories
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
-from minibroker.storage.log_directories import LogDirectories
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.monitoring.measuring import Measurements
@@ -42,49 +40,58 @@ log = logging.getLogger("minibroker.running")
 
 CLEANER_DELAY_MS = 500
 CLEANER_RETRY_MS = 10_000
-MAX_CLEANER_THREADS = 1000  # so many are never made: log.cleaner.threads is what counts
+MAX_CLEANER_THREADS = 1000  # never reached: log.cleaner.threads is the limit
 
 Bound = dict[int, list[BoundListener]]
 
 
 class StartError(Exception):
-    """Why the broker does not start, in one line."""
+    """The broker does not start; the message says why, in one line."""
 
 
 class UncleanStop(Exception):
-    """Why the next start has to recover, in one line."""
+    """The next start has to recover; the message says why, in one line."""
 
 
-@dataclass(frozen=True)
 class Seams:
-    """What a broker is given from outside: time, the disk, chance, and who looks at its requests.
+    """What a broker gets from outside: time, the disk, random numbers, and interceptors of its requests.
+
+    Tests have three more doors, which are methods: `BrokerLifecycle.replace`, `Server.hold`, `MarkerSender.hold`.
 
     `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the levels of features
     that a new cluster begins with.
     """
 
-    clock: BusyClock
-    sockets_clock: Clock | None = None
-    disk: Disk = field(default_factory=Disk)
-    random: random.Random = field(default_factory=random.SystemRandom)
-    interceptors: list[Interceptor] = field(default_factory=list)
-    first_levels: Mapping[str, int] = field(default_factory=INITIAL.copy)
+    def __init__(
+        self,
+        clock: BusyClock,
+        sockets_clock: Clock | None = None,
+        disk: Disk | None = None,
+        chance: random.Random | None = None,
+        interceptors: list[Interceptor] | None = None,
+        first_levels: Mapping[str, int] = INITIAL,
+    ) -> None:
+        self.clock = clock
+        self.sockets_clock = sockets_clock
+        self.disk = disk or Disk()
+        self.random = chance or random.SystemRandom()
+        self.interceptors = [] if interceptors is None else interceptors
+        self.first_levels = first_levels
 
 
-class Running:
-    """One life of a broker: open once made, serving clients from `serve` on, and ended by `close` or `crash`."""
+class BrokerLifecycle:
+    """One life of a broker: it opens its logs when made, serves clients from `serve` on, ends by `close` or `crash`."""
 
     def __init__(self, settings: Settings, bound: Bound, seams: Seams) -> None:
-        """Open the log directories and read what they hold. Raises StartError; then nothing stays open."""
+        """Open the log directories and read what they hold. Raise StartError; then nothing stays open."""
         self._bound = dict(bound)
-        self._accepting: list[asyncio.Future[None]] = []  # so that they are not collected before they are done
+        self._accepting: list[asyncio.Future[None]] = []  # or the collector would take them before they are done
         self._nodes = {node_id: Node(node_id, FetchSessions(0, seams.random)) for node_id in bound}
         self._cleaning: contextlib.ExitStack | None = None
-        # Threads of its own: a cleaning takes minutes, and the others are for syncs, which a producer waits for.
+        # Threads of its own: a cleaning takes minutes, and producers wait for the syncs in the other threads.
         self._cleaner_threads = SystemClock(asyncio.get_running_loop(), aside_threads=MAX_CLEANER_THREADS)
         self._cleaner_statistics = CleanerStatistics()
         self._open(settings, seams, cluster_id=None)
-        handlers.load()
         self.server = Server(asyncio.get_running_loop(), self.cluster, seams.interceptors, seams.sockets_clock)
 
     def _open(self, settings: Settings, seams: Seams, cluster_id: str | None) -> None:
@@ -97,12 +104,12 @@ class Running:
                 self.cluster.first_levels = seams.first_levels
                 self._load()
         except BaseException:
-            with contextlib.suppress(UncleanStop):  # who could not even start is told why, and not that
+            with contextlib.suppress(UncleanStop):  # the reason why it does not start matters more
                 self._close_logs()
             raise
 
     def _load(self) -> None:
-        """Give the cluster its nodes, and have it read what the directories hold of it."""
+        """Give the cluster its nodes, and load it from the directories."""
         cluster = self.cluster
         racks = _racks(cluster.settings["broker.rack"], len(self._bound))
         for (node_id, listeners), rack in zip(self._bound.items(), racks, strict=True):
@@ -114,9 +121,9 @@ class Running:
         cluster.load()
 
     async def serve(self, measured: Measurements | None = None) -> None:
-        """Accept clients, and begin with the chores; compaction begins a little later.
+        """Accept clients, and begin the chores; compaction begins a little later.
 
-        Connections and cleanings are counted in `measured`, on top of what lives before this one have left there.
+        Connections and cleanings are counted in `measured`, on top of the counts of earlier lives.
         """
         if measured is not None:
             self._cleaner_statistics, self.server.accepted = measured.cleaner, measured.accepted
@@ -141,10 +148,10 @@ class Running:
         self.logs.abandon()
 
     def replace(self, settings: Settings, seams: Seams, *, cluster_id: str | None, returning: Bound) -> None:
-        """Go on, for the same clients, with what the directories of `settings` hold, once `let_go` was called.
+        """Go on for the same clients with what the directories of `settings` hold, after `let_go`.
 
-        Nodes that were away are `returning`. The timers of the clock of before must run no more. Requests that wait are
-        run once more. Raises StartError: then only `crash` is left to be called.
+        `returning` are nodes that were away. The timers of the earlier clock must not run any more. Waiting requests
+        run once more. Raise StartError; then only `crash` may be called.
         """
         self._bound = dict(sorted({**self._bound, **returning}.items()))
         self._open(settings, seams, cluster_id)
@@ -157,9 +164,9 @@ class Running:
     # --- nodes that come and go -------------------------------------------------------------------
 
     def node_leaves(self, node_id: int, *, cleanly: bool) -> None:
-        """One of several nodes goes: its port is refused, its clients are cut off, and others lead what they can.
+        """Take one of several nodes away: close its port, disconnect its clients, and let others lead what they can.
 
-        `cleanly` lets the answers that are queued go out first. Raises KeyError for a node that is not there.
+        With `cleanly`, queued answers are sent first. Raise KeyError for a node that is not there.
         """
         node = self.cluster.nodes[node_id]
         self.server.leave(node_id, cleanly=cleanly)
@@ -168,7 +175,7 @@ class Running:
         leave(self.cluster, node)
 
     async def node_returns(self, node_id: int, listeners: list[BoundListener]) -> None:
-        """A node that went is back, on the same addresses, and its replicas catch up."""
+        """Bring a node back on the same addresses; its replicas catch up."""
         node = self.cluster.nodes[node_id] = self._nodes[node_id]
         slots = self.cluster.settings["max.incremental.fetch.session.cache.slots"]
         node.sessions = FetchSessions(slots, self.cluster.random)
@@ -189,7 +196,7 @@ class Running:
         return self._cleaner_threads.busy
 
     async def close(self) -> None:
-        """Let the answers that are queued go out, and stop cleanly. Raises UncleanStop if the disk does not let us."""
+        """Send the queued answers, and stop cleanly. Raise UncleanStop if the disk fails."""
         try:
             await self.server.close()
             self._stop_cleaning()
@@ -199,14 +206,14 @@ class Running:
             await self._close_logs_aside()
 
     async def _close_logs_aside(self) -> None:
-        """Close the logs, which takes seconds if there are thousands, in another thread.
+        """Close the logs in another thread, since that takes seconds if there are thousands.
 
-        Only if no timer can reach them meanwhile: without the end of its timers nobody else is on the loop either.
+        This needs a clock whose timers can be ended, so that none touches the logs in the meantime.
         """
         if not isinstance(self._clock, LifeClock):
             self._close_logs()
             return
-        from concurrent.futures import ThreadPoolExecutor  # the start need not wait for it
+        from concurrent.futures import ThreadPoolExecutor  # not needed at the start
 
         self._clock.wait_for_aside()
         self._clock.end()
@@ -214,7 +221,7 @@ class Running:
             await asyncio.get_running_loop().run_in_executor(thread, self._close_logs)
 
     def crash(self) -> None:
-        """End as if the process had been killed: no answer, no checkpoint and no marker is written any more."""
+        """End as if the process had been killed: write no more answers, checkpoints or markers."""
         self.server.abort()
         self.let_go()
 
@@ -233,9 +240,9 @@ class Running:
 
 @contextlib.contextmanager
 def bound_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
-    """Take all addresses, by node id; port 0 becomes what was free. Gives them back in the end.
+    """Bind all addresses, by node id, and release them at the end; port 0 becomes a free one.
 
-    Raises StartError.
+    Raise StartError.
     """
     bound: Bound = {}
     try:
@@ -265,15 +272,15 @@ def _open_logs(settings: Settings, seams: Seams, cluster_id: str | None) -> LogD
     )
 
 
-def _racks(told: str | None, nodes: int) -> list[str | None]:
-    """The rack of each node; of several nodes each has one of those that are told, in turn."""
-    racks: list[str | None] = [told] if told is None or nodes == 1 else [rack.strip() for rack in told.split(",")]
+def _racks(given: str | None, nodes: int) -> list[str | None]:
+    """Return the rack of each node; several nodes get the given racks in turn."""
+    racks: list[str | None] = [given] if given is None or nodes == 1 else [rack.strip() for rack in given.split(",")]
     return [racks[index % len(racks)] for index in range(nodes)]
 
 
 @contextlib.contextmanager
 def _understood() -> Iterator[None]:
-    """What the directories hold may be no use; that is no mistake of ours, and told in one line."""
+    """Turn errors about the contents of the directories, which are not bugs of ours, into StartError with one line."""
     try:
         yield
     except (LogDirectoryError, MetadataError, KafkaError) as error:
@@ -282,9 +289,9 @@ def _understood() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _compacting(cluster: Cluster, threads: SystemClock, statistics: CleanerStatistics) -> Iterator[None]:
-    """Have logs compacted inside the block, but not at once. At its end no thread is at it any more.
+    """Compact logs inside the block, after a delay. At its end no thread compacts any more.
 
-    Where the cleaner's code cannot be read, as too many files are open, it is tried again and again.
+    If the cleaner cannot be imported because too many files are open, try again later.
     """
     stopped = threading.Event()
     with contextlib.ExitStack() as running:
@@ -292,10 +299,10 @@ def _compacting(cluster: Cluster, threads: SystemClock, statistics: CleanerStati
         running.callback(stopped.set)
 
         def start() -> None:
-            try:  # neither the start nor the first clients need wait for it
+            try:  # neither the start nor the first clients should wait for it
                 from minibroker.broker.upkeep.cleaner import Cleaner
             except (OSError, ImportError) as error:
-                log.error("no log is compacted yet, it is tried again in %d s: %s", CLEANER_RETRY_MS // 1000, error)
+                log.error("compaction does not run yet, the next try is in %d s: %s", CLEANER_RETRY_MS // 1000, error)
                 running.callback(cluster.clock.call_later(CLEANER_RETRY_MS, start).cancel)
                 return
             cleaner = Cleaner(cluster, threads.run_aside, stopped.wait, statistics)

@@ -1,6 +1,6 @@
 """The process: from settings to a broker that serves, and from a signal to an orderly end.
 
-Everything that can be wrong with the settings is found before anything is touched, and said in one line.
+Every mistake in the settings is found before anything is touched, and reported in one line.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.lifecycle import Bound, Running, Seams, UncleanStop, bound_listeners
+from minibroker.broker.late_imports import import_late
+from minibroker.broker.lifecycle import Bound, BrokerLifecycle, Seams, UncleanStop, bound_listeners
 from minibroker.broker.machine import (
     collect_when_idle,
     keep_freed_memory,
     raise_descriptor_limit,
     share_the_interpreter,
-    spare_the_old,
 )
 from minibroker.broker.monitoring.line_limit import limited_lines
 from minibroker.broker.monitoring.measured_disk import MeasuredDisk
@@ -30,22 +30,21 @@ log = logging.getLogger("minibroker")
 
 
 def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], metrics_port: int | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status. `announce` gets one line once clients can connect.
+    """Serve until SIGTERM or SIGINT; return the exit status. `announce` gets one line once clients can connect.
 
-    Metrics are served on `metrics_port` of the first listener's host, 0 is any free port; None is for no metrics.
-    Raises StartError when an address is taken or a directory cannot be used; then nothing was changed.
+    Metrics are served on `metrics_port` of the first listener's host; 0 is any free port, None means no metrics.
+    Raise StartError when an address is taken or a directory cannot be used; then nothing was changed.
     """
     return run_until_done(_run(settings, nodes, announce, metrics_port))
 
 
 def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
-    """Make the process one that serves, and run `serving` in it; the exit status.
+    """Prepare the process for serving, run `serving` in it, and return the exit status.
 
-    The status is 1 if the disk did not let the logs be closed, so that the next start has to recover.
+    The status is 1 if the disk failed when the logs were closed, so that the next start has to recover them.
     """
     import uvloop
 
-    keep_freed_memory()
     raise_descriptor_limit()
     share_the_interpreter()
     try:
@@ -58,7 +57,6 @@ def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
 
 
 async def _as_a_process(serving: Coroutine[Any, Any, None]) -> None:
-    spare_the_old()
     collecting = asyncio.create_task(collect_when_idle())
     try:
         with limited_lines(SystemClock(asyncio.get_running_loop())):
@@ -68,11 +66,19 @@ async def _as_a_process(serving: Coroutine[Any, Any, None]) -> None:
 
 
 def stop_signal() -> asyncio.Event:
-    """What SIGTERM and SIGINT set from now on, in place of ending the process."""
+    """Return an event that SIGTERM and SIGINT set from now on, instead of ending the process."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
+
+
+async def serve_until(stop: asyncio.Event) -> None:
+    """Wait for the signal; clients can connect already."""
+    keep_freed_memory()
+    importing = asyncio.create_task(import_late())
+    await stop.wait()
+    importing.cancel()
 
 
 async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], metrics_port: int | None) -> None:
@@ -82,12 +88,12 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
             seams = Seams(clock, disk=Disk())
         else:
             seams = Seams(clock, disk=MeasuredDisk(measured.syncs), interceptors=[measured.requests])
-        running = Running(settings, bound, seams)
+        running = BrokerLifecycle(settings, bound, seams)
         try:
             async with metrics_served(measured, lambda: running):
                 await running.serve(measured)
                 announce("minibroker listens on " + ",".join(_addresses(bound)))
-                await stop.wait()
+                await serve_until(stop)
         finally:
             await running.close()
 

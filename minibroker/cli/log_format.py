@@ -1,12 +1,12 @@
 """The lines that `minibroker serve` writes to stderr: for people, or a JSON object each for a collector of logs.
 
 What is worth a line, and with which fields, is decided where it happens: `extra=` of the logging call. What clients
-have a say in, such as names, is cut and escaped here, so that a line is one line, and of bounded length.
+have a say in, such as names, is cut and escaped here, so that a line is one line, and of bounded length. That is all
+but a few lines of this file, and python-json-logger (4.2) does none of it; it takes 10 to 20 ms to import.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from datetime import UTC, datetime
 from typing import Any
@@ -47,6 +47,8 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
+        import json  # a start takes a millisecond longer for it
+
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,

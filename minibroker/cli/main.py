@@ -1,6 +1,6 @@
 """The command `minibroker`: which commands there are, and how each is loaded only when it is asked for.
 
-What a command does is in the file of its name; what they share is in `shared`.
+What a command does is in its file, or its package where it has parts; what they share is in `shared`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import click
 from minibroker import __version__
 from minibroker.cli.shared import OneLineGroup, help_if_alone
 
-# Each command's module, which holds a click command of the same name.
-COMMANDS: Final = (
-    "serve",
-    "topics",
-    "groups",
-    "transactions",
-    "produce",
-    "consume",
-    "dump",
-    "repair",
-    "show",
-    "formats",
-    "pipeline",
-)
+# The module below this package of each command: it holds a click command of that name.
+COMMANDS: Final = {
+    "serve": "serve_command",
+    "topics": "topics.topics_command",
+    "groups": "groups.groups_command",
+    "transactions": "transactions.transactions_command",
+    "produce": "produce_command",
+    "consume": "consume_command",
+    "dump": "dump.dump_command",
+    "repair": "repair_command",
+    "show": "show_command",
+    "formats": "formats_command",
+    "pipeline": "pipeline.pipeline_command",
+}
 
 
 class Commands(OneLineGroup):
@@ -40,7 +40,7 @@ class Commands(OneLineGroup):
         """The command of this name, or None."""
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(f"minibroker.cli.{cmd_name}"), cmd_name)
+        command = getattr(import_module(f"minibroker.cli.{COMMANDS[cmd_name]}"), cmd_name)
         assert isinstance(command, click.Command)
         return command
 

@@ -6,23 +6,24 @@ No client library is imported at the top of any command's file, so that `--help`
 from __future__ import annotations
 
 import base64
+import functools
 import os
-import re
-import socket
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from minibroker.protocol.legible import escaped
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+CLIENT_ID = "minibroker-cli"
 DEFAULT_SERVER = "127.0.0.1:9092"
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 30.0
 # The width of a table that nobody's terminal limits: a topic's name alone can be 249 characters.
 TABLE_WIDTH = 320
-SERVER = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\s:,\[\]]+)):(?P<port>[0-9]{1,5})")
 INTERRUPTED = 130
 
 
@@ -64,10 +65,13 @@ def failure(message: str) -> click.ClickException:
 
 def servers_of(text: str) -> str:
     """HOST:PORT, or several with commas between them. Raises click.BadParameter."""
-    for server in text.split(","):
-        match = SERVER.fullmatch(server.strip())
-        if match is None or not 0 < int(match["port"]) < 65_536:
-            raise click.BadParameter(f"{server!r} is not HOST:PORT")
+    from minibroker.client.client_errors import SettingError
+    from minibroker.client.connection_settings import addresses
+
+    try:
+        addresses(text)
+    except SettingError:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT") from None
     return text
 
 
@@ -79,15 +83,22 @@ def assignment_of(text: str) -> tuple[str, str]:
     return name, value
 
 
-def client_options(command: Command) -> Command:
-    """`--bootstrap-server` and `--client`, as arguments `servers` and `client`."""
-    client = assignments_option("--client", "client", "A setting of librdkafka, as for TLS and SASL.")
-    return server_option(client(command))
+class Bootstrap(NamedTuple):
+    """The servers to ask first, and settings of the client by Kafka's names, which may be secret."""
+
+    servers: str
+    settings: tuple[tuple[str, str], ...]
 
 
-def server_option(command: Command) -> Command:
-    """`--bootstrap-server`, as argument `servers`."""
-    return click.option(
+def client_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--bootstrap-server` and `--client`, as argument `bootstrap`."""
+
+    @functools.wraps(command)
+    def with_bootstrap(*args: Any, servers: str, client: tuple[tuple[str, str], ...], **kwargs: Any) -> Any:
+        return command(*args, bootstrap=Bootstrap(servers, client), **kwargs)
+
+    settings = assignments_option("--client", "client", "A setting of Kafka's clients, as for TLS and SASL.")
+    server = click.option(
         "--bootstrap-server",
         "servers",
         metavar="HOST:PORT",
@@ -95,7 +106,8 @@ def server_option(command: Command) -> Command:
         default=DEFAULT_SERVER,
         show_default=True,
         help="Any Kafka.",
-    )(command)
+    )
+    return server(settings(with_bootstrap))
 
 
 def assignments_option(flag: str, argument: str, help: str) -> Callable[[Command], Command]:
@@ -110,27 +122,29 @@ def json_option(help: str) -> Callable[[Command], Command]:
     return click.option("--json", "as_json", is_flag=True, help=help)
 
 
-def client_config(servers: str, client: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+def client_config(bootstrap: Bootstrap) -> dict[str, Any]:
     """librdkafka's settings for a client of these servers. Raises click.ClickException if none can be connected to.
 
     The plain connection comes first because librdkafka tries a port that refuses again until its time is up.
     """
-    require_connection(servers)
+    require_connection(bootstrap.servers)
     # Its own log lines would stand between ours; what fails is said by the command.
-    return {"bootstrap.servers": servers, "log_level": 0, "client.id": "minibroker-cli", **dict(client)}
+    return {"bootstrap.servers": bootstrap.servers, "log_level": 0, "client.id": CLIENT_ID, **dict(bootstrap.settings)}
 
 
 def require_connection(servers: str) -> None:
     """Raise click.ClickException unless one of the servers can be connected to, without a word of the protocol."""
+    import socket
+
+    from minibroker.client.connection_settings import addresses
+
     problems = []
-    for server in servers.split(","):
-        match = SERVER.fullmatch(server.strip())
-        assert match is not None  # Servers has checked it
+    for address in addresses(servers):
         try:
-            socket.create_connection((match["v6"] or match["host"], int(match["port"])), CONNECT_TIMEOUT_S).close()
+            socket.create_connection(address, CONNECT_TIMEOUT_S).close()
             return
-        except OSError as error:
-            problems.append(f"{server.strip()}: {error.strerror or error}")
+        except (OSError, UnicodeError) as error:
+            problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
     raise failure(f"cannot connect to {'; '.join(problems)}")
 
 
@@ -175,13 +189,4 @@ def readable(data: bytes) -> str:
 
     UTF-8 stays as it is; what is none, and a control character other than a tab, becomes an escape like \\x1b.
     """
-    text = data.decode("utf-8", errors="backslashreplace")
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() or character == "\t" else _escape(character) for character in text
-    )
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return "\t".join(map(escaped, data.decode("utf-8", errors="backslashreplace").split("\t")))

@@ -11,19 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from minibroker.pipeline.log_source import OptionError, TopicPartition
+from minibroker.quantities import milliseconds
 
 Value = TypeVar("Value", bound=str)
 
 INT64_MAX: Final = 2**63 - 1
 INT32_MAX: Final = 2**31 - 1
-DURATION: Final = re.compile(r"(?P<count>[0-9]{1,12}) *(?P<unit>[a-z]*)")
-MILLISECONDS: Final = {
-    **dict.fromkeys(("", "ms"), 1),
-    "s": 1000,
-    **dict.fromkeys(("m", "min"), 60_000),
-    "h": 3_600_000,
-    "d": 86_400_000,
-}
 
 
 def number(option: str, text: str, least: int = 0) -> int:
@@ -49,10 +42,11 @@ def one_of(option: str, text: str, allowed: Sequence[Value]) -> Value:
 
 def duration_ms(option: str, text: str) -> int:
     """A time as Spark writes it: `500ms`, `30s`, `15m`, `2h`, `1d`; milliseconds without a unit."""
-    match = DURATION.fullmatch(text.strip().lower())
-    if match is None or match["unit"] not in MILLISECONDS:
-        raise OptionError(f"{option}: {text!r} is not a time like 500ms, 30s, 15m, 2h or 1d")
-    return int(match["count"]) * MILLISECONDS[match["unit"]]
+    stripped = text.strip().lower()
+    try:
+        return round(milliseconds(int(stripped) if re.fullmatch("[0-9]{1,15}", stripped) else stripped))
+    except ValueError:
+        raise OptionError(f"{option}: {text!r} is not a time like 500ms, 30s, 15m, 2h or 1d") from None
 
 
 def names(option: str, text: str) -> tuple[str, ...]:

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self, dataclass_transform
 
-from minibroker.protocol.compiling import READ_FAILURES, compiled, malformed
-from minibroker.protocol.constructing import constructing
 from minibroker.protocol.fields import (
     Facts,
     Records,
     RecordsOrRegion,
     Uuid,
+    default_maker,
+    default_value,
     field,
+    fields,
     float64,
     int8,
     int16,
@@ -30,6 +31,7 @@ from minibroker.protocol.fields import (
 from minibroker.protocol.fields import versions as version_range
 from minibroker.protocol.primitives import MalformedMessage, Output
 from minibroker.protocol.reading import reading
+from minibroker.protocol.source import READ_FAILURES, Source, compiled, malformed
 from minibroker.protocol.steps import Steps
 from minibroker.protocol.writing import writing
 
@@ -51,6 +53,9 @@ __all__ = [
 
 
 LongArrays = list[list[Any]]
+
+
+_MISSING = object()
 
 
 @dataclass_transform(kw_only_default=True)
@@ -209,3 +214,22 @@ class Message(Struct):
         """Raises ValueError for a version that is not declared."""
         if version not in cls.versions:
             raise ValueError(f"{cls.__name__} has no version {version}")
+
+
+def constructing(struct: type) -> Source:
+    """Write the function `__init__(self, *, name=default, ...)` of a struct."""
+    source = Source({"MISSING": _MISSING})
+    arguments, lines = [], []
+    for each in fields(struct):
+        maker = default_maker(each)
+        if maker is None:
+            default, value = source.constant(default_value(each)), each.name
+        else:
+            made = "[]" if maker is list else f"{source.named(maker.__name__, maker)}()"
+            default, value = "MISSING", f"{made} if {each.name} is MISSING else {each.name}"
+        arguments.append(f"{each.name}={default}")
+        lines.append(f"self.{each.name} = {value}")
+    with source.block(f"def __init__(self{', *, ' if arguments else ''}{', '.join(arguments)}):"):
+        for line in lines or ["pass"]:
+            source.add(line)
+    return source

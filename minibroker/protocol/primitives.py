@@ -1,6 +1,6 @@
 """The smallest pieces of messages: varints, UUID texts, the writer's target, and the one error of readers.
 
-What a message consists of is said in `messages/`; how a struct becomes code is in `compiling.py`.
+What a message consists of is said in `messages/`; how a struct becomes code is in `source.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The function it writes is `read(data, pos, end)`, which returns the message and the position after it. Neighbours of
 fixed size, with the length that follows them, are read by one struct call. Every length is compared with what is left
-before anything is taken. How the text becomes a function is in `compiling.py`.
+before anything is taken. How the text becomes a function is in `source.py`.
 
 `read(data, pos, end, allowance)` of a large request is written with `in_steps`: a generator that yields after every
 thousand items, and also returns the arrays that are long. It refuses a count that Kafka would refuse, and one whose

@@ -1,20 +1,31 @@
-"""Python that is being written: lines, the names they use, and the field that each line is about.
+"""Python that is being written, and the functions made of it: lines, and the field that each line is about.
 
-Knows nothing of versions. The field of a line is how an error in running code is traced to a field at no cost.
+Knows nothing of versions; what the Python says is in `reading.py`, `writing.py` and `declare.py`. A function is
+made on first use, so a process pays only for the versions that its clients speak. The field of a line is how an error
+in running code is traced to a field at no cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import linecache
+import struct as structs
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from keyword import iskeyword
 from struct import Struct as Codec
+from types import CodeType, TracebackType
 from typing import Any
 
-from minibroker.protocol.primitives import ZERO_UUID
+from minibroker.protocol.primitives import ZERO_UUID, MalformedMessage
 
 STEP_ITEMS = 1000  # so many items of arrays are read or written in a step
 FEW = 17  # arrays of fewer fixed-size items are packed and unpacked by codecs made beforehand
+
+_RESERVED = frozenset(
+    {"data", "pos", "end", "n", "stop", "view", "new", "out", "raw", "value", "message", "count"}
+) | frozenset({"allowance", "left", "long_arrays"})
+READ_FAILURES = (ValueError, IndexError, structs.error)  # all that generated readers raise; ValueError covers bad UTF-8
+_PLACES: dict[CodeType, list[tuple[tuple[str, int], ...]]] = {}
 
 
 class Source:
@@ -87,11 +98,6 @@ def _codec(letters: str) -> Codec:
     return Codec(">" + letters)
 
 
-_RESERVED = frozenset(
-    {"data", "pos", "end", "n", "stop", "view", "new", "out", "raw", "value", "message", "count"}
-) | frozenset({"allowance", "left", "long_arrays"})
-
-
 def free_name(name: str, taken: tuple[str, ...]) -> str:
     """A variable's name, changed where the written code or an enclosing loop already uses it."""
     while name in _RESERVED or name in taken or iskeyword(name):
@@ -102,3 +108,37 @@ def free_name(name: str, taken: tuple[str, ...]) -> str:
 def snake_case(name: str) -> str:
     """TopicProduceData is topic_produce_data."""
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def compiled(source: Source, title: str) -> Callable[..., Any]:
+    """The function that a source defines. Its text is shown in tracebacks and by debuggers, under the title."""
+    text = "\n".join(source.lines) + "\n"
+    file = f"<{title}>"
+    scope = dict(source.names)
+    exec(compile(text, file, "exec"), scope)
+    function: Callable[..., Any] = scope[source.lines[0].split("(")[0].removeprefix("def ")]
+    _PLACES[function.__code__] = source.places
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    return function
+
+
+def malformed(message: str, version: int, problem: Exception) -> MalformedMessage:
+    """Return the error for a failure of a generated reader, with the field that the failing line was about."""
+    trace = problem.__traceback__
+    while trace is not None and trace.tb_frame.f_code not in _PLACES:
+        trace = trace.tb_next
+    field = "" if trace is None else _field(trace)
+    reason = str(problem) if isinstance(problem, ValueError) else "the data ends too early"
+    return MalformedMessage(message, version, field, reason)
+
+
+def _field(trace: TracebackType) -> str:
+    """The field of the failing line; of several that one struct call reads, the first that is not whole."""
+    places = _PLACES[trace.tb_frame.f_code][trace.tb_lineno - 1]
+    local = trace.tb_frame.f_locals
+    left = local["end"] - local["pos"]
+    for field, size_bytes in places:
+        left -= size_bytes
+        if left < 0:
+            return field
+    return places[-1][0]

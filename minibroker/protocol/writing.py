@@ -2,7 +2,7 @@
 
 The function it writes is `write(message, out)`. Neighbours of fixed size, with the length that follows them, are packed
 by one struct call. Records that lie elsewhere are noted with `out.cut`, not copied. How the text becomes a function is
-in `compiling.py`.
+in `source.py`.
 
 `write(message, out, limit)` of a long answer is written with `in_steps`: a generator that yields after every thousand
 items, and returns the arrays that are long. It raises when the answer grows beyond the limit.

@@ -30,7 +30,7 @@ from minibroker.protocol.records.batch import (
 from minibroker.protocol.records.building import assemble, recompress_in_steps
 from minibroker.protocol.records.elision import with_attributes_in_steps, without_attributes_in_steps
 from minibroker.protocol.records.formats import is_old
-from minibroker.protocol.records.record import ENCODING_MASK
+from minibroker.protocol.records.payload import ENCODING_MASK
 from minibroker.protocol.records.validation import (
     SMALL_BYTES,
     MisnumberedRecords,

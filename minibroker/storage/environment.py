@@ -10,7 +10,24 @@ from random import Random
 from typing import NamedTuple
 
 from minibroker.storage.files import Disk
-from minibroker.storage.flushing import RunAside, run_at_once
+
+# `run_aside(work, done)`: `work()` in another thread, then `done(what it raised, or None)` in the caller's own.
+Done = Callable[[Exception | None], None]
+RunAside = Callable[[Callable[[], None], Done], None]
+
+
+def run_at_once(work: Callable[[], None], done: Done) -> None:
+    """Do the work here and now, where there is no other thread, and no loop that must not wait."""
+    done(attempt(work))
+
+
+def attempt(work: Callable[[], None]) -> Exception | None:
+    """Do the work; what it raised, or None."""
+    try:
+        work()
+    except Exception as error:
+        return error
+    return None
 
 
 class Environment(NamedTuple):

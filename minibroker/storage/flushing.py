@@ -9,38 +9,23 @@ from it, is decided by the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minibroker.protocol.errors import KafkaError
+from minibroker.storage.environment import RunAside
 from minibroker.storage.files import File
 from minibroker.storage.log_settings import MAX_LONG
-from minibroker.storage.telling import tell_each
 
 if TYPE_CHECKING:
     from minibroker.storage.log import Log
 
-# `run_aside(work, done)`: `work()` in another thread, then `done(what it raised, or None)` in the caller's own.
-Done = Callable[[Exception | None], None]
-RunAside = Callable[[Callable[[], None], Done], None]
+logger = logging.getLogger("minibroker.storage")
 
 # Is told once all that had been appended when it asked is on the disk itself, or why it is not.
 Waiter = Callable[[KafkaError | None], None]
-
-
-def run_at_once(work: Callable[[], None], done: Done) -> None:
-    """Do the work here and now, where there is no other thread, and no loop that must not wait."""
-    done(attempt(work))
-
-
-def attempt(work: Callable[[], None]) -> Exception | None:
-    """Do the work; what it raised, or None."""
-    try:
-        work()
-    except Exception as error:
-        return error
-    return None
 
 
 class Flush(NamedTuple):
@@ -148,3 +133,12 @@ class Flusher:
         if self._again and not self._held:
             self._begin()  # before anybody is told, as the disk need not wait for that
         tell_each(waiters, failure)
+
+
+def tell_each(waiters: Iterable[Callable[..., None]], *told: Any) -> None:
+    """Call each waiter with `told`. One that raises is a mistake in it alone, and goes to the log."""
+    for waiter in waiters:
+        try:
+            waiter(*told)
+        except Exception:
+            logger.exception("somebody who waited could not be told; the others are")

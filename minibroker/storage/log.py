@@ -8,24 +8,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import ClassVar
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
-from minibroker.storage import failed_sync
 from minibroker.storage.environment import Environment as Environment
+from minibroker.storage.environment import attempt
 from minibroker.storage.files import TOO_MANY_FILES
-from minibroker.storage.flushing import Flush, Flusher, Waiter, attempt
-from minibroker.storage.log_contents import LogContents
+from minibroker.storage.flushing import Flush, Flusher, Waiter
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_name
 from minibroker.storage.pending import MAX_PENDING_BYTES, Pending
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction
+from minibroker.storage.producers.transaction_markers import read_marker
+from minibroker.storage.recovery import failed_sync
 from minibroker.storage.removal import unlink_later
 from minibroker.storage.retention import Extent, expired
 from minibroker.storage.segment import Finding, Region, Segment
 from minibroker.storage.segments import Segments
-from minibroker.storage.side_files import SideFiles
-from minibroker.storage.transaction_index import AbortedTransaction
-from minibroker.storage.transaction_markers import read_marker
+from minibroker.storage.side_files import LogContents, SideFiles
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +45,10 @@ class Log:
     after a sync that failed, nobody knows what is on the disk, and a second one would not tell.
 
     Methods raise `KafkaError`: KAFKA_STORAGE_ERROR when the disk fails, and CORRUPT_MESSAGE when it holds nonsense.
-    A failed append leaves the log as it was.
+    A failed append leaves the log as it was. `Log.failures` counts how often a log of this process went offline.
     """
+
+    failures: ClassVar[int] = 0
 
     __slots__ = (
         "topic",
@@ -402,10 +405,15 @@ class Log:
     def _go_offline(self, what: str, error: Exception) -> KafkaError:
         failure = self._failure(what, error)
         failed_sync.remember(self._disk, self.directory)
-        self.offline = f"{self.topic}-{self.partition} is offline until the next start: it could not {what}: {error}"
+        self.take_offline(f"it could not {what}: {error}")
         self._torn = True  # so that the next append looks closer
-        logger.critical("%s", self.offline)
         return failure
+
+    def take_offline(self, reason: str) -> None:
+        """Let nobody use the log until the next start, and say so in the log of the process."""
+        Log.failures += 1
+        self.offline = f"{self.topic}-{self.partition} is offline until the next start: {reason}"
+        logger.critical("%s", self.offline)
 
     def close(self) -> None:
         """Write down what makes the next start cheap, flush, and let go of the files. Raises if it is offline.

@@ -10,9 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from minibroker.storage.environment import Environment
+from minibroker.storage.environment import Environment, attempt
 from minibroker.storage.files import Disk
-from minibroker.storage.flushing import attempt
 
 logger = logging.getLogger(__name__)
 

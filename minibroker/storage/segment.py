@@ -13,6 +13,13 @@ from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import ELIDED_BIT, LOG_OVERHEAD_BYTES, BatchHeader
 from minibroker.protocol.records.streaming import streamed_records
 from minibroker.protocol.steps import Steps
+from minibroker.storage.batch_scanning import (
+    HEADERS_AT_ONCE,
+    headers,
+    misplaced,
+    spans,
+    stored_batch_in_steps,
+)
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import (
@@ -23,11 +30,7 @@ from minibroker.storage.names import (
     TIME_INDEX_SUFFIX,
     segment_name,
 )
-from minibroker.storage.offset_index import OffsetIndex
-from minibroker.storage.scanning import HEADERS_AT_ONCE, headers, misplaced, spans, stored_batch_in_steps
-from minibroker.storage.segment_indexes import SegmentIndexes
-from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.time_index import NO_TIMESTAMP, TimeIndex
+from minibroker.storage.segment_indexes import NO_TIMESTAMP, CorruptIndex, OffsetIndex, SegmentIndexes, TimeIndex
 
 logger = logging.getLogger(__name__)
 

@@ -1,19 +1,232 @@
-"""The two indexes of a segment as a pair: when an entry is due, and whether the files can be believed.
+"""The two sparse indexes of a segment: where offsets are found, and where timestamps are, without reading batches.
 
-The batches themselves are read by `segment.py`, which has the indexes made anew when they cannot.
+One entry for about every `index.interval.bytes`, in both at once. They are in memory from the first look-up on, and are
+made anew by `segment.py`, which reads the batches, when the files cannot be believed.
+
+    byte  size  field of an entry of the `.index` file, 8 bytes
+       0     4  last offset of a batch, minus the segment's base offset
+       4     4  position of that batch in the `.log` file
+
+    byte  size  field of an entry of the `.timeindex` file, 12 bytes
+       0     8  the largest timestamp so far, ms since 1970
+       8     4  last offset of the batch that holds it, minus the segment's base offset
 """
 
 from __future__ import annotations
 
+import sys
+from abc import ABC, abstractmethod
+from array import array
+from bisect import bisect_left, bisect_right
+from operator import le, lt
+from struct import Struct
+
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.time_index import NO_TIMESTAMP, TimeIndex
 
+NO_TIMESTAMP = -1
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 # A log that is this much larger than `index.interval.bytes` has an entry, whatever the size of its batches.
 LARGE_BATCH_BYTES = 1 << 20
+
+
+class CorruptIndex(ValueError):
+    """An index that contradicts itself or its log. It is rebuilt; nobody outside the storage layer sees this."""
+
+
+class SparseIndex(ABC):
+    """Two columns of numbers, neither ever falling. New entries are kept in memory until `write_out()`.
+
+    `count` is the number of entries, in memory or not yet. Methods raise `OSError` where they reach for the file.
+    """
+
+    __slots__ = ("path", "base_offset", "count", "_disk", "_first", "_second", "_unread", "_written")
+
+    ENTRY: Struct
+    FIRST_TYPE: str
+    SECOND_TYPE = "i"
+
+    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.count = 0
+        self._disk = disk
+        self._first = array(self.FIRST_TYPE)
+        self._second = array(self.SECOND_TYPE)
+        self._unread = 0  # entries that are in the file, but not yet in memory
+        self._written: int | None = None  # entries of the file that are as they should be; None: there is no file yet
+        self._note_last(None)
+
+    def open(self) -> None:
+        """Learn the last entry from the file, reading no other. Raises `CorruptIndex`."""
+        file = self._disk.open(self.path)
+        size, entry = file.size_bytes(), self.ENTRY.size
+        if size % entry:
+            raise CorruptIndex(f"its size is {size}, not a multiple of {entry}")
+        if size:
+            last: tuple[int, int] = self.ENTRY.unpack(_exactly(file, size - entry, entry))
+            if min(last) < 0:
+                raise CorruptIndex("its last entry is negative")
+            self._note_last(last)
+        self.count = self._unread = self._written = size // entry
+
+    def load(self) -> None:
+        """Load all entries into memory, as look-ups need them. Raises `CorruptIndex`."""
+        if not self._unread:
+            return
+        data = _exactly(self._disk.open(self.path), 0, self._unread * self.ENTRY.size)
+        first, second = self._columns(data)
+        if first[0] < 0 or second[0] < 0 or not self._increasing(memoryview(first), memoryview(second)):
+            raise CorruptIndex("its entries do not increase")
+        self._first, self._second = first + self._first, second + self._second
+        self._unread = 0
+
+    def write_out(self, *, sync: bool = False) -> None:
+        """Bring the file to what is in memory."""
+        if self._written == self.count and not sync:
+            return
+        file = self._disk.open(self.path, create=True)
+        if self._written != self.count:
+            written = self._written or 0
+            file.truncate(written * self.ENTRY.size)
+            file.write(written * self.ENTRY.size, self._packed(written - self._unread))
+        self._written = self.count
+        if sync:
+            file.sync()
+
+    def _keep(self, count: int) -> None:
+        """Drop all entries after the first `count`; the index must have been loaded."""
+        del self._first[count:], self._second[count:]
+        self.count = count
+        if self._written is not None and self._written > count:
+            self._disk.open(self.path).truncate(count * self.ENTRY.size)
+            self._written = count
+        self._note_last((self._first[-1], self._second[-1]) if count else None)
+
+    def _columns(self, data: bytes) -> tuple[array[int], array[int]]:
+        first, second = array(self.FIRST_TYPE), array(self.SECOND_TYPE)
+        for one, other in self.ENTRY.iter_unpack(data):
+            first.append(one)
+            second.append(other)
+        return first, second
+
+    def _packed(self, start: int) -> bytes:
+        return b"".join(map(self.ENTRY.pack, self._first[start:], self._second[start:]))
+
+    @abstractmethod
+    def _increasing(self, first: memoryview, second: memoryview) -> bool:
+        """Whether the columns rise as they must."""
+
+    @abstractmethod
+    def _note_last(self, last: tuple[int, int] | None) -> None:
+        """Take over the last entry, or that there is none."""
+
+
+def _exactly(file: File, position: int, size: int) -> bytes:
+    data = file.read(position, size)
+    if len(data) != size:
+        raise CorruptIndex("it has become shorter")
+    return data
+
+
+class TimeIndex(SparseIndex):
+    """The entries of one segment's time index.
+
+    `last_timestamp` and `last_offset` are those of the last entry (-1 and the base offset if there is none).
+    `floor`, `entries` and `truncate` need `load()` before.
+    """
+
+    __slots__ = ("last_timestamp", "last_offset")
+
+    last_timestamp: int
+    last_offset: int
+
+    ENTRY = Struct(">qi")
+    FIRST_TYPE = "q"
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Add an entry, unless its timestamp is no larger than the last one's."""
+        if timestamp <= self.last_timestamp:
+            return
+        self._first.append(timestamp)
+        self._second.append(offset - self.base_offset)
+        self.count += 1
+        self.last_timestamp = timestamp
+        self.last_offset = offset
+
+    def floor(self, timestamp: int) -> int:
+        """An offset such that all batches that end before it are older than `timestamp`."""
+        at = bisect_left(self._first, timestamp)
+        return self.base_offset + (self._second[at - 1] if at else 0)
+
+    def truncate(self, offset: int) -> None:
+        """Remove the entries of `offset` and later ones."""
+        self._keep(bisect_left(self._second, offset - self.base_offset))
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(timestamp, offset) of all entries."""
+        return [(t, self.base_offset + o) for t, o in zip(self._first, self._second, strict=True)]
+
+    def _increasing(self, first: memoryview, second: memoryview) -> bool:
+        return all(map(lt, first, first[1:])) and all(map(le, second, second[1:]))
+
+    def _note_last(self, last: tuple[int, int] | None) -> None:
+        timestamp, relative_offset = last or (NO_TIMESTAMP, 0)
+        self.last_timestamp = timestamp
+        self.last_offset = self.base_offset + relative_offset
+
+
+class OffsetIndex(SparseIndex):
+    """The entries of one segment's index; `last_position` is that of the last one, 0 if there is none.
+
+    `floor`, `position_floor`, `entries` and `truncate` need `load()` before.
+    """
+
+    __slots__ = ("last_position",)
+
+    last_position: int
+
+    ENTRY = Struct(">ii")
+    FIRST_TYPE = "i"
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry, which must be beyond the last one."""
+        self._first.append(offset - self.base_offset)
+        self._second.append(position)
+        self.count += 1
+        self.last_position = position
+
+    def floor(self, offset: int) -> int:
+        """The largest known position whose batch ends at or before `offset`; 0 if none does."""
+        at = bisect_right(self._first, offset - self.base_offset)
+        return self._second[at - 1] if at else 0
+
+    def position_floor(self, position: int) -> int:
+        """The largest known start of a batch at or before `position`; 0 if there is none."""
+        at = bisect_right(self._second, position)
+        return self._second[at - 1] if at else 0
+
+    def truncate(self, position: int) -> None:
+        """Remove the entries of batches that start at or after `position`."""
+        self._keep(bisect_right(self._second, position - 1))
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(offset, position) of all entries."""
+        return [(self.base_offset + o, p) for o, p in zip(self._first, self._second, strict=True)]
+
+    def _columns(self, data: bytes) -> tuple[array[int], array[int]]:
+        """All at once in C: a full index has more than a million entries."""
+        both = array("i", data)
+        if sys.byteorder == "little":
+            both.byteswap()
+        return both[0::2], both[1::2]
+
+    def _increasing(self, first: memoryview, second: memoryview) -> bool:
+        return all(map(lt, first, first[1:])) and all(map(lt, second, second[1:]))
+
+    def _note_last(self, last: tuple[int, int] | None) -> None:
+        self.last_position = last[1] if last else 0
 
 
 class SegmentIndexes:

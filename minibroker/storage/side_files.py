@@ -1,18 +1,82 @@
 """What a log keeps in files beside its segments: snapshots of producers, aborted transactions, leader epochs.
 
-They follow the segments, which come and go as the log decides. What each kind of file holds is in its own module.
+They follow the segments, which come and go as the log decides, and become part of its next flush, as the names in its
+directory do. What each kind of file holds is in its own module; finding all of it on the disk is `recovery.py`'s
+business.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
+from minibroker.storage.checkpoints.leader_epochs import LeaderEpochFile, LeaderEpochs
 from minibroker.storage.files import Disk, File
-from minibroker.storage.leader_epoch_file import LeaderEpochFile
-from minibroker.storage.log_contents import LogContents
-from minibroker.storage.producer_snapshots import replay
+from minibroker.storage.producers.aborted_transactions import AbortedTransactions
+from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, replay
+from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.segment import Segment
-from minibroker.storage.unsynced import Unsynced
+
+
+class LogContents(NamedTuple):
+    """The parts of a log, found on the disk by `recovery.py`. There is at least one segment, oldest first.
+
+    `synced` says that all of it, the indexes included, is known to be on the disk itself.
+    """
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: ProducerStates
+    snapshots: ProducerSnapshots
+    aborted: AbortedTransactions
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    synced: bool
+
+
+class KeptFiles(Protocol):
+    """Files that somebody else writes."""
+
+    def unsynced_paths(self) -> Sequence[str]:
+        """The paths of those that may not be on the disk itself. Raises `OSError`."""
+
+    def note_synced(self) -> None:
+        """The caller sees to the sync of what `unsynced_paths` gave."""
+
+
+class Unsynced:
+    """The files in a log's `directory` that may not be on the disk itself, `kept` by several.
+
+    Nor may be the names in it, nor its own, before the first flush, and after `names_change()`.
+    """
+
+    __slots__ = ("_disk", "_directory", "_kept", "_names_synced")
+
+    def __init__(self, disk: Disk, directory: str, kept: Sequence[KeptFiles]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._kept = kept
+        self._names_synced = False
+
+    def names_change(self) -> None:
+        """A file is made, renamed or removed."""
+        self._names_synced = False
+
+    def collect(self) -> tuple[list[File], list[str]]:
+        """The files and the directories to sync, files first. Raises `OSError`."""
+        paths = [path for kept in self._kept for path in kept.unsynced_paths()]
+        files = [self._disk.open(path) for path in paths]
+        if self._names_synced and not paths:
+            return files, []
+        return files, [self._directory, os.path.dirname(self._directory)]
+
+    def note_synced(self) -> None:
+        """The caller sees to the sync of what `collect()` gave."""
+        for kept in self._kept:
+            kept.note_synced()
+        self._names_synced = True
 
 
 class SideFiles(Unsynced):

@@ -1,6 +1,6 @@
-"""The test kit: a real broker on a real socket inside of a test, with faults, time and state in the test's hand.
+"""The test kit: a real broker on a real socket inside of a test, which controls its faults, time and state.
 
-Names are imported when they are first used, so that who only names this package pays nothing.
+Names are imported on first use, so that importing this package costs nothing.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from minibroker.testing.broker import Broker as Broker
-    from minibroker.testing.data import Snapshot as Snapshot
+    from minibroker.testing.directories import Snapshot as Snapshot
 
-_HOMES = {"Broker": "broker", "Snapshot": "data"}
+_HOMES = {"Broker": "broker", "Snapshot": "directories"}
 
 __all__ = ["Broker", "Snapshot"]
 

@@ -1,21 +1,87 @@
-"""`Broker`, the whole test kit in one object: its life, and everything a test does to it or asks of it.
-
-Each duty has a file and a class of its own; here they are put together, and nothing else is.
-"""
+"""`Broker`, the test kit's one object: a broker's life, its clock, and the verbs that tests call."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from functools import cached_property
 
-from minibroker.testing.clock import TestClock
-from minibroker.testing.verbs_groups import GroupVerbs
-from minibroker.testing.verbs_nodes import NodeVerbs
+from minibroker.quantities import Duration, milliseconds
+from minibroker.testing.embedded_broker import EmbeddedBroker
+from minibroker.testing.group_verbs import GroupVerbs
+from minibroker.testing.loops import Loop, awaited, blocking, immediate
+from minibroker.testing.moving_clock import JUMPS, MovingClock
+from minibroker.testing.node_verbs import NodeVerbs
+from minibroker.testing.record_verbs import RecordVerbs
+
+SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 
 
-class Broker(GroupVerbs, NodeVerbs):
+class TestClock:
+    """The broker's time. Clients, in this process or others, keep their own.
+
+    Moving it ahead drives retention, compaction, session, rebalance and transaction timeouts, the expiry of offsets and
+    producers, waiting fetches, idle connections, and the timestamps that the broker sets (log append time). It runs and
+    can be moved while the broker is down after a `kill`.
+    """
+
+    __test__ = False  # tells pytest that this is not a test
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+
+    @property
+    def loop(self) -> Loop:
+        """Return the broker's loop. Raises NotRunning."""
+        return self._broker.loop
+
+    @immediate
+    def now_ms(self) -> int:
+        """Return the wall clock's time, in ms since 1970."""
+        return self._broker.moving_clock.wall_ms()
+
+    @blocking
+    async def advance(self, by: Duration) -> None:
+        """Move ahead by "7 days", "1.5 s", ms, or a timedelta; return when all that became due is done."""
+        clock, by_ms = self._broker.moving_clock, milliseconds(by)
+        for _ in range(JUMPS):
+            clock.jump(by_ms / JUMPS)
+            await asyncio.sleep(0)
+        await self._settle(clock)
+
+    aadvance = awaited(advance)
+
+    async def _settle(self, clock: MovingClock) -> None:
+        """Wait until no other thread is at work for the broker."""
+        until = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < until:
+            clock.jump(0)
+            await asyncio.sleep(0)
+            cleaning = self._broker.is_running and self._broker.running.cleaning
+            if not clock.busy and not cleaning:
+                return
+            await asyncio.sleep(0.001)
+
+    @immediate
+    def freeze(self) -> None:
+        """Stop the clock; only `advance` moves it."""
+        self._broker.moving_clock.freeze()
+
+    @immediate
+    def unfreeze(self) -> None:
+        """Let the clock run again."""
+        self._broker.moving_clock.unfreeze()
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the clock is stopped."""
+        return self.loop.call(lambda: self._broker.moving_clock.frozen)
+
+
+class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
     """A broker on a real socket for `with` (a thread of its own) or `async with` (the caller's event loop)."""
 
     @cached_property
     def clock(self) -> TestClock:
-        """The time that it goes by."""
+        """Return the broker's time: `advance` it, `freeze` it."""
         return TestClock(self)

@@ -1,7 +1,4 @@
-"""One request and its answer, as the journal keeps them: bytes at first, decoded when somebody looks.
-
-Which are kept, and for how long, is in `journal`.
-"""
+"""One request and its answer, as the journal keeps them: bytes, decoded on demand."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ from functools import cached_property
 from typing import Any, Final
 
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
-from minibroker.protocol.declare import Message
+from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.fields import fields
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
@@ -18,21 +16,21 @@ from minibroker.protocol.headers import (
     response_header_version,
 )
 from minibroker.protocol.legible import legible
-from minibroker.protocol.primitives import MalformedMessage
+from minibroker.protocol.primitives import MalformedMessage, uuid_text
 from minibroker.protocol.response_errors import error_codes
-from minibroker.testing.plain import plain
 
 SIZE_BYTES = 4
 LINE_CHARACTERS = 900
+UUID_CODE = "16s"
 _API_NAMES: Final = {api_name(key).lower(): key for key in ApiKey}
 
 
 class Exchange:
-    """A request that the broker has read, and what became of it.
+    """A request that the broker has read, and its outcome.
 
-    `outcome` is "open" while it waits, "answered", "unanswered" (acks=0), or "lost" (its client went away or was cut
-    off). Times are in ms; `started_ms` is the broker's wall clock. `request_bytes` and `answer_bytes` are whole frames,
-    as they went over the wire, without the size. `refusals` are the broker's own words for the errors that it answered.
+    `outcome` is "open" while it waits, "answered", "unanswered" (acks=0), or "lost" (the connection ended). Times are
+    in ms; `started_ms` is the broker's wall clock. `request_bytes` and `answer_bytes` are whole frames as on the wire,
+    without the size. `refusals` are the broker's messages for the errors in the answer.
     """
 
     def __init__(self, number: int, api_key: ApiKey, version: int, correlation_id: int, frame: bytes) -> None:
@@ -56,23 +54,23 @@ class Exchange:
 
     @property
     def api(self) -> str:
-        """The API's name, as Kafka writes it: "Produce"."""
+        """Return the API's name in Kafka's spelling: "Produce"."""
         return api_name(self.api_key)
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes that it takes of the journal's memory."""
+        """Return how much of the journal's memory the exchange takes."""
         return len(self.request_bytes) + len(self.answer_bytes)
 
     @cached_property
     def request(self) -> Any:
-        """The decoded request, a message of `minibroker.protocol.messages`."""
+        """Return the decoded request, a message of `minibroker.protocol.messages`."""
         _, position = RequestHeader.decode_from(self.request_bytes, request_header_version(self.api_key, self.version))
         return request_class(self.api_key).decode_from(self.request_bytes, self.version, position)[0]
 
     @property
     def answer(self) -> Any:
-        """The decoded answer. None while there is none, and where it was damaged so that it cannot be read."""
+        """Return the decoded answer; None while there is none, and for one that a fault made unreadable."""
         if not self.answer_bytes:
             return None
         try:
@@ -81,7 +79,7 @@ class Exchange:
             return None
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain values; what was never there is left out."""
+        """Return everything as plain values, without what is empty."""
         told = {
             "number": self.number,
             "api": self.api,
@@ -104,7 +102,7 @@ class Exchange:
         return {name: value for name, value in told.items() if value not in (None, [], "")}
 
     def __str__(self) -> str:
-        """One line for people, whatever the client's names are."""
+        """Describe the exchange in a line."""
         took = "" if self.duration_ms is None else f" {self.duration_ms:.1f} ms"
         said = "".join(f", {words}" for words in (*self.faults, *(self.refusals or self.errors)))
         who = "None" if self.client_id is None else legible(self.client_id)
@@ -115,14 +113,14 @@ class Exchange:
 
 
 def api_key_of(name: str) -> ApiKey:
-    """The API of a name as Kafka writes it, "Produce", in capitals or not. Raises ValueError."""
+    """Return the API with a name in Kafka's spelling, in any case. Raises ValueError."""
     if not isinstance(name, str) or name.lower() not in _API_NAMES:
-        raise ValueError(f"{name!r} is no API; one is named as in Kafka, as Produce or OffsetCommit")
+        raise ValueError(f"{name!r} is not an API of Kafka, such as Produce or OffsetCommit")
     return _API_NAMES[name.lower()]
 
 
 def names_of(response: Message) -> tuple[str, ...]:
-    """The names of the errors in an answer, each once, in their order."""
+    """Return the names of the errors in an answer, each once, in their order."""
     return tuple(dict.fromkeys(_name(code) for code in error_codes(response)))
 
 
@@ -134,6 +132,30 @@ def _name(code: int) -> str:
 
 
 def decoded_answer(api_key: ApiKey, version: int, frame: bytes) -> Message:
-    """The answer in a frame without its size. Raises MalformedMessage."""
+    """Decode the answer in a frame without its size. Raises MalformedMessage."""
     _, position = ResponseHeader.decode_from(frame, response_header_version(api_key, version))
     return response_class(api_key).decode_from(frame, version, position)[0]
+
+
+def plain(value: Any) -> Any:
+    """Return a message, or part of one, as dictionaries, lists, texts and numbers, named as in its declaration."""
+    if isinstance(value, Struct):
+        return {field.name: _uuid(getattr(value, field.name), field.kind.code) for field in fields(type(value))}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return text_of(bytes(value))
+    return value
+
+
+def _uuid(value: Any, code: str) -> Any:
+    return uuid_text(value) if code == UUID_CODE and value is not None else plain(value)
+
+
+def text_of(data: bytes) -> str:
+    """Return the text that the bytes are, or "0x" and their hexadecimal digits."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+    return text if text.isprintable() else f"0x{data.hex()}"

@@ -1,35 +1,40 @@
-"""Topics and records from a dictionary, YAML, JSON or JSON lines, put into a broker before a test.
+"""Topics and records from a dictionary, YAML, JSON or JSON lines, for `Broker.fill`.
 
-    orders: [first, second]                     # values, of a topic that is made if need be
+    orders: [first, second]                     # values; the topic is created if need be
     users:
       partitions: 3
       config: {cleanup.policy: compact}
       records:
         - {key: ann, value: {age: 7}, partition: 1, headers: {source: test}, timestamp_ms: 1700000000000}
 
-In JSON lines each line is a record and names its topic. A value that is neither text nor null is written as JSON.
+In JSON lines each line is a record that names its topic. A value that is neither text nor null is written as JSON.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from minibroker.protocol.records.record import Record
+from minibroker.testing.embedded_broker import text_of_setting
+from minibroker.testing.yaml_files import read_at_most, yaml_of
+
 RECORD_WORDS: Final = frozenset({"key", "value", "partition", "headers", "timestamp_ms"})
 TOPIC_WORDS: Final = frozenset({"partitions", "config", "records"})
+PARSERS: Final[dict[str, Callable[[bytes], Any]]] = {".json": json.loads, ".yaml": yaml_of, ".yml": yaml_of}
 MAXIMUM_BYTES = 256 << 20
 
 
 class FillError(ValueError):
-    """An error of what cannot be put into a topic, in one line."""
+    """A source that cannot be put into topics; the message is one line."""
 
 
 @dataclass(frozen=True)
 class NewRecord:
-    """A record to be."""
+    """A record to append."""
 
     value: bytes | None
     key: bytes | None = None
@@ -37,10 +42,16 @@ class NewRecord:
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int | None = None
 
+    def record(self, now_ms: int) -> Record:
+        """Return the record for the log, with the timestamp `now_ms` if it has none."""
+        return Record(
+            -1, now_ms if self.timestamp_ms is None else self.timestamp_ms, self.key, self.value, self.headers
+        )
+
 
 @dataclass
 class NewTopic:
-    """A topic to be; `partitions` is None for as many as the broker gives."""
+    """A topic to create or append to; `partitions` is None for the broker's default."""
 
     name: str
     partitions: int | None = None
@@ -49,7 +60,7 @@ class NewTopic:
 
 
 def topics_from(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
-    """The topics of a dictionary, or of a file (.yaml, .yml, .json, .jsonl). Raises FillError, OSError."""
+    """Return the topics of a dictionary, or of a file (.yaml, .yml, .json, .jsonl). Raises FillError, OSError."""
     if isinstance(source, Mapping):
         return [_topic(name, told) for name, told in source.items()]
     path = Path(source)
@@ -57,42 +68,17 @@ def topics_from(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
         if path.suffix == ".jsonl":
             return list(_topics_of_lines(path))
         return topics_from(_mapping(path))
-    except FillError as error:
+    except ValueError as error:
         raise FillError(f"{path}: {error}") from None
 
 
 def _mapping(path: Path) -> Mapping[str, Any]:
-    with path.open("rb") as file:
-        content = file.read(MAXIMUM_BYTES + 1)
-    if len(content) > MAXIMUM_BYTES:
-        raise FillError(f"larger than {MAXIMUM_BYTES} bytes")
-    if path.suffix == ".json":
-        found = _json(content.decode())
-    elif path.suffix in (".yaml", ".yml"):
-        found = _yaml(content)
-    else:
-        raise FillError(f"{path.suffix or 'no suffix'!r} is none of .yaml, .yml, .json, .jsonl")
+    if path.suffix not in PARSERS:
+        raise FillError(f"{path.suffix or 'no suffix'!r} is not one of .yaml, .yml, .json, .jsonl")
+    found = PARSERS[path.suffix](read_at_most(path, MAXIMUM_BYTES))
     if not isinstance(found, dict):
         raise FillError("a mapping of topics is expected")
     return found
-
-
-def _yaml(content: bytes) -> Any:
-    try:
-        import yaml
-    except ImportError:
-        raise FillError("YAML needs PyYAML: python3 -m pip install 'minibroker[testing]'") from None
-    try:
-        return yaml.safe_load(content)
-    except yaml.YAMLError as error:
-        raise FillError(" ".join(str(error).split())) from None
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise FillError(str(error)) from None
 
 
 def _topics_of_lines(path: Path) -> Iterator[NewTopic]:
@@ -101,15 +87,15 @@ def _topics_of_lines(path: Path) -> Iterator[NewTopic]:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
-                    _take_line(_json(line), topics)
-                except FillError as error:
+                    _take_line(json.loads(line), topics)
+                except ValueError as error:
                     raise FillError(f"line {number}: {error}") from None
     yield from topics.values()
 
 
 def _take_line(told: Any, topics: dict[str, NewTopic]) -> None:
     if not isinstance(told, dict) or not isinstance(told.get("topic"), str):
-        raise FillError('a record is expected, as {"topic": "orders", "value": "first"}')
+        raise FillError('a record is expected, such as {"topic": "orders", "value": "first"}')
     name = told.pop("topic")
     topics.setdefault(name, NewTopic(name)).records.append(_record({"value": None, **told}))
 
@@ -122,17 +108,13 @@ def _topic(name: Any, told: Any) -> NewTopic:
     if isinstance(told, list | tuple):
         return NewTopic(name, records=[_record(each) for each in told])
     if not isinstance(told, Mapping):
-        raise FillError(f"topic {name}: a list of records is expected, or a mapping, not {told!r}")
+        raise FillError(f"topic {name}: a list of records or a mapping is expected, not {told!r}")
     _known(f"topic {name}", told, TOPIC_WORDS)
     partitions = told.get("partitions")
     if partitions is not None and (type(partitions) is not int or partitions < 1):
         raise FillError(f"topic {name}: partitions cannot be {partitions!r}")
-    config = {str(key): _config_text(value) for key, value in (told.get("config") or {}).items()}
+    config = {str(key): text_of_setting(value) for key, value in (told.get("config") or {}).items()}
     return NewTopic(name, partitions, config, [_record(each) for each in told.get("records") or ()])
-
-
-def _config_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _record(told: Any) -> NewRecord:

@@ -1,6 +1,6 @@
-"""The journal: every request and answer of an embedded broker, the newest of them, within bounded memory.
+"""The journal: the newest requests and answers of an embedded broker, in bounded memory.
 
-What one of them holds is in `exchange`; how a test waits for one is in `waiting`. Off, it is no interceptor at all.
+`exchange` has one request with its answer. The journal is among the interceptors only while it is on.
 """
 
 from __future__ import annotations
@@ -18,23 +18,21 @@ from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol import errors
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.testing.counting import put_first
 from minibroker.testing.exchange import SIZE_BYTES, Exchange, api_key_of, names_of
 
 if TYPE_CHECKING:
-    from minibroker.testing.embedded import Embedded
+    from minibroker.testing.embedded_broker import EmbeddedBroker
 
 MAXIMUM_EXCHANGES = 10_000
 MAXIMUM_BYTES = 64 << 20
 MAXIMUM_REFUSALS = 100
-JOURNAL_IS_OFF = "the journal is off, and sees no request: call journal.on() before"
+JOURNAL_IS_OFF = "the journal is off and sees no requests: call journal.on() first"
 
 Where = Callable[[Exchange], object]
 
 
 class Which(TypedDict, total=False):
-    """Which requests are meant, beside their API: of a client, of a node, answered with an error
-    ("NOT_LEADER_OR_FOLLOWER"), or for which `where` is true."""
+    """Conditions for requests: the client, the node, the name of an error in the answer, a function of the exchange."""
 
     client_id: str | None
     node: int | None
@@ -43,10 +41,10 @@ class Which(TypedDict, total=False):
 
 
 class Journal(Interceptor):
-    """The exchanges that the broker saw. `dropped` counts those that were forgotten for newer ones."""
+    """The exchanges that the broker saw. `dropped` counts those that made room for newer ones."""
 
     def __init__(
-        self, broker: Embedded, maximum_exchanges: int = MAXIMUM_EXCHANGES, maximum_bytes: int = MAXIMUM_BYTES
+        self, broker: EmbeddedBroker, maximum_exchanges: int = MAXIMUM_EXCHANGES, maximum_bytes: int = MAXIMUM_BYTES
     ) -> None:
         self._broker = broker
         self._maximum_exchanges = maximum_exchanges
@@ -65,37 +63,37 @@ class Journal(Interceptor):
 
     @property
     def is_on(self) -> bool:
-        """Whether requests are kept."""
+        """Whether new requests are kept."""
         return self in self._broker.interceptors
 
     @property
     def seen(self) -> int:
-        """The number of the newest request that was kept, forgotten ones counted."""
+        """Return how many requests were kept, dropped ones included."""
         return self._number
 
     def on(self) -> None:
-        """Keep the requests from now on."""
+        """Keep requests from now on."""
         self._broker.on_loop(self._on)
 
     def off(self) -> None:
-        """Keep no more; what is there stays."""
+        """Keep no more requests; those that were kept stay."""
         self._broker.on_loop(self._off)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all requests."""
         self._broker.on_loop(self._clear)
 
     def requests(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
-        """The requests that were kept, oldest first: of an API ("Fetch"), and as `Which` says.
+        """Return the requests of an API ("Fetch") or of all, which meet the conditions, oldest first.
 
-        Raises ValueError for an API or an error that Kafka does not have, and RuntimeError if it was never on.
+        Raises ValueError for an API or an error that Kafka does not have, and RuntimeError if the journal was never on.
         """
         if not self._number and not self.is_on:
             raise RuntimeError(JOURNAL_IS_OFF)
         return self._broker.on_loop(lambda: self.found(api, **which))
 
     def save(self, path: str | Path) -> int:
-        """Write all of it to a file, a JSON object a line; how many there were."""
+        """Write all requests to a file, each a line of JSON; return how many."""
         kept = self.requests()
         with open(path, "w", encoding="utf-8") as file:
             for exchange in kept:
@@ -112,10 +110,10 @@ class Journal(Interceptor):
         error: str | None = None,
         where: Where | None = None,
     ) -> list[Exchange]:
-        """Return the exchanges as `requests` does, whether the journal is on or not."""
+        """Return what `requests` returns, on the broker's loop, whether the journal is on or not."""
         api_key = None if api is None else api_key_of(api)
         if error is not None and error.upper() not in ErrorCode.__members__:
-            raise ValueError(f"{error!r} is no error of Kafka's, as NOT_LEADER_OR_FOLLOWER is")
+            raise ValueError(f"{error!r} is not an error of Kafka, such as NOT_LEADER_OR_FOLLOWER")
         return [
             exchange
             for exchange in self._exchanges
@@ -127,12 +125,12 @@ class Journal(Interceptor):
         ]
 
     def of(self, call: Call) -> Exchange | None:
-        """Return what is kept of a request that is on its way."""
+        """Return the exchange of a request that is under way, if it is kept."""
         return self._open.get(call)
 
     def _on(self) -> None:
         if not self.is_on:
-            put_first(self._broker, self)  # it sees what the client sent, and what the client gets
+            self._broker.put_first(self)  # so that it sees what the client sends and gets
             self._unwatch = _watched_errors(self)
 
     def _off(self) -> None:
@@ -147,7 +145,7 @@ class Journal(Interceptor):
         self._kept_bytes = self.dropped = 0
 
     def refused(self, error: KafkaError) -> None:
-        """Somebody has made an error with words of its own: another broker of the process, if it was its thread."""
+        """Note an error with a message, unless another broker of this process raised it in its own thread."""
         if error.message and threading.current_thread() is self._thread:
             self._refusals.append(error)
 
@@ -188,7 +186,7 @@ class Journal(Interceptor):
         return response
 
     def _words(self, names: tuple[str, ...]) -> Iterator[str]:
-        """Yield what was said of these errors, each once."""
+        """Yield the broker's messages for these errors, each once."""
         yield from dict.fromkeys(str(error) for error in self._refusals if error.code.name in names)
 
     def encoded(self, call: Call, items: list[Any]) -> list[Any]:
@@ -214,7 +212,7 @@ class Journal(Interceptor):
 
 
 def _watched_errors(journal: Journal) -> Callable[[], object]:
-    """Tell `journal` of errors until what this gives is called, or nobody has it: it keeps no broker alive."""
+    """Pass errors to `journal` until the returned function is called, or the journal is garbage."""
     held = weakref.ref(journal)
 
     def witness(error: KafkaError) -> None:

@@ -1,6 +1,12 @@
-"""The event loop that a broker runs on, as its test sees it: in a thread of its own, or the caller's.
+"""The event loop that a broker runs on, seen from its test: in a thread of its own, or the caller's.
 
-All state of a broker belongs to its loop; what a test does to it is brought there by `call` or `run`.
+A broker's state belongs to its loop. A verb is written once, as code for the loop, and a decorator brings calls there:
+
+    @immediate  def reset(self) -> None             returns at once; any thread may call it, the loop's own too
+    @blocking   async def expect(self, ...) -> ...  blocks until it is done
+    aexpect = awaited(expect)                       the same verb, to be awaited; it is named `a` and the verb's name
+
+Type checkers and editors see the signature and the docstring of the verb in each of them.
 """
 
 from __future__ import annotations
@@ -10,22 +16,26 @@ import contextlib
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import Any, ClassVar, TypeVar
+from functools import wraps
+from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar
 
 Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+Owner = TypeVar("Owner", bound="OnLoop")
 
 
 class NotRunning(RuntimeError):
-    """Something was asked of a broker that is not running, or does not run any more."""
+    """The broker is not running, or was stopped meanwhile."""
 
 
 class Loop:
     """Where a broker's code runs: a loop, and the thread that it runs in."""
 
-    # Why the loop's own thread may not wait for it.
     REASON: ClassVar[str]
+    """Why the loop's own thread must not block."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         self._loop = loop
@@ -34,7 +44,7 @@ class Loop:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether this process is a fork of the one that the loop runs in: nothing would ever come of a call here."""
+        """Whether this process is a fork of the one that the loop runs in: a call from here would never return."""
         return os.getpid() != self._process_id
 
     def _check_process(self) -> None:
@@ -46,9 +56,9 @@ class Loop:
         return threading.current_thread() is self._thread
 
     def call(self, function: Callable[[], Result]) -> Result:
-        """Run `function` on the loop; return what it gives, or raise what it raises. Any thread may call this.
+        """Run `function` on the loop; return what it returns, or raise what it raises. Any thread may call this.
 
-        Raises NotRunning in a fork of the loop's process, as do the others.
+        Raises NotRunning in a fork of the loop's process, as `run` and `arun` do.
         """
         self._check_process()
         if self._is_here:
@@ -58,9 +68,9 @@ class Loop:
         return done.result()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Block until `work` is done on the loop.
+        """Run `work` on the loop; block until it is done, and return its result.
 
-        Raises RuntimeError in the loop's own thread, which cannot wait, and NotRunning if the loop ends before.
+        Raises RuntimeError in the loop's own thread, which must not block, and NotRunning if the loop ends first.
         """
         if self._is_here or self.is_elsewhere:
             work.close()
@@ -72,11 +82,11 @@ class Loop:
         except CancelledError:
             raise NotRunning("the broker was stopped meanwhile") from None
         except BaseException:
-            future.cancel()  # Ctrl-C, or a test that ran out of time
+            future.cancel()  # Ctrl-C, or a test's own timeout
             raise
 
     async def arun(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Await `work`, done on the broker's loop, from any loop of asyncio's, and in trio."""
+        """Run `work` on the loop; await its result, from any asyncio loop or from trio."""
         if self.is_elsewhere:
             work.close()
             self._check_process()
@@ -91,7 +101,7 @@ class Loop:
 
 
 class LoopThread(Loop):
-    """A uvloop of the broker's own, in a daemon thread."""
+    """A uvloop event loop in a daemon thread of the broker's own."""
 
     REASON = "the broker's own thread cannot wait for the broker"
 
@@ -102,7 +112,7 @@ class LoopThread(Loop):
         self._thread.start()
 
     def _serve(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # cancels at its end what still waits
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:  # its end cancels what still waits
             runner.get_loop().run_forever()
 
     def close(self) -> None:
@@ -111,25 +121,80 @@ class LoopThread(Loop):
 
 
 class CallersLoop(Loop):
-    """The loop that is running already: made inside of it."""
+    """The event loop that is running, of which the broker becomes a part."""
 
     REASON = "this broker runs in your own event loop: await the method whose name begins with 'a'"
 
     def __init__(self) -> None:
-        """Raises RuntimeError in trio, which has no loop that a broker could run on."""
+        """Take the running loop. Raises RuntimeError in trio, which has no asyncio loop."""
         if _in_trio():
-            raise RuntimeError("a broker does not run in trio: write `with Broker()`, and await its verbs")
+            raise RuntimeError("a broker does not run in trio: use `with Broker()`, and await its verbs")
         super().__init__(asyncio.get_running_loop(), threading.current_thread())
 
 
+class OnLoop(Protocol):
+    """An object whose verbs run on a broker's loop."""
+
+    @property
+    def loop(self) -> Loop:
+        """Return the loop. Raises NotRunning."""
+
+
+def immediate(verb: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Concatenate[Owner, Arguments], Result]:
+    """Make `verb` run on the loop of its object. It does not wait for anything but its turn there."""
+
+    @wraps(verb)
+    def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return owner.loop.call(lambda: verb(owner, *args, **kwargs))
+
+    return call
+
+
+def blocking(
+    verb: Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[Owner, Arguments], Result]:
+    """Make the coroutine function `verb` run on the loop of its object, while its caller blocks."""
+
+    @wraps(verb)
+    def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return owner.loop.run(verb(owner, *args, **kwargs))
+
+    return call
+
+
+def awaited(
+    blocked: Callable[Concatenate[Owner, Arguments], Result],
+) -> Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]]:
+    """Return the twin of a `blocking` verb: a coroutine function that runs it on the loop of its object."""
+    verb: Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]] = blocked.__wrapped__  # type: ignore[attr-defined]
+
+    @wraps(verb)
+    async def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return await owner.loop.arun(verb(owner, *args, **kwargs))
+
+    call.__name__, call.__qualname__ = f"a{verb.__name__}", f"a{verb.__name__}"
+    return call
+
+
+def renamed(old: str, verb: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return a verb under its old name, which warns."""
+
+    @wraps(verb)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        warnings.warn(f"{old} is now named {verb.__name__}", DeprecationWarning, stacklevel=2)
+        return verb(*args, **kwargs)
+
+    return call
+
+
 def _in_trio() -> bool:
-    """Whether trio runs in this thread. Who has not imported it need not have it."""
+    """Whether trio runs in this thread; asked without importing trio."""
     trio = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_run())
 
 
 async def _awaited_in_trio(future: Future[Result]) -> Result:
-    """Await the result of work on another loop. The work is cancelled with the task that waits for it."""
+    """Await the result of work on another loop. Cancelling the task that waits cancels the work."""
     import trio
 
     done, token = trio.Event(), trio.lowlevel.current_trio_token()
@@ -142,7 +207,7 @@ async def _awaited_in_trio(future: Future[Result]) -> Result:
     try:
         await done.wait()
     finally:
-        future.cancel()  # without effect if it is done
+        future.cancel()  # has no effect on a future that is done
     return future.result()
 
 

@@ -1,6 +1,6 @@
-"""The clock of an embedded broker: it goes as the machine's does, can be moved ahead, and can be stopped.
+"""The clock of an embedded broker: it follows the machine's, can be moved ahead, and can be stopped.
 
-All that the broker does after some time hangs on it. It belongs to the broker's loop; what a test calls is in `clock`.
+It has all timers of the broker, and belongs to its loop; `TestClock` is what tests use.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from minibroker.broker.clock import Done, SystemClock, Timer, Work
 
-# A jump runs what is due at its end. So many a move follow chains (a timeout, then the rebalance that it brings, then
-# its end) while a chore of every five seconds is not done 120,000 times for a week.
+# A jump runs what is due at its end. With this many jumps a move follows chains (a timeout, the rebalance that it
+# causes, the end of that), and a chore of every five seconds does not run 120,000 times for a week.
 JUMPS = 200
 
 
 class MovingTimer:
-    """A callback of a `MovingClock` that is still to come."""
+    """A callback that a `MovingClock` has yet to run."""
 
     __slots__ = ("callback",)
 
@@ -25,12 +25,12 @@ class MovingTimer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Take it back."""
+        """Drop the callback."""
         self.callback = None
 
 
 class MovingClock:
-    """A machine's clock and what was added to it. `system` has the threads, and wakes this one."""
+    """The machine's clock plus the time that was added. `system` has the threads, and wakes this clock."""
 
     def __init__(self, system: SystemClock) -> None:
         self._system = system
@@ -41,7 +41,7 @@ class MovingClock:
         self._timers: list[tuple[float, int, MovingTimer]] = []
         self._alarm: Timer | None = None
         self._alarm_ms = float("inf")
-        self.after: Callable[[], None] | None = None  # called when timers or other threads have done something
+        self.after: Callable[[], None] | None = None  # called after timers have run, and after work in other threads
         self.wait_for_aside = system.wait_for_aside
 
     def run_aside(self, work: Work, done: Done) -> None:
@@ -53,20 +53,20 @@ class MovingClock:
         if self.after is not None:
             self.after()
 
-    # --- as the broker knows it -------------------------------------------------------------------
+    # --- for the broker ---------------------------------------------------------------------------
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC, and what was added."""
+        """Return the milliseconds since 1970-01-01 UTC, plus the time that was added."""
         wall_ms = self._system.wall_ms() if self._frozen_at is None else self._frozen_at[0]
-        return wall_ms + int(round(self._wall_ahead_ms, 3))  # which many moves have added up
+        return wall_ms + int(round(self._wall_ahead_ms, 3))  # many moves have summed up
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that never go back."""
+        """Return milliseconds that never go back."""
         now_ms = self._system.monotonic_ms() if self._frozen_at is None else self._frozen_at[1]
         return now_ms + self._ahead_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Run `callback` on the loop once `delay_ms` have passed here; what is due at once runs while frozen, too."""
+        """Run `callback` on the loop once `delay_ms` have passed here; a delay of 0 also passes while frozen."""
         timer = MovingTimer(callback)
         due_ms = self.monotonic_ms() + max(delay_ms, 0.0)
         heapq.heappush(self._timers, (due_ms, next(self._order), timer))
@@ -75,46 +75,46 @@ class MovingClock:
 
     @property
     def busy(self) -> bool:
-        """Whether something is being done aside."""
+        """Whether another thread is at work."""
         return self._system.busy
 
-    # --- as a test moves it -----------------------------------------------------------------------
+    # --- for `TestClock` --------------------------------------------------------------------------
 
     @property
     def frozen(self) -> bool:
-        """Whether it stands still."""
+        """Whether the clock is stopped."""
         return self._frozen_at is not None
 
     def freeze(self) -> None:
-        """Stand still."""
+        """Stop."""
         if self._frozen_at is None:
             self._frozen_at = self._system.wall_ms(), self._system.monotonic_ms()
             self._set_alarm()
 
     def unfreeze(self) -> None:
-        """Go on from where it stood."""
+        """Go on from where the clock stopped."""
         if self._frozen_at is not None:
-            stood_ms = self._system.monotonic_ms() - self._frozen_at[1]
-            self._ahead_ms -= stood_ms
-            self._wall_ahead_ms -= stood_ms
+            stopped_ms = self._system.monotonic_ms() - self._frozen_at[1]
+            self._ahead_ms -= stopped_ms
+            self._wall_ahead_ms -= stopped_ms
             self._frozen_at = None
             self._set_alarm()
 
     def jump(self, by_ms: float) -> None:
-        """Move ahead and run what is due then, in the order in which it became due."""
+        """Move ahead, and run the timers that are due then, in the order of their times."""
         self._ahead_ms += by_ms
         self._wall_ahead_ms += by_ms
         self._run_due()
 
     def reset(self) -> None:
-        """Go on, with the machine's own date. The monotonic clock is not set back, as timers hang on it."""
+        """Run again, with the machine's date. The monotonic clock is not set back: timers depend on it."""
         self.unfreeze()
         self._wall_ahead_ms = 0.0
 
     # --- timers -----------------------------------------------------------------------------------
 
     def _run_due(self) -> None:
-        """Each callback that is due by now; not those that are added meanwhile, so that others get their turn."""
+        """Run the callbacks that are due now. Those added meanwhile have to wait, so that the loop gets its turn."""
         now_ms = self.monotonic_ms()
         due = []
         while self._timers and self._timers[0][0] <= now_ms:
@@ -125,14 +125,14 @@ class MovingClock:
                 if callback is not None:
                     callback()
         finally:
-            for timer in due:  # one has failed; the loop tells of it, and the others are still to run
+            for timer in due:  # a callback failed: the loop logs it, and the others must still run
                 heapq.heappush(self._timers, (now_ms, next(self._order), timer))
             self._set_alarm()
         if self.after is not None:
             self.after()
 
     def _set_alarm(self) -> None:
-        """Set the machine's clock to wake this one when the first timer is due."""
+        """Let the machine's clock call when the first timer is due."""
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
         wake_ms = self._timers[0][0] - self._ahead_ms if self._timers else float("inf")

@@ -1,6 +1,6 @@
-"""Nodes that stand still, and nodes that know the cluster only as it once was: interceptors while there are any.
+"""Nodes that are paused, and nodes with stale metadata. Each is an interceptor only while there is such a node.
 
-What a test calls stands in `topology`.
+`node_verbs` has the verbs for them.
 """
 
 from __future__ import annotations
@@ -12,32 +12,31 @@ from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
-from minibroker.testing.counting import put_first
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
-    from minibroker.testing.embedded import Embedded
+    from minibroker.testing.embedded_broker import EmbeddedBroker
 
 LeaderAndEpoch = tuple[int, int]
 
 
 class Paused(Interceptor):
-    """Holds the requests of some nodes until they go on, and the answers to what was asked before."""
+    """Holds the requests of paused nodes, and the answers to earlier requests."""
 
-    def __init__(self, broker: Embedded) -> None:
+    def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
         self._held: dict[int, list[tuple[Call, Parked]]] = {}
         broker.when_reset.append(self.resume_all)
 
     def pause(self, node_id: int) -> None:
-        """Hold all requests of the node from now on, and all answers."""
+        """Hold all requests and answers of the node from now on."""
         if not self._held:
-            put_first(self._broker, self)
+            self._broker.put_first(self)
         self._held.setdefault(node_id, [])
         self._broker.running.server.hold(node_id)
 
     def resume(self, node_id: int) -> None:
-        """Let them go on."""
+        """Let the node go on."""
         held = self._held.pop(node_id, [])
         if not self._held and self in self._broker.interceptors:
             self._broker.interceptors.remove(self)
@@ -60,15 +59,15 @@ class Paused(Interceptor):
 
 
 class Stale(Interceptor):
-    """Has some nodes answer Metadata with the leaders and brokers that there were when they were made stale."""
+    """Puts into the Metadata answers of stale nodes the leaders that there were when they were made stale."""
 
-    def __init__(self, broker: Embedded) -> None:
+    def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
         self._known: dict[int, dict[tuple[str, int], LeaderAndEpoch]] = {}
         broker.when_reset.append(self.refresh_all)
 
     def make_stale(self, node_id: int, cluster: Cluster) -> None:
-        """Let the node remember the cluster as it is now."""
+        """Make the node remember the leaders of now."""
         if not self._known:
             self._broker.interceptors.append(self)
         self._known[node_id] = {
@@ -78,12 +77,12 @@ class Stale(Interceptor):
         }
 
     def refresh(self, node_id: int) -> None:
-        """Let the node know the cluster as it is."""
+        """Make the node forget the old leaders."""
         if self._known.pop(node_id, None) is not None and not self._known:
             self._broker.interceptors.remove(self)
 
     def refresh_all(self) -> None:
-        """Let all nodes know the cluster as it is."""
+        """Make all nodes forget the old leaders."""
         for node_id in list(self._known):
             self.refresh(node_id)
 

@@ -1,6 +1,6 @@
-"""The pytest plugin: fixtures with a broker, the marker for its settings, and what it saw in the report of a failure.
+"""The pytest plugin: fixtures with a broker, a marker for its settings, and the broker's state in reports of failures.
 
-It is loaded by every pytest of an environment: nothing is imported here before a fixture is asked for.
+Every pytest of an environment loads it, so it imports nothing more until a test asks for a fixture.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 MARKER = "kafka"
 MARKER_HELP = (
-    "kafka(nodes=1, auto_create=True, settings={...}, emulate='2.8', fill={...}): how the broker of this test's "
-    "`kafka` is to be: nodes, whether topics are made when they are first used, settings by Apache Kafka's names, the "
-    "release of Kafka that it answers as, and topics with records"
+    "kafka(nodes=1, auto_create=True, settings={...}, emulate='2.8', fill={...}): the broker that the fixture `kafka` "
+    "is in this test: its nodes, whether topics are created on first use, settings by Apache Kafka's names, the Kafka "
+    "release that it emulates, and topics with records"
 )
 MARKER_WORDS = ("nodes", "auto_create", "settings", "emulate", "fill")
-SEEN = pytest.StashKey["list[Broker]"]()  # those that a test has, in its stash
-SHARED = pytest.StashKey["Broker"]()  # `kafka_broker`, in the session's
-BEFORE = pytest.StashKey[int]()  # how many requests that had seen when a test began
+SEEN = pytest.StashKey["list[Broker]"]()  # the brokers of a test, in its stash
+SHARED = pytest.StashKey["Broker"]()  # `kafka_broker`, in the session's stash
+BEFORE = pytest.StashKey[int]()  # how many requests `kafka_broker` had seen when a test began
 
 Make = Callable[..., "Broker"]
 
@@ -34,13 +34,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_settings() -> Mapping[str, object]:
-    """Settings of all brokers of the session, by Apache Kafka's names. Override it in a conftest.py."""
+    """Return the settings of all brokers of the session, by Apache Kafka's names. Override it in a conftest.py."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def _kafka_brokers(kafka_settings: Mapping[str, object]) -> Iterator[Make]:
-    """Brokers by how they are to be: each is started once, and stopped with the session."""
+    """Yield a function that returns a broker with these options, which is started once and stopped with the session."""
     import contextlib
 
     from minibroker.testing import Broker
@@ -62,14 +62,14 @@ def _kafka_brokers(kafka_settings: Mapping[str, object]) -> Iterator[Make]:
 
 @pytest.fixture(scope="session")
 def kafka_broker(request: pytest.FixtureRequest, _kafka_brokers: Make) -> Broker:
-    """The broker of the session, which nobody resets but `kafka`. Its address is `kafka_broker.bootstrap_servers`."""
+    """Return the session's broker, which only `kafka` resets. Its address is `kafka_broker.bootstrap_servers`."""
     request.session.stash[SHARED] = broker = _kafka_brokers()
     return broker
 
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest, _kafka_brokers: Make) -> Broker:
-    """The session's broker, empty again; or, with the marker `kafka`, one that is as this says."""
+    """Return the session's broker after a reset, or with the marker `kafka` a broker with these options."""
     words = _marked(request.node)
     fill = words.pop("fill", None)
     broker = _kafka_brokers(**words)
@@ -87,7 +87,7 @@ def kafka(request: pytest.FixtureRequest, _kafka_brokers: Make) -> Broker:
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest, kafka: Broker) -> str:
-    """The name of a topic that is there and empty."""
+    """Return the name of an empty topic."""
     name = "".join(char if char.isalnum() and char.isascii() else "-" for char in request.node.name)[:200].strip("-")
     kafka.create_topic(name)
     return name
@@ -95,7 +95,7 @@ def kafka_topic(request: pytest.FixtureRequest, kafka: Broker) -> str:
 
 @pytest.fixture
 def kafka_cluster(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) -> Iterator[Make]:
-    """Makes brokers for this test alone: `kafka_cluster(nodes=3)`. They are stopped at its end."""
+    """Yield a function that starts a broker for this test alone: `kafka_cluster(nodes=3)`."""
     import contextlib
 
     from minibroker.testing import Broker
@@ -113,7 +113,7 @@ def kafka_cluster(request: pytest.FixtureRequest, kafka_settings: Mapping[str, o
 
 
 def _marked(node: Any) -> dict[str, Any]:
-    """Return what the markers of a test say, the nearest of them last."""
+    """Return the options of a test's markers; the nearest marker has the last word."""
     words: dict[str, Any] = {}
     for marker in reversed(list(node.iter_markers(MARKER))):
         unknown = [word for word in marker.kwargs if word not in MARKER_WORDS]
@@ -125,7 +125,7 @@ def _marked(node: Any) -> dict[str, Any]:
 
 
 def _watch(node: Any, broker: Broker) -> None:
-    """Note the broker, whose requests are shown if the test fails."""
+    """Note a broker whose state is reported if the test fails."""
     node.stash.setdefault(SEEN, []).append(broker)
 
 
@@ -133,7 +133,7 @@ def _watch(node: Any, broker: Broker) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     fixtures = getattr(item, "fixturenames", ())
     if item.get_closest_marker(MARKER) is not None and "kafka_broker" in fixtures and "kafka" not in fixtures:
-        raise pytest.UsageError("the marker kafka is for the fixture kafka: kafka_broker is the same for all tests")
+        raise pytest.UsageError("the marker kafka needs the fixture kafka: kafka_broker is the same for all tests")
     shared = item.session.stash.get(SHARED, None)
     if shared is not None:
         item.stash[BEFORE] = shared.journal.seen
@@ -146,14 +146,14 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed:
         for broker, before in _seen_in(item):
-            from minibroker.testing.seen import seen_by
+            from minibroker.testing.failure_report import seen_by
 
             report.sections.append((f"minibroker at {_address(broker)}", seen_by(broker, before)))
     return report
 
 
 def _seen_in(item: pytest.Item) -> Iterator[tuple[Broker, int]]:
-    """The brokers that a test used, and how many of the requests that they saw are none of its own."""
+    """Yield the brokers of a test, each with the number of requests that it saw before the test."""
     own = item.stash.get(SEEN, [])
     for broker in own:
         yield broker, 0
@@ -163,4 +163,4 @@ def _seen_in(item: pytest.Item) -> Iterator[tuple[Broker, int]]:
 
 
 def _address(broker: Broker) -> str:
-    return broker.bootstrap_servers if broker.is_running else "no address: it is down"
+    return broker.bootstrap_servers if broker.is_running else "no address: the broker is down"

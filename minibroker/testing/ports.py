@@ -1,6 +1,6 @@
-"""The addresses of an embedded broker, which stay its own while it is down: nobody else is given them meanwhile.
+"""The addresses of an embedded broker, which it keeps while it is down.
 
-A socket that is bound and does not listen holds each port; clients are refused there until the broker listens again.
+A socket that is bound and does not listen reserves each port. Clients are refused there until the broker listens again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from minibroker.broker.network.server import BindError, BoundListener, bind
 
 
 class Ports:
-    """The listeners of all nodes, by node id, each with the port that it keeps."""
+    """The listeners of all nodes, by node id, each with its reserved port."""
 
     def __init__(self, settings: Settings, nodes: int) -> None:
         """Choose the ports. Raises StartError."""
@@ -39,7 +39,7 @@ class Ports:
         return listener._replace(port=holder.getsockname()[1])
 
     def listen(self) -> Bound:
-        """Take connections on all of them; they wait until somebody accepts. Raises StartError."""
+        """Listen on all addresses. Connections wait until they are accepted. Raises StartError."""
         bound: Bound = {}
         try:
             for node_id, listeners in self.listeners.items():
@@ -52,14 +52,14 @@ class Ports:
         return bound
 
     def listen_for(self, node_id: int) -> list[BoundListener]:
-        """Take connections for one node again. Raises StartError."""
+        """Listen on the addresses of one node again. Raises StartError."""
         try:
             return [bind(listener, self._settings) for listener in self.listeners[node_id]]
         except BindError as error:
             raise StartError(str(error)) from None
 
     def close(self) -> None:
-        """Give the ports back."""
+        """Release the ports."""
         self._held.close()
 
 

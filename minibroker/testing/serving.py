@@ -1,6 +1,6 @@
-"""A process whose broker is the test kit's: `serve --control` and `serve --faults`, until a signal.
+"""A process that serves the test kit's broker until a signal: `serve --control`, `--faults` and `--emulate`.
 
-What a plain process does stands in `broker/process`; this one can be reset, frozen and made to fail.
+`broker/process` serves a plain broker; this one can be reset, frozen and made to fail.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import StartError
 from minibroker.broker.monitoring.measuring import bound_metrics, metrics_served
-from minibroker.broker.process import run_until_done, stop_signal
+from minibroker.broker.process import run_until_done, serve_until, stop_signal
 from minibroker.testing.broker import Broker
-from minibroker.testing.counting import count_into
-from minibroker.testing.embedded import DEFAULTS
+from minibroker.testing.embedded_broker import DEFAULTS
 
 
 class Wishes(NamedTuple):
-    """The wishes of a user for a process, beside serving clients."""
+    """The options of a user for the process."""
 
     control: str | None = None
     token: str | None = None
@@ -32,31 +31,31 @@ class Wishes(NamedTuple):
 
 
 def run(settings: Settings, *, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status. Raises StartError, FaultError, OSError."""
+    """Serve until SIGTERM or SIGINT; return the exit status. Raises StartError, FaultError, OSError."""
     return run_until_done(_run(settings, nodes, announce, wishes))
 
 
 async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], wishes: Wishes) -> None:
     stop = stop_signal()
     if len(settings.log_directories) > 1:
-        raise StartError("--control and --faults serve one log directory, and log.dirs names several")
+        raise StartError("--control and --faults need a single log directory, and log.dirs names several")
     directory = Path(settings.log_directories[0])
     address = None
     if wishes.control is not None:
-        from minibroker.testing.control.server import address_of, controlled
+        from minibroker.testing.control.control_server import address_of, controlled
 
         address = address_of(wishes.control, wishes.token)
-    # Nothing is to be otherwise than in a plain process, but what the kit gets.
+    # The defaults are those of a plain process, not those of tests.
     texts = {name: settings[name] for name in DEFAULTS} | settings.given
     auto_create = settings["auto.create.topics.enable"]
     broker = Broker(texts, nodes=nodes, auto_create=auto_create, directory=directory, emulate=wishes.emulate)
     if wishes.faults is not None:
         broker.faults.load(wishes.faults)
     async with contextlib.AsyncExitStack() as serving:
-        clock = SystemClock(asyncio.get_running_loop())  # the process's own: nobody moves it
+        clock = SystemClock(asyncio.get_running_loop())  # the machine's time, which the control cannot move
         measured = serving.enter_context(bound_metrics(settings, wishes.metrics_port, clock.wall_ms))
         if measured is not None:
-            count_into(broker, measured)
+            broker.count_into(measured)
         await serving.enter_async_context(broker)
         await serving.enter_async_context(
             metrics_served(measured, lambda: broker.running if broker.is_running else None)
@@ -68,4 +67,4 @@ async def _run(settings: Settings, nodes: int, announce: Callable[[str], None], 
         announce(f"minibroker listens on {broker.bootstrap_servers}")
         if url is not None:
             announce(f"minibroker is controlled at {url}")
-        await stop.wait()
+        await serve_until(stop)

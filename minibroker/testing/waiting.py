@@ -1,33 +1,37 @@
-"""Waiting for the broker to be in a state, without polling: after each thing that can change it, it is looked again.
+"""Waiting for a state of the broker without polling: conditions are checked after all that can change the state.
 
-What changes a state is a request, a timer, or the end of something done aside; which states there are to wait for
-stands in `waits`.
+That is a request, a timer, or the end of work in another thread. `wait_verbs` and `record_verbs` have the conditions.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol.declare import Message
-from minibroker.testing.durations import Duration, milliseconds
+from minibroker.quantities import Duration, milliseconds
 
 if TYPE_CHECKING:
-    from minibroker.testing.embedded import Embedded
+    from minibroker.testing.embedded_broker import EmbeddedBroker
 
 Found = TypeVar("Found")
 
+DEFAULT_TIMEOUT: Final = "5 s"
+"""How long a test waits for anything."""
+DEFAULT_SILENCE: Final = "200 ms"
+"""How long a test watches that nothing is produced."""
+
 
 class Expired(AssertionError):
-    """An error: what was waited for has not come; the message says how far it came."""
+    """A wait timed out; the message says how far it came."""
 
 
 class Watch(Interceptor):
-    """The waiting tests. While there are none it is no interceptor, and costs nothing."""
+    """The conditions that tests wait for. It is among the interceptors only while there is one."""
 
-    def __init__(self, broker: Embedded) -> None:
+    def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
         self._waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self._look_due = False
@@ -35,9 +39,10 @@ class Watch(Interceptor):
     async def until(
         self, condition: Callable[[], Found | None], timeout: Duration, expired: Callable[[], str]
     ) -> Found:
-        """Wait until `condition` gives something true; return that. Real time counts: the broker's may stand still.
+        """Wait until `condition` returns something true; return that.
 
-        A broker that is down is not looked at: it may come up again. Raises Expired, with the words of `expired`.
+        `timeout` is real time, as the broker's clock may be stopped. While the broker is down nothing is checked: it
+        may come up again. Raises Expired with the message that `expired` returns.
         """
         found = condition()
         if found:
@@ -65,7 +70,7 @@ class Watch(Interceptor):
             self._broker.moving_clock.after = None
 
     def poke(self) -> None:
-        """Something may have changed: look, once what is under way is done."""
+        """Check the conditions soon: the state may have changed."""
         if self._waiting and not self._look_due:
             self._look_due = True
             asyncio.get_running_loop().call_soon(self._look)
@@ -80,7 +85,7 @@ class Watch(Interceptor):
             try:
                 found = condition()
             except Exception as error:
-                future.set_exception(error)  # it is the test's mistake, and told where it waits
+                future.set_exception(error)  # a mistake in the test, raised where it waits
                 continue
             if found:
                 future.set_result(found)

@@ -21,8 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from minibroker.broker import handlers
-from minibroker.broker.requests.dispatch import SERVED
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol import headers
 from minibroker.protocol.apis import ApiKey, api_name, response_class
 from minibroker.protocol.messages.topics import CreateTopicsRequest
@@ -293,7 +292,6 @@ class Outcome(NamedTuple):
 
 def fuzz(directory: Path, frames: int, seed: int, progress: Callable[[str], None] = lambda told: None) -> Outcome:
     """Run a broker in `directory` with its two neighbours, and send it `frames` requests; report to `progress`."""
-    handlers.load()
     started_at = time.monotonic()
     backlog = f"socket.listen.backlog.size={CONNECTIONS}"  # fewer, and a connection waits a second for its next SYN
     with running_broker(directory, "log.retention.check.interval.ms=1000", backlog) as broker:

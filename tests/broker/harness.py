@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from minibroker.broker import handlers
 from minibroker.broker.clock import ManualClock
 from minibroker.broker.cluster import Cluster, Endpoint, Node, new_uuid
 from minibroker.broker.configs.settings import Settings
@@ -19,10 +18,11 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import PREFIX, FrameBudget
 from minibroker.broker.network.sockets import CLOSE
-from minibroker.broker.requests.dispatch import SERVED, Dispatcher, Unanswerable
+from minibroker.broker.requests.dispatch import Dispatcher, Due, Unanswerable
 from minibroker.broker.requests.fetch_sessions import FetchSessions
 from minibroker.broker.requests.interceptors import Mark
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -38,9 +38,9 @@ from minibroker.protocol.messages.topics import CreateTopicsRequest
 from minibroker.protocol.primitives import Output, uuid_text
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
+from minibroker.storage.directories.log_directories import LogDirectories
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
-from minibroker.storage.log_directories import LogDirectories
 from tests.storage.support import FailingDisk
 
 LISTENERS = {"PLAINTEXT": 9000, "INTERNAL": 19000}  # by name, the port of node 0
@@ -52,7 +52,6 @@ CreatableTopic = CreateTopicsRequest.CreatableTopic
 
 def served_versions(request: type[Message]) -> range:
     """The versions of a request that are served: what to parametrize tests over."""
-    handlers.load()
     return SERVED[request.api_key].versions
 
 
@@ -147,11 +146,23 @@ class Waiting:
 
     def response(self) -> Any:
         assert self.done, "the request is still parked"
+        self._outlet.run_soon()
         return answer_in(joined(self._outlet.items), self._key, self._version)[1]
 
     def go_away(self) -> None:
         """The client closes its connection while it waits."""
         self._parked.cancel()
+
+
+class Ending:
+    """The answer of a request that waits for the end of the turn: its `items` from then on."""
+
+    def __init__(self, due: Due) -> None:
+        self.items: list[Any] = []
+        self._due = due
+
+    def turn_ended(self) -> None:
+        self.items = self._due.items()
 
 
 class Client:
@@ -230,7 +241,6 @@ class Harness:
         seed: int = 1,
         disk: Disk | None = None,
     ) -> None:
-        handlers.load()
         self.disk = disk or FailingDisk()
         self.directory = directory
         self.random = random.Random(seed)
@@ -331,13 +341,16 @@ class Harness:
         )
         frame = memoryview(bytearray(frame_of(request, version, client_id=client_id)))
         outcome = self.dispatcher.execute(connection, frame[PREFIX.size :])
+        due = Ending(outcome) if isinstance(outcome, Due) else None
+        if due is not None:
+            self.cluster.turn.tell(due)
         self.end_turn()
         if outcome is None:
             return None
         if isinstance(outcome, Parked):
             waiting = Waiting(outlet, request.api_key, version, outcome)
             return waiting.response() if waiting.done else waiting
-        items = outcome if isinstance(outcome, list) else outcome.items()
+        items = outcome if due is None else due.items
         correlation_id, response = answer_in(joined(items), request.api_key, version)
         assert correlation_id == 7
         return response

@@ -18,7 +18,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.broker.harness import Harness
 
 ID = bytes(15) + b"\x07"
@@ -177,7 +177,7 @@ def test_a_log_that_no_topic_knows_is_set_aside_with_a_warning(
     names = directories(harness)
     assert [name for name in names if not name.endswith("-stray")] == ["__cluster_metadata-0", "t-0"]
     assert [name.split(".")[0] for name in names if name.endswith("-stray")] == ["stray-0", "t-5"]
-    assert "stray-0 is no partition of this cluster" in caplog.text
+    assert "stray-0 is not a partition of this cluster" in caplog.text
 
 
 def test_a_log_of_an_older_topic_of_the_same_name_is_set_aside(harness: Harness) -> None:

@@ -21,7 +21,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.records.batch import batches
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 from minibroker.storage.log import Log
 from tests.broker.harness import Harness
 

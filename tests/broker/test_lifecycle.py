@@ -17,14 +17,14 @@ from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import (
     CLEANER_DELAY_MS,
     CLEANER_RETRY_MS,
-    Running,
+    BrokerLifecycle,
     Seams,
     _compacting,
     bound_listeners,
 )
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
+from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN
 from minibroker.storage.files import Disk
-from minibroker.storage.log_directory import CLEAN_SHUTDOWN
 from tests.broker.harness import Harness
 
 
@@ -43,7 +43,7 @@ async def test_the_loop_goes_on_while_a_broker_in_it_closes_its_logs(tmp_path: P
     loop, disk = asyncio.get_running_loop(), GatedDisk()
     settings = Settings({"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
     with bound_listeners(settings, 1) as bound:
-        running = Running(settings, bound, Seams(LifeClock(SystemClock(loop)), disk=disk))
+        running = BrokerLifecycle(settings, bound, Seams(LifeClock(SystemClock(loop)), disk=disk))
         await running.serve()
         ending = asyncio.ensure_future(running.close())
         while not (tmp_path / f"{CLEAN_SHUTDOWN}.tmp").exists():
@@ -75,7 +75,7 @@ def test_compaction_begins_later_where_its_code_cannot_be_read_at_once(
             patched.setattr(builtins, "__import__", fail)
             harness.clock.advance(CLEANER_DELAY_MS)
             harness.clock.advance(CLEANER_RETRY_MS)
-        assert caplog.text.count(f"no log is compacted yet, it is tried again in 10 s: {error}") == 2
+        assert caplog.text.count(f"compaction does not run yet, the next try is in 10 s: {error}") == 2
         assert statistics.looked_ms == 0
         harness.clock.advance(CLEANER_RETRY_MS)
         assert statistics.looked_ms == harness.clock.wall_ms()

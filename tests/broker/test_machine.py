@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from minibroker.broker.machine import keep_freed_memory
+from minibroker.broker.machine import UNSEEN_OBJECTS, keep_freed_memory
 
 SHARED = """
 import sys
@@ -18,33 +18,48 @@ from minibroker.broker.machine import share_the_interpreter
 share_the_interpreter()
 print(sys.getswitchinterval())
 """
-SPARED = """
-import asyncio, gc
+KNOTS = """
+import asyncio, collections, gc, itertools
 from minibroker.broker import machine
-machine.spare_the_old()
-machine.COLLECTION_SECONDS, machine.IDLE_SECONDS, machine.IDLE_SHARE = 0.01, 0.01, 10
-collected = []
-gc.callbacks.append(lambda phase, info: collected.append(info["generation"]) if phase == "start" else None)
 
 class Knot:
-    pass
+    made = freed = 0
+    def __init__(self):
+        self.me = self
+        Knot.made += 1
+    def __del__(self):
+        Knot.freed += 1
 
-kept = []
-async def work():
-    while gc.get_count()[2] < machine.WORTH_IT:
-        knot = Knot()
-        knot.self = knot
-        kept.append(knot)
-    print(2 in collected)
-    kept.clear()
-    del knot
-    collecting = asyncio.create_task(machine.collect_when_idle())
-    while 2 not in collected:
-        await asyncio.sleep(0.01)
-    collecting.cancel()
-    print(any(isinstance(each, Knot) for each in gc.get_objects()))
-
-asyncio.run(work())
+async def look(*used):
+    "Have the process look once whether it is idle; `used` are the seconds of CPU before and after."
+    waits = itertools.count(1)
+    async def sleep(seconds):
+        if next(waits) > 2:
+            raise asyncio.CancelledError
+        if seconds == machine.COLLECTION_SECONDS:
+            between()
+    try:
+        await machine.collect_when_idle(sleep, iter(used).__next__)
+    except asyncio.CancelledError:
+        pass
+"""
+BUSY = """
+machine.spare_the_old()
+alive, most = collections.deque(maxlen=20_000), 0
+for _ in range(1_000_000):
+    alive.append(Knot())
+    most = max(most, Knot.made - Knot.freed)
+print(most)
+"""
+OLD = """
+old, young = [Knot()], []
+def between():
+    old.clear()
+    young.extend(Knot() for _ in range({new}))
+    if young:
+        del young[1:]
+asyncio.run(look(0.0, {used}))
+print(Knot.made - Knot.freed, any(isinstance(each, Knot) for each in gc.get_objects()))
 """
 RAISED = """
 import resource
@@ -75,6 +90,29 @@ def test_threads_that_wait_are_let_in_after_a_tenth_of_a_millisecond() -> None:
     assert float(ran.stdout) == pytest.approx(0.0001)
 
 
-def test_old_objects_are_collected_only_once_the_process_is_idle() -> None:
-    ran = subprocess.run([sys.executable, "-c", SPARED], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["False", "False"]
+def test_a_busy_process_holds_little_garbage() -> None:
+    ran = subprocess.run([sys.executable, "-c", KNOTS + BUSY], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 20_000 + 1.5 * UNSEEN_OBJECTS
+
+
+def test_an_idle_process_collects_the_old_and_freezes_the_others() -> None:
+    assert after_looking_at_the_old(new=1_000_000, used=0.0) == ["1", "False"]
+
+
+def test_a_busy_process_leaves_the_old_alone() -> None:
+    alive, unfrozen = after_looking_at_the_old(new=1_000_000, used=1.0)
+    assert int(alive) > 1
+    assert unfrozen == "True"
+
+
+def test_an_idle_process_without_new_objects_leaves_the_old_alone() -> None:
+    assert after_looking_at_the_old(new=0, used=0.0) == ["1", "False"]
+
+
+def after_looking_at_the_old(new: int, used: float) -> list[str]:
+    """Drop an old cycle, make `new` ones and keep one of them; how many are left then, and whether one is not frozen.
+
+    The process has used so many seconds of CPU while it was to be idle.
+    """
+    script = KNOTS + OLD.format(new=new, used=used)
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()

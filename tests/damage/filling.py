@@ -16,7 +16,7 @@ from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.protocol.messages.quotas import AlterClientQuotasRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
-from minibroker.storage.checkpoints import REPLICATION_OFFSET_CHECKPOINT
+from minibroker.storage.checkpoints.checkpoint_texts import REPLICATION_OFFSET_CHECKPOINT
 from tests.broker.harness import Harness, batch
 from tests.broker.transactions.producing import TransactionalProducer
 from tests.damage.reading import Seen, seen_by

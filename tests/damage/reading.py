@@ -12,7 +12,7 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
 from minibroker.protocol.records.batch import HEADER_BYTES, check_batch, read_header
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 from tests.broker.handlers.fetching import fetch
 from tests.broker.harness import Harness
 

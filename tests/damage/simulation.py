@@ -22,7 +22,7 @@ from random import Random
 
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.protocol.errors import KafkaError
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.damage.corrupting import damage
 from tests.damage.filling import Ground, grounds, opened
 from tests.damage.reading import Seen, differences, seen_by

@@ -7,7 +7,8 @@ import sys
 
 PLANNING = """
 import sys
-import minibroker.pipeline.sources.tables, minibroker.pipeline.directory.source, minibroker.pipeline.brokers.source
+import minibroker.pipeline.sources.tables, minibroker.pipeline.directory.directory_source
+import minibroker.pipeline.brokers.broker_source
 print(*({"pandas"} & sys.modules.keys()))
 """
 

@@ -12,8 +12,8 @@ from itertools import islice, product
 from struct import pack
 from typing import NamedTuple
 
-from minibroker.broker import handlers
-from minibroker.broker.requests.dispatch import ALLOWED_BYTES, ALLOWED_BYTES_A_BYTE, LARGE_FRAME_BYTES, SERVED
+from minibroker.broker.requests.dispatch import ALLOWED_BYTES, ALLOWED_BYTES_A_BYTE, LARGE_FRAME_BYTES
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, api_name, request_class
 from minibroker.protocol.fields import Field, Kind, default_value
 from minibroker.protocol.headers import RequestHeader, request_header_version
@@ -43,7 +43,6 @@ class Array(NamedTuple):
 
 def all_arrays() -> list[Array]:
     """Every array in every shape that it has, each in the newest version with this shape."""
-    handlers.load()
     newest: dict[tuple[object, ...], Array] = {}
     for key, served in sorted(SERVED.items()):
         for version in served.versions:

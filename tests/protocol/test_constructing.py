@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.protocol.constructing import constructing
-from minibroker.protocol.declare import Struct, field, int32
+from minibroker.protocol.declare import Struct, constructing, field, int32
 from tests.protocol.samples import Nothing, Order
 
 

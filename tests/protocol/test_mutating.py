@@ -6,14 +6,12 @@ from random import Random
 
 import pytest
 
-from minibroker.broker import handlers
-from minibroker.broker.requests.dispatch import SERVED
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import api_name, request_class
 from minibroker.protocol.headers import RequestHeader, request_header_version
 from minibroker.protocol.primitives import MalformedMessage
 from tests.protocol.mutating import Requests
 
-handlers.load()
 ROUTES = [(int(key), version) for key, row in SERVED.items() for version in row.versions]
 
 

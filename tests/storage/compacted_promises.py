@@ -8,9 +8,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from minibroker.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader, check_batch
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
-from minibroker.storage.transaction_markers import read_marker
+from minibroker.storage.producers.transaction_markers import read_marker
 from tests.storage.promises import Appended, Promises
 from tests.storage.support import read_batches
 

@@ -10,11 +10,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from minibroker.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader, assign, check_batch
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.storage.batch_scanning import headers
 from minibroker.storage.log import Log
-from minibroker.storage.producer_state import ProducerStates
-from minibroker.storage.scanning import headers
-from minibroker.storage.transaction_markers import read_marker
+from minibroker.storage.producers.producer_state import ProducerStates
+from minibroker.storage.producers.transaction_markers import read_marker
 from tests.storage.support import offset_for_timestamp, read_batches
 
 

@@ -25,20 +25,18 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.storage import log as log_module
-from minibroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
-from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
+from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
+from minibroker.storage.compaction.batch_reading import Uncleanable
+from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
 from minibroker.storage.compaction.dirtiness import dirtiness
-from minibroker.storage.compaction.reading import Uncleanable
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
-from minibroker.storage.compaction.throttle import Throttle
-from minibroker.storage.environment import Environment
-from minibroker.storage.failed_sync import FAILED_SYNC
-from minibroker.storage.flushing import Done, run_at_once
+from minibroker.storage.directories.log_directory import OFFSET_CHECKPOINTS, LogDirectory
+from minibroker.storage.environment import Done, Environment, run_at_once
 from minibroker.storage.log import Log
-from minibroker.storage.log_directory import OFFSET_CHECKPOINTS, LogDirectory
 from minibroker.storage.pending import Pending
-from minibroker.storage.recovery import LogDirectoryError
-from minibroker.storage.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, marker_batch
+from minibroker.storage.recovery.failed_sync import FAILED_SYNC
+from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.storage.compacted_promises import CompactedPromises
 from tests.storage.faulty_disk import Crash, FaultyDisk
 from tests.storage.promises import Promises

@@ -19,11 +19,11 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import check_any, records_in
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import at_once
+from minibroker.storage.environment import Done, run_at_once
 from minibroker.storage.files import Bytes, Disk, File
-from minibroker.storage.flushing import Done, run_at_once
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery import Checkpointed, open_log
+from minibroker.storage.recovery.recovery import Checkpointed, open_log
 from minibroker.storage.segment import TimestampOffset
 
 NOW_MS = 1_700_000_000_000

@@ -17,7 +17,8 @@ from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, check_batch, seal
 from minibroker.protocol.records.building import assemble, build_batch, encode_record
 from minibroker.protocol.records.compression import Compression, compress
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import at_once
 from minibroker.storage.admission import admit, admit_in_steps
 from minibroker.storage.log import Log

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from minibroker.protocol.records.batch import check_batch
+from minibroker.storage.directories.log_directory import LogDirectory
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log import Log
-from minibroker.storage.log_directory import LogDirectory
 from minibroker.storage.log_settings import LogSettings
 from tests.storage.support import CLUSTER_ID, Surroundings, append, batch, open_at, read_batches
 

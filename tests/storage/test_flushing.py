@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.storage.environment import attempt
 from minibroker.storage.files import Disk, File
-from minibroker.storage.flushing import attempt
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery import Checkpointed, open_log
+from minibroker.storage.recovery.recovery import Checkpointed, open_log
 from tests.storage.support import Aside, append, batch, open_at, read_values
 
 INDEXED = LogSettings(index_interval_bytes=1)

@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.jobs.verify.side_files import wrong_counts
+from minibroker.pipeline.jobs.verify.side_file_checks import wrong_counts
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
-from minibroker.storage.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.aborted_transactions import (
+    AbortedTransaction,
+    transactions_from_bytes,
+)
+from minibroker.storage.producers.transaction_markers import Marker, marker_batch
 from tests.storage.compaction.support import COMPACT, clean
 from tests.storage.support import NOW_MS, Aside, FailingDisk, Surroundings, append, batch, open_at
 

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.storage.files import Disk
-from minibroker.storage.offset_index import OffsetIndex
-from minibroker.storage.sparse_index import CorruptIndex
+from minibroker.storage.segment_indexes import CorruptIndex, OffsetIndex
 
 BASE = 1000
 ENTRIES = [(1009, 4200), (1019, 8400), (1050, 12600)]

@@ -19,7 +19,7 @@ from minibroker.storage import log as log_module
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.pending import Pending
-from minibroker.storage.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, marker_batch
 from tests.storage.support import (
     NOW_MS,
     Aside,

@@ -6,15 +6,16 @@ from random import Random
 
 import pytest
 
-from minibroker.storage.aborted_transactions import AbortedTransactions
-from minibroker.storage.leader_epochs import LeaderEpochs
-from minibroker.storage.log_contents import LogContents
+from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.producer_snapshots import ProducerSnapshots
-from minibroker.storage.producer_state import ProducerStates
+from minibroker.storage.producers.aborted_transactions import (
+    AbortedTransaction,
+    AbortedTransactions,
+)
+from minibroker.storage.producers.producer_snapshots import ProducerSnapshots
+from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.segment import Segment
-from minibroker.storage.side_files import SideFiles
-from minibroker.storage.transaction_index import AbortedTransaction
+from minibroker.storage.side_files import LogContents, SideFiles
 from tests.storage.faulty_disk import FaultyDisk
 
 DIRECTORY = "/data/orders-0"

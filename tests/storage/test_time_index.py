@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.storage.files import Disk
-from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.time_index import TimeIndex
+from minibroker.storage.segment_indexes import CorruptIndex, TimeIndex
 
 BASE = 1000
 T = 1_700_000_000_000

@@ -6,11 +6,10 @@ from random import Random
 
 import pytest
 
-from minibroker.storage.leader_epoch_file import LeaderEpochFile
-from minibroker.storage.leader_epochs import LeaderEpochs
-from minibroker.storage.producer_snapshots import ProducerSnapshots
-from minibroker.storage.producer_state import ProducerStates
-from minibroker.storage.unsynced import Unsynced
+from minibroker.storage.checkpoints.leader_epochs import LeaderEpochFile, LeaderEpochs
+from minibroker.storage.producers.producer_snapshots import ProducerSnapshots
+from minibroker.storage.producers.producer_state import ProducerStates
+from minibroker.storage.side_files import Unsynced
 from tests.storage.faulty_disk import FaultyDisk
 
 DIRECTORY = "/data/orders-0"

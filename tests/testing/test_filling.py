@@ -55,7 +55,7 @@ def test_json_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ({"t": 5}, "topic t: a list of records is expected"),
+        ({"t": 5}, "topic t: a list of records or a mapping is expected"),
         ({5: []}, "name cannot be 5"),
         ({"t": {"partition": 1}}, "topic t has no 'partition'; it has config, partitions, records"),
         ({"t": {"partitions": 0}}, "topic t: partitions cannot be 0"),
@@ -71,7 +71,7 @@ def test_what_is_no_topic_is_said(source: dict[Any, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.txt", "", "'.txt' is none of"),
+        ("a.txt", "", "'.txt' is not one of"),
         ("a.json", "[]", "a mapping of topics"),
         ("a.json", "{", "a.json: Expecting"),
         ("a.yaml", "a: [", "a.yaml: while parsing"),
@@ -83,6 +83,14 @@ def test_what_is_wrong_with_a_file_is_said_in_one_line(tmp_path: Path, name: str
     with pytest.raises(FillError, match=said) as raised:
         topics_from(tmp_path / name)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".yaml"])
+def test_a_file_in_another_encoding_is_told(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes('{"orders": ["Zürich"]}'.encode("latin-1"))
+    with pytest.raises(FillError, match=rf"a{suffix}: .*(decode|invalid start byte)"):
+        topics_from(path)
 
 
 def test_a_broker_is_filled(tmp_path: Path) -> None:

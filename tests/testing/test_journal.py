@@ -19,9 +19,9 @@ from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.testing import Broker
-from minibroker.testing.inside import ask
+from minibroker.testing.failure_report import seen_by
 from minibroker.testing.journal import Journal
-from minibroker.testing.seen import seen_by
+from minibroker.testing.own_requests import ask
 from tests.broker.harness import frame_of
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
@@ -98,9 +98,9 @@ def test_requests_are_found_by_what_they_are(broker: Broker) -> None:
 def test_an_api_is_named_in_capitals_or_not_and_one_that_is_none_is_told(broker: Broker) -> None:
     produce(broker, "a")
     assert broker.requests("produce") == broker.requests("Produce") != []
-    with pytest.raises(ValueError, match="'Prodcue' is no API"):
+    with pytest.raises(ValueError, match="'Prodcue' is not an API"):
         broker.requests("Prodcue")
-    with pytest.raises(ValueError, match="'NO_LEADER' is no error"):
+    with pytest.raises(ValueError, match="'NO_LEADER' is not an error"):
         broker.requests(error="NO_LEADER")
 
 

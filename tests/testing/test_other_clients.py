@@ -118,7 +118,7 @@ def test_joining_takes_its_time_and_a_member_that_is_put_out_comes_back(broker: 
 
     reading = threading.Thread(target=read)
     reading.start()
-    fault.wait(1, "20 s")
+    fault.wait_for_hits(1, "20 s")
     assert found == []
     fault.remove()
     broker.clock.advance("1 min")

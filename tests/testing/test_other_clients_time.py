@@ -78,7 +78,7 @@ def test_a_silent_members_partitions_are_given_to_another_after_its_session_time
             "t", bootstrap_servers=broker.bootstrap_servers, group_id="g", auto_offset_reset="earliest"
         )
         starting = asyncio.create_task(consumer.start())
-        await broker.await_requests("JoinGroup", client_id=consumer._client._client_id, timeout="20 s")
+        await broker.await_for_requests("JoinGroup", client_id=consumer._client._client_id, timeout="20 s")
         await broker.clock.aadvance("31 s")
         await asyncio.wait_for(starting, 20)
         try:

@@ -132,7 +132,7 @@ def test_both(kafka, kafka_broker): assert kafka.nodes == 3
 """,
     )
     result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*the marker kafka is for the fixture kafka*"])
+    result.stdout.fnmatch_lines(["*the marker kafka needs the fixture kafka*"])
 
 
 def test_a_broker_that_a_test_has_stopped_is_started_for_the_next(pytester: pytest.Pytester) -> None:
@@ -342,7 +342,7 @@ async def test_either_backend(kafka, anyio_backend):
         await anyio.sleep(0)
     if anyio_backend == "trio":
         from minibroker.testing import Broker
-        with pytest.raises(RuntimeError, match="write `with Broker"):
+        with pytest.raises(RuntimeError, match="use `with Broker"):
             async with Broker():
                 pass
 """,

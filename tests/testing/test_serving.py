@@ -21,7 +21,6 @@ from minibroker.broker.monitoring.measuring import Measurements, bound_metrics
 from minibroker.broker.monitoring.metrics import Observed, exposition
 from minibroker.protocol.apis import ApiKey
 from minibroker.testing import Broker
-from minibroker.testing.counting import count_into
 from tests.running import RunningBroker, environment_for_broker, running_broker, serve_command
 from tests.testing.control.test_control import Control
 from tests.testing.test_state import until
@@ -126,7 +125,7 @@ def measured() -> Iterator[Measurements]:
 
 def test_what_a_fault_answers_in_the_handlers_place_is_counted_and_journalled(measured: Measurements) -> None:
     broker = Broker()
-    count_into(broker, measured)
+    broker.count_into(measured)
     with broker:
         broker.journal.on()
         fault = broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=1)
@@ -140,7 +139,7 @@ def test_what_a_fault_answers_in_the_handlers_place_is_counted_and_journalled(me
 
 def test_a_request_that_a_paused_node_never_takes_up_is_counted_as_one_that_was_lost(measured: Measurements) -> None:
     broker = Broker()
-    count_into(broker, measured)
+    broker.count_into(measured)
     with broker:
         node_id = next(iter(broker.ports.listeners))
         broker.pause_node(node_id)
@@ -158,7 +157,7 @@ def test_a_request_that_a_paused_node_never_takes_up_is_counted_as_one_that_was_
 
 def test_a_reset_forgets_what_the_cleaner_found_and_keeps_what_it_did(measured: Measurements) -> None:
     broker = Broker()
-    count_into(broker, measured)
+    broker.count_into(measured)
     with broker:
         measured.cleaner.cleanings = measured.cleaner.uncleanable = 3
         measured.cleaner.max_dirty_ratio = 0.9
@@ -169,7 +168,7 @@ def test_a_reset_forgets_what_the_cleaner_found_and_keeps_what_it_did(measured: 
 def test_a_scrape_goes_on_where_the_broker_is_reset_meanwhile(measured: Measurements) -> None:
     async def scraped() -> str:
         broker = Broker()
-        count_into(broker, measured)
+        broker.count_into(measured)
         async with broker:
             await broker.acreate_topic("t", 400)
             running = broker.running

@@ -1,7 +1,7 @@
-"""Subscriptions to clients' metrics (KIP-714): the settings of the CLIENT_METRICS resource, and what they may be.
+"""Subscriptions to the metrics of clients (KIP-714): the settings of the CLIENT_METRICS resource and their rules.
 
-They are kept and described. No client is asked for metrics: GetTelemetrySubscriptions is not announced, as by a Kafka
-without a plugin for it.
+They are kept and described. No client is asked for metrics: like a Kafka without a plugin for them, this broker does
+not announce GetTelemetrySubscriptions.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ CLIENT_METRICS_SETTINGS: Final = {
 
 
 def validate_client_metrics(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a subscription, all together, as they are to be kept.
+    """Check the settings of a subscription, all together, and return them as they are kept.
 
-    Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG.
+    Raise KafkaError: INVALID_REQUEST, INVALID_CONFIG.
     """
     unknown = next((name for name in overrides if name not in CLIENT_METRICS_SETTINGS), None)
     if unknown is not None:

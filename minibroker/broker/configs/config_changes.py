@@ -1,6 +1,6 @@
-"""What a change of configs makes of the texts that are set: SET, DELETE, and APPEND and SUBTRACT on lists (KIP-339).
+"""Changes of configs, applied to their texts: SET, DELETE, and APPEND and SUBTRACT on lists (KIP-339).
 
-Pure: whether the outcome is valid is decided in `settings`, and who may ask for it in `handlers/configs`.
+Pure: `settings` validates the outcome, `handlers/configs` handles the requests.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Change(NamedTuple):
 
 
 def outcome(table: Mapping[str, Setting], current: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
-    """All texts after the changes to the texts `current`.
+    """Return all texts after the changes to the texts `current`.
 
-    Raises KafkaError(INVALID_CONFIG) for an addition to, or a subtraction from, what is no list in `table`.
+    Raise KafkaError(INVALID_CONFIG) for APPEND or SUBTRACT on a setting that is not a list in `table`.
     """
     texts = dict(current)
     for name, kind, value in changes:
@@ -52,7 +52,7 @@ def outcome(table: Mapping[str, Setting], current: Mapping[str, str], changes: I
 
 
 def _list_outcome(row: Setting | None, text: str | None, change: Change) -> str:
-    """The list after the change; one that is not set begins with the setting's default."""
+    """Return the list after the change; a list that is not set begins with the default of the setting."""
     if row is None or row.type is not ConfigType.LIST:
         message = f"Can't {change.kind.name} to key {change.name} because its type is not LIST."
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
@@ -68,16 +68,16 @@ def _elements(text: str) -> list[str]:
 
 
 def check_sizes(texts: Iterable[str | None]) -> None:
-    """Raises KafkaError(INVALID_CONFIG) for a text that no record and no answer could hold."""
+    """Raise KafkaError(INVALID_CONFIG) for a text that is too long for a record or an answer."""
     if any(text is not None and len(text.encode()) > MAX_STRING_BYTES for text in texts):
         reason = f"it exceeds the maximum value size of {MAX_STRING_BYTES} bytes."
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"The configuration value cannot be added because {reason}")
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
-    """What to write so that `before` becomes `after`: new texts, and None for what is gone.
+    """Return what to write so that `before` becomes `after`: new texts, and None for what is gone.
 
-    What is in `KEPT` does not go, but gets the value there.
+    A setting in `KEPT` is not removed, but gets the value there.
     """
     changed: dict[str, str | None] = {name: KEPT.get(name) for name in before if name not in after}
     changed.update({name: text for name, text in after.items() if before.get(name) != text})

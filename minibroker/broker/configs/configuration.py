@@ -17,28 +17,28 @@ from minibroker.broker.configs.settings_values import InvalidValue, parse_value
 from minibroker.broker.network.listeners import broker_listeners, controller_listeners
 
 ENVIRONMENT_PREFIX = "MINIBROKER_"
-# A properties file is a few KiB; whoever names a log or a disk by mistake is told so.
+# A properties file has a few KiB; a larger file, such as a log, was named by mistake.
 FILE_SIZE_MAX = 1 << 20
 
 
 class Loaded(NamedTuple):
-    """The settings a start goes by, and a line for each thing in them that does not do what a person may expect."""
+    """The settings of a start, and a warning for each one that does not do what a person may expect."""
 
     settings: Settings
     warnings: tuple[str, ...]
 
 
 class _Given(NamedTuple):
-    """A text, and where it was given, for the error that is about it."""
+    """A text, and where it was given, for error messages."""
 
     text: str
     origin: str
 
 
 def load_settings(file: Path | None, environment: Mapping[str, str], assignments: Iterable[str]) -> Loaded:
-    """Settings from a properties file (or None), environment variables and `key=value` texts, the later the stronger.
+    """Read settings from a properties file (or None), environment variables and `key=value` texts; the last one wins.
 
-    Raises SettingsError, one line that says where the fault is; nothing but the file is touched.
+    Raise SettingsError with one line that says where the mistake is. Only the file is touched.
     """
     given: dict[str, _Given] = {}
     if file is not None:
@@ -61,7 +61,7 @@ def _from_file(file: Path) -> dict[str, _Given]:
     except OSError as error:
         raise SettingsError(f"{file}: {error.strerror or error}") from None
     if len(content) > FILE_SIZE_MAX:
-        raise SettingsError(f"{file}: larger than {FILE_SIZE_MAX} bytes, so no properties file")
+        raise SettingsError(f"{file}: larger than {FILE_SIZE_MAX} bytes, so it is not a properties file")
     try:
         # Java reads properties as ISO-8859-1, and so does Kafka: other characters are written \uXXXX.
         pairs = list(parse_properties(content.decode("iso-8859-1")))
@@ -71,7 +71,7 @@ def _from_file(file: Path) -> dict[str, _Given]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
-    """Variables as in the image apache/kafka: one _ is a dot, two are a _, three a dash."""
+    """Read variables as the image apache/kafka does: one _ is a dot, two are a _, three a dash."""
     given = {}
     for variable, text in environment.items():
         if variable.startswith(ENVIRONMENT_PREFIX):
@@ -80,7 +80,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
 
 
 def setting_of_variable(variable: str) -> str:
-    """`log.retention.ms` of MINIBROKER_LOG_RETENTION_MS."""
+    """Return `log.retention.ms` for MINIBROKER_LOG_RETENTION_MS."""
     name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
@@ -104,10 +104,10 @@ def _checked(name: str, text: str, origin: str) -> str:
 
 
 def _is_inert(name: str, origin: str) -> bool:
-    """Whether Kafka knows the name and nothing here acts on it. Raises SettingsError for a name Kafka does not know."""
+    """Return whether the setting is Kafka's and has no effect here. Raise SettingsError for an unknown name."""
     if name in BROKER_SETTINGS:
         return not BROKER_SETTINGS[name].acts
-    # Needed only by who sets more than the table knows, so a plain start does without it.
+    # Needed only for settings that are not in the table; a plain start does without it.
     from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, LISTENER_PREFIX
 
     if name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX):
@@ -136,7 +136,7 @@ def _controller_warnings(settings: Settings) -> list[str]:
 
 
 def _state_topic_warnings(settings: Settings) -> Iterator[str]:
-    """What would keep a topic of the coordinators from being made. As in Kafka, one that is there already is used."""
+    """Warn of settings with which no topic of the coordinators can be created. As in Kafka, existing ones are used."""
     row = TOPIC_SETTINGS["segment.bytes"]
     for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
         try:
@@ -146,7 +146,7 @@ def _state_topic_warnings(settings: Settings) -> Iterator[str]:
 
 
 def _selector_warnings(settings: Settings) -> Iterator[str]:
-    """A class of somebody's own cannot be asked here which replica is to be read."""
+    """Warn of a class of one's own that selects replicas, as there is no JVM to run it."""
     name = "replica.selector.class"
     if settings[name] not in (None, "", LEADER_ONLY, RACK_AWARE):
         yield f"{name}={settings[name]} is not known: consumers read from the leader"

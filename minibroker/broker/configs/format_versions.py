@@ -1,7 +1,7 @@
 """The versions of Kafka by which `message.format.version` names a message format, in Kafka's own spelling.
 
-What the formats are is told in `protocol/records/`. Kafka 3 took the setting's value for 3.0 whatever it was, Kafka 4
-has none; here it means what it meant until Kafka 2.8.
+The formats are described in `protocol/records/`. Kafka 3 treated every value of the setting as 3.0, Kafka 4 does not
+have it; here it means what it meant until Kafka 2.8.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LATEST_FORMAT = 2
 
 @cache
 def format_of_version(version: str) -> int | None:
-    """The magic byte of the format of a version of Kafka, or None if there is no such version.
+    """Return the magic byte of the format of a version of Kafka, or None if there is no such version.
 
     As in Kafka, a release may have more parts than it needs: 0.10.0.1 is 0.10.0, and 2.8.2 is 2.8.
     """

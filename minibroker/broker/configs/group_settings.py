@@ -1,6 +1,6 @@
-"""The settings of groups: what a group has of its own (KIP-848's GROUP resource), and the rules among the broker's.
+"""The settings of groups: those of the GROUP resource (KIP-848), and the rules between the broker's.
 
-Which of the broker's settings there are is in `settings_table`; how a group's are asked for is the handlers' business.
+The broker's settings are in `settings_table`; handlers read and answer requests.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class GroupSetting(NamedTuple):
-    """A setting that a group can have for itself: how it is described, and the broker's for those that do not.
+    """A setting that a group can have for itself: its row, and the names of the broker's default, minimum and maximum.
 
-    Some have no default of the broker's, or no bounds there. Those of share and streams groups are kept, for nobody.
+    Some have no such setting of the broker. Those of share and streams groups are kept without effect.
     """
 
     row: Setting
@@ -47,12 +47,12 @@ def _setting(name: str, default: int, valid: Range, text: str, *brokers: str) ->
 
 
 def _kept(name: str, default: Value, valid: Any, *brokers: str | None, type: ConfigType = INT) -> GroupSetting:
-    """One without effect, as there are no groups of its kind."""
+    """Return a setting without effect, as there are no groups of its kind."""
     return GroupSetting(Setting(name, type, default, "", valid, acts=False), *brokers)
 
 
 def _bounded(name: str, default: int, valid: Range) -> GroupSetting:
-    """One without effect whose bounds are the broker's, too."""
+    """Return a setting without effect for which the broker has bounds."""
     kind, rest = name.split(".", 1)
     return _kept(name, default, valid, f"group.{name}", f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}")
 
@@ -91,21 +91,21 @@ GROUP_SETTINGS: Final = {
         ),
         _setting(
             *("consumer.heartbeat.interval.ms", 5000, FROM_ONE),
-            "How often the members of a consumer group are to be heard of.",
+            "How often the members of a consumer group send heartbeats.",
             "group.consumer.heartbeat.interval.ms",
             "group.consumer.min.heartbeat.interval.ms",
             "group.consumer.max.heartbeat.interval.ms",
         ),
         _setting(
             *("consumer.session.timeout.ms", 45_000, FROM_ONE),
-            "After what time a silent member is put out of a consumer group.",
+            "After what time a silent member is removed from a consumer group.",
             "group.consumer.session.timeout.ms",
             "group.consumer.min.session.timeout.ms",
             "group.consumer.max.session.timeout.ms",
         ),
     )
 }
-# Those of consumer groups act. Each has a default of the broker's, and bounds.
+# The settings with effect, those of consumer groups. The broker has a default and bounds for each.
 CONSUMER_SETTINGS: Final = {
     name: (setting.default or "", setting.minimum or "", setting.maximum or "")
     for name, setting in GROUP_SETTINGS.items()
@@ -114,7 +114,7 @@ CONSUMER_SETTINGS: Final = {
 
 
 def group_value(cluster: Cluster, group_id: str, name: str) -> Any:
-    """One setting of a group in force: its own, within the broker's bounds as they are now, or the broker's."""
+    """Return the value in force for a group: its own, within the present bounds of the broker, or the broker's."""
     default, minimum, maximum = CONSUMER_SETTINGS[name]
     text = cluster.image.configs.get((GROUP_RESOURCE, group_id), {}).get(name)
     if text is None:
@@ -124,7 +124,7 @@ def group_value(cluster: Cluster, group_id: str, name: str) -> Any:
 
 
 def validate_group_overrides(settings: Settings, overrides: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a group, all of them together, as they are to be kept. Raises KafkaError(INVALID_CONFIG)."""
+    """Check the settings of a group together; return them as they are kept. Raise KafkaError(INVALID_CONFIG)."""
     texts = {name: _text(name, text) for name, text in overrides.items()}
     values: dict[str, Any] = {
         name: settings.kept(setting.default) for name, setting in GROUP_SETTINGS.items() if setting.default is not None
@@ -161,7 +161,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def objection(settings: Settings) -> str | None:
-    """What is wrong with the broker's settings of groups among each other, as in Kafka's GroupCoordinatorConfig."""
+    """Return which rule of Kafka's GroupCoordinatorConfig the broker's settings of groups break, or None."""
     for default, minimum, maximum in CONSUMER_SETTINGS.values():
         if settings[maximum] < settings[minimum]:
             return f"{maximum} must be greater than or equal to {minimum}"

@@ -1,7 +1,6 @@
 """The levels of this process's loggers, under Kafka's names for levels (KIP-412): looked up, set and unset.
 
-Levels are not kept: the next start has those of its command line. Which loggers there are, and what they tell, is the
-business of whoever logs.
+Levels are not kept: the next start has those of its command line.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ log = logging.getLogger("minibroker.configs")
 
 
 def levels() -> dict[str, str]:
-    """The level in force of each logger, by its name."""
+    """Return the level in force of each logger, by name."""
     found = {ROOT: logging.getLogger()}
     for name, known in sorted(logging.root.manager.loggerDict.items()):
         if isinstance(known, logging.Logger):  # or it is only the beginning of another's name
@@ -40,7 +39,7 @@ def _text(level: int) -> str:
 
 
 def change_levels(changes: Iterable[Change], *, validate_only: bool) -> None:
-    """Set and unset levels, all or none. Raises KafkaError: INVALID_CONFIG, INVALID_REQUEST."""
+    """Set and unset levels, all or none. Raise KafkaError: INVALID_CONFIG, INVALID_REQUEST."""
     wanted = list(changes)
     known = levels()
     for change in wanted:

@@ -1,6 +1,6 @@
 """Configs found in the metadata log that this broker cannot use, such as those of a Kafka that knows more settings.
 
-What may be set is checked before it is recorded, in `settings`; here is only what a start makes of what it finds.
+New configs are checked in `settings` before they are recorded; this file is for what a start finds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minibroker.broker.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RES
 
 log = logging.getLogger("minibroker.configs")
 
-# The settings there are of each kind of resource, and what the kind is called.
+# The settings of each kind of resource, and the name of the kind.
 TABLES: dict[int, tuple[Mapping[str, Setting], str]] = {
     TOPIC_RESOURCE: (TOPIC_SETTINGS, "topic"),
     BROKER_RESOURCE: (BROKER_SETTINGS, "broker"),
@@ -27,7 +27,7 @@ TABLES: dict[int, tuple[Mapping[str, Setting], str]] = {
 
 
 def drop_unusable(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
-    """Take out of `configs` (texts by name, by resource type and name) what is unknown or wrong, and warn of each."""
+    """Remove what is unknown or invalid from `configs` (texts by name, by resource), and warn of each."""
     for (resource_type, resource), texts in configs.items():
         if resource_type not in TABLES:
             continue
@@ -42,7 +42,7 @@ def drop_unusable(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
 
 
 def _row(resource_type: int, name: str) -> Setting | None:
-    """What there is to know of a setting; a broker may have some that nobody knows, as in Kafka."""
+    """Return the row of a setting, or None; as in Kafka, a broker may have unknown ones, which get a row."""
     return broker_setting(name) if resource_type == BROKER_RESOURCE else TABLES[resource_type][0].get(name)
 
 
@@ -57,9 +57,9 @@ def _objection(row: Setting | None, name: str, text: str) -> str | None:
 
 
 def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None], first_node: int) -> None:
-    """Nothing is ignored in silence: who sets what changes nothing here yet finds its name in the log.
+    """Warn of settings that have no effect here yet, since none is ignored in silence.
 
-    Of nodes that share a process, the first one's settings count for what the process has but once.
+    Where the process has something only once, the settings of its first node count.
     """
     is_further = resource_type == BROKER_RESOURCE and resource not in ("", str(first_node))
     for name in sorted(name for name, value in configs.items() if value is not None):

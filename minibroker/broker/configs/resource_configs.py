@@ -1,6 +1,6 @@
-"""What DescribeConfigs says of groups, of subscriptions to clients' metrics, and of loggers.
+"""What DescribeConfigs says of groups, of subscriptions to the metrics of clients, and of loggers.
 
-Topics and brokers describe themselves in `settings`; what may be set is in `group_settings`, `client_metrics` and
+Topics and brokers are described in `settings`; valid values are in `group_settings`, `client_metrics` and
 `logger_levels`.
 """
 
@@ -17,7 +17,7 @@ from minibroker.broker.configs.settings_values import format_value
 
 
 def describe_group(settings: Settings, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """All settings of a group with these (valid) overrides; behind its own value stands the broker's."""
+    """Describe all settings of a group with these (valid) overrides; the broker's value is a synonym of its own."""
     return [_group_entry(settings, setting, overrides.get(name)) for name, setting in sorted(GROUP_SETTINGS.items())]
 
 
@@ -32,7 +32,7 @@ def _group_entry(settings: Settings, setting: GroupSetting, text: str | None) ->
 
 
 def describe_client_metrics(overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """All settings of a subscription with these (valid) overrides."""
+    """Describe all settings of a subscription with these (valid) overrides."""
     return [
         _entry(row, overrides.get(name), ConfigSource.DYNAMIC_CLIENT_METRICS, format_value(row.default), ())
         for name, row in sorted(CLIENT_METRICS_SETTINGS.items())
@@ -48,7 +48,7 @@ def _entry(
 
 
 def describe_loggers() -> list[ConfigEntry]:
-    """The loggers of this process, with the level in force as the value of each."""
+    """Describe the loggers of this process, with the level in force as the value of each."""
     return [
         ConfigEntry(name, level, ConfigSource.DYNAMIC_BROKER_LOGGER, Setting(name, STRING, None, ""), False, ())
         for name, level in levels().items()

@@ -1,7 +1,7 @@
-"""The settings in force: typed look-up, what a topic makes of them, and what DescribeConfigs says of them.
+"""The settings in force: typed look-up, the values for a topic, and what DescribeConfigs says of them.
 
-A `Settings` never changes; a change while running makes a new one. Reading files, the environment and the command line
-is the business of `configuration`, a single value that of `settings_values`.
+A `Settings` never changes; a change at run time makes a new one. `configuration` reads files, the environment and the
+command line, `settings_values` a single value.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ ELIDE = "record.attributes.elide"
 
 
 def broker_setting(name: str) -> Setting:
-    """What there is to know of a broker's setting, also of one without effect, or of a name that nobody knows."""
+    """Return the row of a broker's setting, also of one without effect or with an unknown name."""
     row = BROKER_SETTINGS.get(name)
     if row is not None:
         return row
-    # Needed only by who sets or lists more than the table knows, so a plain start does without it.
+    # Needed only to set or list what is not in the table; a plain start does without it.
     from minibroker.broker.configs.settings_without_effect import row_of
 
     return row_of(name)
 
 
 class SettingsError(Exception):
-    """Settings the broker does not start with; the message is one line for a person, whatever the texts in it hold."""
+    """Settings with which the broker does not start; the message is one line, even if the texts in it are not."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
@@ -90,9 +90,9 @@ class ConfigEntry(NamedTuple):
 
     @property
     def listed(self) -> bool:
-        """Whether it stands in a list of all settings; what Kafka 4 does not know stands there only where it is set.
+        """Whether a list of all settings has it; settings unknown to Kafka 4 are listed only where they are set.
 
-        Programs such as MirrorMaker set on one cluster whatever another one lists.
+        Programs such as MirrorMaker set on one cluster what another one lists.
         """
         return self.setting.in_kafka or self.source is not ConfigSource.DEFAULT
 
@@ -112,9 +112,9 @@ class Settings:
         cluster: Mapping[str, str] | None = None,
         broker: Mapping[str, str] | None = None,
     ) -> None:
-        """`static` is what the start gave; `cluster` and `broker` are what AlterConfigs set.
+        """`static` is from the start; `cluster` and `broker` are what AlterConfigs has set for all and for this broker.
 
-        Texts by broker names. Raises SettingsError.
+        Each has texts by broker names. Raise SettingsError.
         """
         self._texts = {
             ConfigSource.DYNAMIC_BROKER: _canonical(broker or {}),
@@ -134,12 +134,12 @@ class Settings:
         return self._values[name]
 
     def kept(self, name: str) -> Any:
-        """The typed value that a setting has been given, or its default; also of one without effect."""
+        """Return the typed value that a setting has been given, or its default; also of one without effect."""
         return self._set.get(name, broker_setting(name).default)
 
     @property
     def given(self) -> dict[str, str]:
-        """What the start gave, as texts by name."""
+        """The static settings, as texts by name."""
         return dict(self._texts[ConfigSource.STATIC_BROKER])
 
     @property
@@ -151,7 +151,7 @@ class Settings:
     def with_dynamic(
         self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
     ) -> Settings:
-        """These settings with other dynamic values, for all brokers, for this one, or both. Raises SettingsError."""
+        """Return these settings with other dynamic values, for all brokers, this one, or both. Raise SettingsError."""
         return Settings(
             self._texts[ConfigSource.STATIC_BROKER],
             cluster=self._texts[ConfigSource.DYNAMIC_DEFAULT_BROKER] if cluster is None else cluster,
@@ -159,13 +159,13 @@ class Settings:
         )
 
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Any:
-        """One value, by its topic's name, of a topic with these (valid) overrides."""
+        """Return a value, by the topic's name of the setting, for a topic with these (valid) overrides."""
         if name in overrides:
             return parse_value(TOPIC_SETTINGS[name], name, overrides[name])
         return self._topic_values[name]
 
     def log_settings(self, overrides: Mapping[str, str]) -> LogSettings:
-        """What the logs of a topic with these (valid) overrides go by."""
+        """Return the settings for the logs of a topic with these (valid) overrides."""
         values = dict(self._topic_values)
         values[ELIDE] = None
         for name, text in overrides.items():
@@ -173,12 +173,12 @@ class Settings:
         return _log_settings(values)
 
     def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-        """All settings of a topic with these (valid) overrides; the internal ones only where they are overridden."""
+        """Describe all settings of a topic with these (valid) overrides; internal ones only where overridden."""
         names = (name for name, row in TOPIC_SETTINGS.items() if not row.internal or name in overrides)
         return [self._topic_entry(name, overrides) for name in sorted(names)]
 
     def describe_broker(self) -> list[ConfigEntry]:
-        """All settings of this broker; the internal ones only where they are set."""
+        """Describe all settings of this broker; internal ones only where they are set."""
         if self._described is None:
             from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
 
@@ -188,7 +188,7 @@ class Settings:
         return self._described
 
     def describe_cluster(self) -> list[ConfigEntry]:
-        """What was changed, while running, for all brokers: the answer for the broker without a name."""
+        """Describe what was changed at run time for all brokers: the answer for the broker without a name."""
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
         entries = []
         for name in sorted(self._texts[source]):
@@ -197,11 +197,11 @@ class Settings:
         return entries
 
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
-        """Where the value of a broker's setting could come from, the strongest source first."""
+        """Return the sources of the value of a broker's setting, the strongest first."""
         return tuple(self._synonyms(name))
 
     def _parsed(self) -> dict[str, Value]:
-        """The typed value of every name that is set, the strongest source last."""
+        """Return the typed value of every name that is set, by its strongest source."""
         return {
             name: parse_value(broker_setting(name), name, text)
             for source in reversed(self._texts)
@@ -209,7 +209,7 @@ class Settings:
         }
 
     def _in_force(self, row: Setting) -> Value:
-        """The value of a row: its own, or that of its first fallback that has one, in its unit."""
+        """Return the value of a row: its own, or that of its first fallback that has one, in its own unit."""
         value = self._set.get(row.name, row.default)
         for name, factor in row.fallbacks:
             if value is not None:
@@ -219,7 +219,7 @@ class Settings:
         return value
 
     def _check(self) -> None:
-        """The rules between settings, as in Kafka's KafkaConfig."""
+        """Check the rules between settings, as in Kafka's KafkaConfig. Raise SettingsError."""
         queued, largest = self["queued.max.request.bytes"], self["socket.request.max.bytes"]
         if 0 < queued < largest:
             raise SettingsError(
@@ -250,7 +250,7 @@ class Settings:
         return ConfigEntry(name, value, source, row, not row.dynamic, synonyms)
 
     def _synonyms(self, name: str) -> Iterator[ConfigSynonym]:
-        """Where the value of a broker's setting could come from, strongest first.
+        """Yield the sources of the value of a broker's setting, the strongest first.
 
         As in Kafka, what stands before the first entry of the name itself is left out: log.roll.hours is no synonym of
         log.roll.ms while only the hours are set, and the source of both is then DEFAULT.
@@ -267,7 +267,7 @@ class Settings:
 
 
 def _canonical(texts: Mapping[str, str]) -> dict[str, str]:
-    """The texts as DescribeConfigs shows them: trimmed, lists without blanks. Raises SettingsError for a bad value."""
+    """Return the texts as DescribeConfigs shows them: trimmed, lists without blanks. Raise SettingsError."""
     try:
         return {name: canonical_text(broker_setting(name), name, text) for name, text in texts.items()}
     except InvalidValue as error:
@@ -275,7 +275,7 @@ def _canonical(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_node_id(static: dict[str, str]) -> dict[str, str]:
-    """node.id and broker.id are one setting under two names. Raises SettingsError if they disagree."""
+    """Make node.id and broker.id one setting with two names. Raise SettingsError if they disagree."""
     ids = {static[name] for name in ("node.id", "broker.id") if name in static}
     if len(ids) > 1:
         raise SettingsError(f"node.id={static['node.id']} and broker.id={static['broker.id']} must be the same")
@@ -283,7 +283,7 @@ def _with_node_id(static: dict[str, str]) -> dict[str, str]:
 
 
 def _cleaner_objection(settings: Settings) -> str | None:
-    """What is against the cleaner's threads and memory; Kafka does not get along with them either."""
+    """Return what is wrong with the threads and memory of the cleaner, which Kafka would refuse too, or None."""
     threads = settings["log.cleaner.threads"]
     if threads < 1:
         return "log.cleaner.threads must be at least 1"
@@ -305,7 +305,7 @@ def _lag_conflict(min_ms: int, max_ms: int) -> str | None:
 
 
 def _log_settings(values: Mapping[str, Any]) -> LogSettings:
-    """The part of a topic's typed values that its logs go by, in the types of the layer below."""
+    """Return the part of a topic's typed values that concerns its logs, in the types of storage."""
     fields = {field: values[field.replace("_", ".")] for field in LogSettings._fields}
     fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
     fields["message_format_version"] = format_of_version(fields["message_format_version"])
@@ -317,7 +317,7 @@ def _log_settings(values: Mapping[str, Any]) -> LogSettings:
 
 
 def _timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
-    """How far timestamps may lie in the past and in the future: as in Kafka 3.6, an older setting gives the default."""
+    """Return the bounds of timestamps that an older setting gives by default, as in Kafka 3.6."""
     difference_ms = values["message.timestamp.difference.max.ms"]
     if difference_ms == LONG_MAX:
         return {}
@@ -327,10 +327,10 @@ def _timestamp_bounds(values: Mapping[str, Any]) -> dict[str, int]:
 
 
 def validate_topic_overrides(settings: Settings, overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """The configs of a topic, all of them together, as CreateTopics and AlterConfigs give them.
+    """Check the configs of a topic together, as CreateTopics and AlterConfigs give them.
 
-    Returns them as they are to be kept: trimmed, lists without blanks and duplicates. Raises KafkaError(INVALID_CONFIG)
-    with the name of the setting in its message.
+    Return them as they are kept: trimmed, lists without blanks and duplicates. Raise KafkaError(INVALID_CONFIG) with
+    the name of the setting in its message.
     """
     nulls = sorted(name for name, text in overrides.items() if text is None)
     if nulls:
@@ -350,7 +350,7 @@ def _topic_text(name: str, text: str) -> str:
 
 
 def _check_topic(settings: Settings, texts: Mapping[str, str]) -> None:
-    """The rules between a topic's settings, as in Kafka's LogConfig."""
+    """Check the rules between the settings of a topic, as in Kafka's LogConfig. Raise KafkaError."""
     if settings.topic_value("remote.storage.enable", texts):
         raise _invalid(
             "remote.storage.enable=true: Tiered Storage functionality is disabled in the broker. "
@@ -367,10 +367,9 @@ def _invalid(message: str) -> KafkaError:
 
 
 def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, per_broker: bool) -> None:
-    """The dynamic settings, all of them together, of this broker (`per_broker`) or of all.
+    """Check the dynamic settings of this broker (`per_broker`) or of all brokers, together.
 
-    Names that nobody knows are kept, as in Kafka. Raises KafkaError(INVALID_REQUEST), which is what Kafka answers here,
-    that names the setting.
+    As in Kafka, unknown names are kept. Raise KafkaError(INVALID_REQUEST), Kafka's code here, which names the setting.
     """
     from minibroker.broker.configs.settings_without_effect import is_fixed, is_of_listeners_only, is_per_broker
 
@@ -394,7 +393,7 @@ def _refuse_any(names: Iterable[str], is_wrong: Callable[[str], bool], reason: s
 
 
 def _check_cleaner_threads(current: int, wanted: int) -> None:
-    """As in Kafka, their number does not change by more than a factor of two at a time."""
+    """Refuse to change the number of threads by more than a factor of two at a time, as Kafka does."""
     if wanted < current // 2:
         change, bound = "reduced", "less than half"
     elif wanted > current * 2:

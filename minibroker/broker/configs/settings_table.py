@@ -1,7 +1,7 @@
 """Every setting the broker knows, a line each: Kafka's name, type, default, allowed values, scope and meaning.
 
-Facts only, and the rules a single value must meet; where values come from is in `configuration`, which of them is in
-force is in `settings`. Names and defaults are those of Apache Kafka 4.3; `kafka_default` marks where ours differ.
+Only facts, and the rules for single values: `configuration` knows where values come from, `settings` which one is in
+force. Names and defaults are those of Apache Kafka 4.3; `kafka_default` marks where ours differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(IntEnum):
-    """The type of a setting, with its number in DescribeConfigs (KIP-569). Names that nobody knows are UNKNOWN."""
+    """The type of a setting, with its number in DescribeConfigs (KIP-569). Unknown names have the type UNKNOWN."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -54,7 +54,7 @@ class Range(NamedTuple):
     or_equal_to: int | None = None
 
     def objection(self, value: Any) -> str | None:
-        """What Kafka says against the value, or None."""
+        """Return Kafka's objection to the value, or None."""
         if self.or_equal_to is not None:
             allowed = value == self.or_equal_to or (self.minimum or 0) <= value <= (self.maximum or 0)
             text = f"Value must be between {self.minimum} and {self.maximum} or equal to {self.or_equal_to}"
@@ -67,13 +67,13 @@ class Range(NamedTuple):
 
 
 class OneOf(NamedTuple):
-    """One of some words; for a list, each of its elements is, and with `some` it has at least one."""
+    """One of some words; each element of a list is one, and with `some` the list is not empty."""
 
     choices: tuple[str, ...]
     some: bool = False
 
     def objection(self, value: Any) -> str | None:
-        """What Kafka says against the value, or None."""
+        """Return Kafka's objection to the value, or None."""
         words = value if isinstance(value, tuple) else (value,)
         if self.some and not words:
             return f"must not be empty. Valid values include: [{', '.join(self.choices)}]"
@@ -88,7 +88,7 @@ class AnyCaseOf(NamedTuple):
     choices: tuple[str, ...]
 
     def objection(self, value: Any) -> str | None:
-        """What Kafka says against the value, or None."""
+        """Return Kafka's objection to the value, or None."""
         if value.upper() in self.choices:
             return None
         return f"String must be one of (case insensitive): {', '.join(self.choices)}"
@@ -98,17 +98,17 @@ class ReplicaList(NamedTuple):
     """`*`, or `partition:broker` pairs."""
 
     def objection(self, value: Any) -> str | None:
-        """What Kafka says against the value, or None."""
+        """Return Kafka's objection to the value, or None."""
         if value == ("*",) or all(_is_replica(pair) for pair in value):
             return None
         return "must be the literal '*' or a list of replicas in the format [partitionId]:[brokerId],..."
 
 
 class FormatVersion(NamedTuple):
-    """A version of Kafka, as `message.format.version` has it until Kafka 4: the format of its time is meant."""
+    """A version of Kafka, as in `message.format.version` until Kafka 4; it stands for the format of that version."""
 
     def objection(self, value: Any) -> str | None:
-        """What Kafka says against the value, or None."""
+        """Return Kafka's objection to the value, or None."""
         return None if format_of_version(value) is not None else f"Version {value} is not a valid version"
 
 
@@ -116,7 +116,7 @@ class NonEmpty(NamedTuple):
     """A list of at least one element."""
 
     def objection(self, value: Any) -> str | None:
-        """What is wrong with the value, or None."""
+        """Return an objection to the value, or None."""
         return None if value else "must not be empty"
 
 
@@ -130,9 +130,9 @@ class Setting(NamedTuple):
 
     `name` is the broker's name, or the topic's if the scope is TOPIC; `topic` is the topic's name, or None if the scope
     is BROKER. `fallbacks` are broker settings consulted, in order, while this one is unset: (name, factor that turns
-    theirs into this one's unit). `acts` is False for a setting that is checked, kept and described, but changes nothing
-    yet: whoever sets it is warned by name. `kafka_default` is Kafka's default where ours differs, "required" if Kafka has
-    none and insists on a value. `in_kafka` is False for what Apache Kafka 4.3 does not know, as it was given up or is
+    theirs into this one's unit). `acts` is False for a setting that is checked, kept and described, but has no effect
+    yet: setting it is answered with a warning. `kafka_default` is Kafka's default where ours differs, "required" if Kafka
+    has none and insists on a value. `in_kafka` is False for what Apache Kafka 4.3 does not know, as it was removed or is
     only planned.
     """
 
@@ -185,12 +185,12 @@ PROTOCOL_MAP: Final = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINT
 def _both(
     topic: str, broker: str, type: ConfigType, default: Value, text: str, valid: Any = None, **more: Any
 ) -> Setting:
-    """A setting of a topic whose default every topic takes from the broker; the broker's can change while it runs."""
+    """Return a setting of topics whose default is a setting of the broker that can change at run time."""
     return Setting(broker, type, default, text, valid, Scope.BOTH, topic, update=CLUSTER_WIDE, **more)
 
 
 def _topic(name: str, type: ConfigType, default: Value, text: str, valid: Any = None, **more: Any) -> Setting:
-    """A setting that only a topic has."""
+    """Return a setting that only topics have."""
     return Setting(name, type, default, text, valid, Scope.TOPIC, name, **more)
 
 
@@ -200,9 +200,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("node.id", INT, 1, "The id of this broker; with several nodes, of the first of them.", FROM_ZERO, kafka_default="required"),
     Setting("broker.id", INT, -1, "An older name of node.id; if both are set they must agree."),
     Setting("broker.rack", STRING, None, "The rack that Metadata and DescribeCluster report for this broker; with several nodes one each, with commas between them."),
-    Setting("replica.selector.class", STRING, None, "Which replica a consumer is told to read from: the leader, or with RackAwareReplicaSelector one in its own rack (KIP-392)."),
+    Setting("replica.selector.class", STRING, None, "Which replica a consumer should read from: the leader, or with RackAwareReplicaSelector one in its own rack (KIP-392)."),
     Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; port 0 takes a free one.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
-    Setting("advertised.listeners", LIST, None, "The addresses clients are told to connect to; what listeners says, if unset.", NON_EMPTY),
+    Setting("advertised.listeners", LIST, None, "The addresses that clients connect to; those of listeners, if unset.", NON_EMPTY),
     Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; only PLAINTEXT is served."),
     Setting("controller.listener.names", LIST, None, "Listeners of a KRaft controller, which are not opened: the controller is part of the process.", NON_EMPTY, kafka_default="required"),
     # Connections.
@@ -225,7 +225,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     # The log.
     Setting("log.dir", LIST, ("minibroker-data",), "The directory of the data, if log.dirs is unset.", NON_EMPTY, kafka_default=("/tmp/kafka-logs",)),
     Setting("log.dirs", LIST, None, "The directories of the data; a new log goes to the one with the fewest. Several nodes share them, as they share their logs.", NON_EMPTY),
-    Setting("accept.lost.metadata", BOOLEAN, False, "Whether to start although the metadata log is damaged or has lost its end: what it no longer knows of is set aside, as told in docs/durability.md.", in_kafka=False),
+    Setting("accept.lost.metadata", BOOLEAN, False, "Whether to start although the metadata log is damaged or has lost its end: logs that it no longer knows keep their files under other names and are not served, see docs/durability.md.", in_kafka=False),
     _both("segment.bytes", "log.segment.bytes", INT, 1 << 30, "A segment file that would grow beyond this is closed and a new one begun.", Range(1 << 20)),
     _both("segment.ms", "log.roll.ms", LONG, None, "A segment whose first record is older than this is closed at the next append.", FROM_ONE, fallbacks=(("log.roll.hours", HOUR_MS),)),
     Setting("log.roll.hours", INT, 168, "log.roll.ms in hours, for when that is unset.", FROM_ONE),
@@ -237,9 +237,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _both("preallocate", "log.preallocate", BOOLEAN, False, "Whether a segment's file has its full size from the beginning, zeros at its end, until the segment is closed."),
     _both("flush.messages", "log.flush.interval.messages", LONG, LONG_MAX, "After how many records the log is forced to the disk; the producer of the last one is answered then.", FROM_ONE),
     _both("flush.ms", "log.flush.interval.ms", LONG, None, "After how long records that were appended are forced to the disk.", FROM_ZERO, fallbacks=(("log.flush.scheduler.interval.ms", 1),)),
-    Setting("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often the logs are looked at for forcing them to the disk; if unset, as often as the shortest flush.ms asks for."),
-    Setting("log.flush.offset.checkpoint.interval.ms", INT, 60_000, "How often it is noted up to where the logs are on the disk, which a start after a crash need not read.", FROM_ZERO),
-    Setting("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, "How often it is noted where logs begin from which records were deleted.", FROM_ZERO),
+    Setting("log.flush.scheduler.interval.ms", LONG, LONG_MAX, "How often logs are checked for a sync that is due; if unset, as often as the shortest flush.ms needs."),
+    Setting("log.flush.offset.checkpoint.interval.ms", INT, 60_000, "How often the offsets are noted up to which logs are synced; a start after a crash need not read what is below.", FROM_ZERO),
+    Setting("log.flush.start.offset.checkpoint.interval.ms", INT, 60_000, "How often the start offsets of logs are noted from which records were deleted.", FROM_ZERO),
     Setting("replica.high.watermark.checkpoint.interval.ms", LONG, 5000, "How often the high watermarks are noted."),
     Setting("log.initial.task.delay.ms", LONG, 30_000, "How long after the start retention, flushing and checkpoints begin.", FROM_ZERO, internal=True),
     Setting("producer.id.expiration.ms", INT, 86_400_000, "How long a partition remembers a producer that is silent, to recognise repetitions.", FROM_ONE, update=CLUSTER_WIDE),
@@ -258,28 +258,28 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _topic("record.attributes.elide", BOOLEAN, False, "Whether batches are stored without the attributes byte of each record, which says nothing. Once set it can be false, but not be removed.", in_kafka=False),
     _both("min.insync.replicas", "min.insync.replicas", INT, 1, "How many replicas must be in sync for a produce with acks=all.", FROM_ONE),
     # Retention and compaction. The policy also decides whether records need keys.
-    _both("cleanup.policy", "log.cleanup.policy", LIST, ("delete",), "What is done about old records: delete, compact, or both; with compact, records need keys.", POLICIES),
+    _both("cleanup.policy", "log.cleanup.policy", LIST, ("delete",), "What is done with old records: delete, compact, or both; with compact, records need keys.", POLICIES),
     _both("retention.ms", "log.retention.ms", LONG, None, "How long records are kept; -1 for ever.", Range(-1), fallbacks=(("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS))),
     Setting("log.retention.minutes", INT, None, "log.retention.ms in minutes, for when that is unset."),
     Setting("log.retention.hours", INT, 168, "log.retention.ms in hours, for when minutes are unset too."),
     _both("retention.bytes", "log.retention.bytes", LONG, -1, "How many bytes of a partition are kept; -1 for all."),
-    Setting("log.retention.check.interval.ms", LONG, 300_000, "How often it is looked for segments whose time is over; in a compacted log the cleaner does that.", FROM_ONE),
+    Setting("log.retention.check.interval.ms", LONG, 300_000, "How often expired segments are looked for; in a compacted log the cleaner does that.", FROM_ONE),
     _both("delete.retention.ms", "log.cleaner.delete.retention.ms", LONG, 24 * HOUR_MS, "How long a compacted topic keeps its tombstones.", FROM_ZERO),
     _both("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, "The share of uncompacted bytes from which a log is compacted.", Range(0, 1)),
     _both("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", LONG, 0, "How long a record stays uncompacted at least.", FROM_ZERO),
     _both("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, "How long a record stays uncompacted at most.", FROM_ONE),
-    Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs are compacted; without, nothing is deleted from logs with that policy either."),
+    Setting("log.cleaner.enable", BOOLEAN, True, "Whether logs are compacted; if not, nothing is deleted from logs with that policy either."),
     Setting("log.cleaner.threads", INT, 1, "How many logs are compacted at a time, each by a thread of its own; they share the interpreter.", FROM_ZERO, update=CLUSTER_WIDE),
-    Setting("log.cleaner.backoff.ms", LONG, 15_000, "How long after it has looked for logs to compact, and found none, the cleaner looks again.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("log.cleaner.backoff.ms", LONG, 15_000, "How long the cleaner waits when it has found no log to compact.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("log.cleaner.dedupe.buffer.size", LONG, 128 << 20, "The memory for the keys of the logs being compacted, 24 bytes each, taken while it is needed.", update=CLUSTER_WIDE),
     Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, "The share of that memory that is filled with keys.", update=CLUSTER_WIDE),
     Setting("log.cleaner.io.buffer.size", INT, 512 << 10, "The memory for reading and writing the logs being compacted.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, "How much the compaction reads and writes on average.", update=CLUSTER_WIDE),
     # Transactions.
     Setting("transaction.max.timeout.ms", INT, 900_000, "The longest transaction.timeout.ms that a producer may ask for.", FROM_ONE),
-    Setting("transactional.id.expiration.ms", INT, 604_800_000, "How long a transactional id that nobody uses is remembered.", FROM_ONE),
-    Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, "How often it is looked for transactions that last too long.", FROM_ONE),
-    Setting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, "How often it is looked for transactional ids that nobody uses.", FROM_ONE),
+    Setting("transactional.id.expiration.ms", INT, 604_800_000, "How long an unused transactional id is remembered.", FROM_ONE),
+    Setting("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, "How often transactions that last too long are looked for.", FROM_ONE),
+    Setting("transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, "How often unused transactional ids are looked for.", FROM_ONE),
     Setting("transaction.partition.verification.enable", BOOLEAN, True, "Whether a partition must be part of the transaction before its records are taken, from clients that add it themselves.", update=CLUSTER_WIDE),
     Setting("transaction.state.log.num.partitions", INT, 50, "Partitions of __transaction_state, when it is created.", FROM_ONE),
     Setting("transaction.state.log.replication.factor", SHORT, 3, "Replicas of __transaction_state, when it is created; at most as many as there are nodes.", FROM_ONE),
@@ -294,8 +294,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("offsets.topic.compression.codec", INT, 0, "The codec of what is written to __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", Range(0, 4)),
     Setting("offset.metadata.max.bytes", INT, 4096, "The longest note that a client may store with a committed offset, in characters."),
     Setting("offsets.retention.minutes", INT, 10_080, "How long committed offsets are kept once their group has no members or no longer reads the topic.", FROM_ONE),
-    Setting("offsets.retention.check.interval.ms", LONG, 600_000, "How often it is looked for offsets whose time is over.", FROM_ONE),
-    Setting("offsets.commit.timeout.ms", INT, 5000, "How long a commit waits for the disk, where flush.messages of __consumer_offsets has it wait.", FROM_ONE),
+    Setting("offsets.retention.check.interval.ms", LONG, 600_000, "How often expired offsets are looked for.", FROM_ONE),
+    Setting("offsets.commit.timeout.ms", INT, 5000, "How long a commit waits for the disk, if flush.messages of __consumer_offsets demands it.", FROM_ONE),
     Setting("group.min.session.timeout.ms", INT, 6000, "The shortest session timeout that a member of a classic group may ask for."),
     Setting("group.max.session.timeout.ms", INT, 1_800_000, "The longest session timeout that a member of a classic group may ask for."),
     Setting("group.initial.rebalance.delay.ms", INT, 0, "How long a classic group that was empty waits for further members before its first generation; tests should not wait.", kafka_default=3000),
@@ -305,10 +305,10 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.consumer.assignors", LIST, ("uniform", "range"), "The assignors that members may ask for; the first is that of members who ask for none.", NON_EMPTY),
     Setting("group.consumer.migration.policy", STRING, "bidirectional", "Whether groups with members may go over from the classic protocol (upgrade), back to it (downgrade), both, or neither (disabled).", MIGRATION_POLICIES),
     Setting("group.consumer.max.size", INT, 2_147_483_647, "How many members a consumer group has at most.", FROM_ONE),
-    Setting("group.consumer.session.timeout.ms", INT, 45_000, "After what time a silent member is put out of its consumer group.", FROM_ONE),
+    Setting("group.consumer.session.timeout.ms", INT, 45_000, "After what time a silent member is removed from its consumer group.", FROM_ONE),
     Setting("group.consumer.min.session.timeout.ms", INT, 45_000, "The shortest session timeout a consumer group can be given.", FROM_ONE),
     Setting("group.consumer.max.session.timeout.ms", INT, 60_000, "The longest session timeout a consumer group can be given.", FROM_ONE),
-    Setting("group.consumer.heartbeat.interval.ms", INT, 5000, "How often the members of consumer groups are to be heard of, which is also how soon they learn of changes.", FROM_ONE),
+    Setting("group.consumer.heartbeat.interval.ms", INT, 5000, "How often the members of consumer groups send heartbeats, which is also how soon they learn of changes.", FROM_ONE),
     Setting("group.consumer.min.heartbeat.interval.ms", INT, 5000, "The shortest heartbeat interval a consumer group can be given.", FROM_ONE),
     Setting("group.consumer.max.heartbeat.interval.ms", INT, 15_000, "The longest heartbeat interval a consumer group can be given.", FROM_ONE),
     Setting("group.consumer.assignment.interval.ms", INT, 0, "How long a consumer group's target assignment stays at least before the next is made; tests should not wait for it.", FROM_ZERO, update=CLUSTER_WIDE, kafka_default=1000),
@@ -316,8 +316,8 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("group.consumer.max.assignment.interval.ms", INT, 15_000, "The longest assignment interval a consumer group can be given.", FROM_ZERO),
     # Replication and tiered storage: replicas share one log in this process, and there is no second tier.
     Setting("auto.leader.rebalance.enable", BOOLEAN, True, "Whether leadership goes back to the preferred replicas by itself."),
-    Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often it is looked for partitions whose preferred replica could lead and does not.", FROM_ONE),
-    _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether a replica that is not in sync may lead where no other one is there."),
+    Setting("leader.imbalance.check.interval.seconds", LONG, 300, "How often partitions are looked for whose preferred replica could lead and does not.", FROM_ONE),
+    _both("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, False, "Whether a replica that is not in sync may lead if there is no other."),
     _both("local.retention.ms", "log.local.retention.ms", LONG, -2, "How long a tiered topic keeps records on the local disk.", Range(-2), acts=False),
     _both("local.retention.bytes", "log.local.retention.bytes", LONG, -2, "How many bytes a tiered topic keeps on the local disk.", Range(-2), acts=False),
     _topic("remote.storage.enable", BOOLEAN, False, "Whether a topic is tiered; true is refused, as by a broker without tiered storage."),

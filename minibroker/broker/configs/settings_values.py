@@ -22,13 +22,13 @@ MOST_PLACES = 16  # after the point, to tell every double from its neighbours
 
 
 class InvalidValue(ValueError):
-    """A text that is no value of its setting; the message is Kafka's, one line."""
+    """A text that is not a value of its setting; the message is Kafka's, one line."""
 
 
 def parse_value(setting: Setting, name: str, text: str) -> Value:
-    """The typed value of a text.
+    """Return the typed value of a text.
 
-    `name` is what to call the setting in an error: its broker's or its topic's name. Raises InvalidValue.
+    Error messages call the setting `name`: its broker's or its topic's name. Raise InvalidValue.
     """
     try:
         value = _typed(setting.type, text.strip())
@@ -43,7 +43,7 @@ def parse_value(setting: Setting, name: str, text: str) -> Value:
 
 
 def _offender(setting: Setting, value: Value) -> str | None:
-    """What an objection is about: of a list of words, the first that is none of the allowed ones."""
+    """Return the text that an objection names: of a list of words, the first one that is not allowed."""
     if isinstance(setting.valid, OneOf) and isinstance(value, tuple):
         return next((word for word in value if word not in setting.valid.choices), "")
     return format_value(value)
@@ -86,7 +86,7 @@ def _list(text: str) -> tuple[str, ...]:
 
 
 def _checked_list(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> tuple[str, ...]:
-    """The list, each element once. Kafka takes duplicates from a topic's config, and refuses them from a broker's."""
+    """Return the list with each element once. Kafka accepts duplicates for a topic and refuses them for a broker."""
     if not all(elements):
         raise InvalidValue(f"Configuration '{name}' values must not be empty.")
     once = tuple(dict.fromkeys(elements))
@@ -96,7 +96,7 @@ def _checked_list(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> 
 
 
 def format_value(value: Any) -> str | None:
-    """The text of a typed value, as DescribeConfigs shows it; None for none."""
+    """Return the text of a typed value, as DescribeConfigs shows it; None for None."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -107,7 +107,7 @@ def format_value(value: Any) -> str | None:
 
 
 def _double_text(value: float) -> str:
-    """The number as Java writes it: 1.0E7 from ten million on, 1.0E-4 below a thousandth."""
+    """Return the number as Java writes it: 1.0E7 from ten million on, 1.0E-4 below a thousandth."""
     if isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -118,5 +118,5 @@ def _double_text(value: float) -> str:
 
 
 def canonical_text(setting: Setting, name: str, text: str) -> str:
-    """The text as it is kept and shown: trimmed, a list without blanks and duplicates. Raises InvalidValue."""
+    """Return the text as it is kept and shown: trimmed, a list without blanks and duplicates. Raise InvalidValue."""
     return format_value(parse_value(setting, name, text)) or ""

@@ -1,9 +1,8 @@
-"""The broker settings that Apache Kafka 4.3 knows and that change nothing here: what they are, for who sets or lists them.
+"""The broker settings of Apache Kafka 4.3 that have no effect here, so that they can be set and listed.
 
-A `server.properties` from production starts with them, a running broker takes those that Kafka takes, and
-DescribeConfigs lists them; each time with a warning or a word by name. Names, types, defaults and bounds are Kafka's.
-What the broker acts on, and all topic configs with or without effect, stand in `settings_table`. A start that names none
-of these does not read this file.
+A `server.properties` from production may contain them, a running broker accepts those that Kafka accepts, and
+DescribeConfigs lists them; a warning or a note names each. Names, types, defaults and bounds are Kafka's. Settings with
+an effect, and all topic configs, are in `settings_table`. A start that sets none of these does not import this file.
 """
 
 from __future__ import annotations
@@ -333,9 +332,9 @@ _OF_LISTENERS_ONLY = frozenset(
 
 
 def row_of(name: str) -> Setting:
-    """What there is to know of a broker's setting by any name: of the table, of this one, of a listener, or unknown.
+    """Return the row of a broker's setting of any name: from the table, from this one, of a listener, or unknown.
 
-    A name that Kafka does not know either is kept, as it may mean something to somebody's plugin. Its type is UNKNOWN.
+    A name that Kafka does not know either is kept, as it may be meant for a plugin. Its type is UNKNOWN.
     """
     row = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
     if row is not None:
@@ -349,7 +348,7 @@ def row_of(name: str) -> Setting:
 
 
 def _base_of(name: str) -> str | None:
-    """The setting that is given a value for one listener, if it is known."""
+    """Return the name of the known setting that `name` sets for one listener, or None."""
     match = _LISTENER.fullmatch(name)
     rest = match[1] if match else ""
     rest = next((base for base in _OF_MECHANISMS if rest.endswith(base)), rest)
@@ -357,17 +356,17 @@ def _base_of(name: str) -> str | None:
 
 
 def is_fixed(name: str) -> bool:
-    """Whether no broker's setting of this name can change while it runs."""
+    """Return whether this is a known setting that cannot change at run time."""
     row = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
     return row is not None and not row.dynamic
 
 
 def is_of_listeners_only(name: str) -> bool:
-    """Whether this can change for one listener only, as `listener.name.<listener>.<name>`."""
+    """Return whether this can change for one listener only, as `listener.name.<listener>.<name>`."""
     return name in _OF_LISTENERS_ONLY
 
 
 def is_per_broker(name: str) -> bool:
-    """Whether this can change for one broker, and not for all of them."""
+    """Return whether this can change for one broker, but not for all of them."""
     match = _LISTENER.fullmatch(name)
     return match[1] not in _OF_ALL_BROKERS if match else row_of(name).update is PER_BROKER

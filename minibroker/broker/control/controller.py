@@ -1,7 +1,7 @@
 """The controller: decides on topics and configs, and writes what it decided to the metadata log.
 
-Every decision is checked whole before the first record is written. How a request is read and answered is the handlers';
-leaders are decided on in `elections`, moves in `reassignments`, where replicas lie in `placement`.
+Every decision is checked as a whole before the first record is written. Handlers read and answer requests; `elections`
+decides on leaders, `reassignments` on moves, `placement` on where replicas lie.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Controller:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._producer_ids = range(0)
-        self._changing: set[str] = set()  # topics that somebody makes, extends or removes in steps
+        self._changing: set[str] = set()  # topics that are being created, extended or deleted in steps
 
     # --- topics ---------------------------------------------------------------------------------
 
     def create_topic(self, name: str, *arguments: Any, **named: Any) -> tuple[bytes, Assignment]:
-        """As `create_topic_in_steps`, at once."""
+        """Do what `create_topic_in_steps` does, at once."""
         return at_once(self.create_topic_in_steps(name, *arguments, **named))
 
     def create_topic_in_steps(
@@ -74,10 +74,10 @@ class Controller:
         overrides: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
     ) -> Steps[tuple[bytes, Assignment]]:
-        """The new topic's id (16 raw bytes) and replicas. With `validate_only` nothing is created, and the id is zero.
+        """Create a topic; return its id (16 raw bytes) and replicas. With `validate_only`, only check; the id is zero.
 
-        `assignment` has (partition, replicas) for every partition, if the replicas are to lie where the client says.
-        Raises KafkaError with CreateTopics' codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
+        `assignment` has (partition, replicas) for every partition if the client decides where the replicas lie.
+        Raise KafkaError with CreateTopics' codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG, POLICY_VIOLATION.
         """
         self._check_new_name(name)
@@ -113,19 +113,19 @@ class Controller:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
     def is_changing(self, name: str) -> bool:
-        """Return whether somebody makes, extends or removes this topic in steps."""
+        """Return whether this topic is being created, extended or deleted in steps."""
         return name in self._changing
 
     def _colliding(self, name: str) -> list[str]:
-        """The topics with such a name that somebody makes or removes in steps."""
+        """Return the topics with a colliding name that are being created or deleted in steps."""
         wanted = colliding_name(name)
         return [other for other in self._changing if colliding_name(other) == wanted]
 
     @contextlib.contextmanager
     def _changes(self, name: str) -> Iterator[None]:
-        """Keep others from changing the topic inside the block, which others may interrupt.
+        """Keep others from changing the topic inside the block, which runs in steps.
 
-        Raises KafkaError(REASSIGNMENT_IN_PROGRESS) if somebody does so already.
+        Raise KafkaError(REASSIGNMENT_IN_PROGRESS) if another request changes it already.
         """
         if name in self._changing:
             raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"Topic '{name}' is being changed.")
@@ -144,9 +144,9 @@ class Controller:
         decided: list[Message],
         assignment: Assignment,
     ) -> Steps[None]:
-        """Make the logs of partitions from number `first` on, then commit what was decided and the partitions.
+        """Create the logs of partitions from number `first` on, then commit the decision and the partitions.
 
-        All of them are there afterwards, or none. Raises KafkaError.
+        All of them exist afterwards, or none. Raise KafkaError.
         """
         cluster = self._cluster
         logs: list[Log] = []
@@ -163,7 +163,7 @@ class Controller:
         yield from cluster.added_to_topic(topic_id, logs)
 
     def _partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
-        """What to record of a new partition whose log is there; those of its replicas that live are in sync."""
+        """Return the record of a new partition whose log exists; its live replicas are in sync."""
         log, replicas = new
         isr = [node for node in replicas if node in self._cluster.nodes]
         directory_id = uuid_from_text(self._cluster.logs.directory_of(log).directory_id)
@@ -177,13 +177,13 @@ class Controller:
         return partition
 
     def add_partitions(self, name: str, count: int, assignment: Assignment | None = None) -> None:
-        """As `add_partitions_in_steps`, at once."""
+        """Do what `add_partitions_in_steps` does, at once."""
         at_once(self.add_partitions_in_steps(name, count, assignment))
 
     def add_partitions_in_steps(
         self, name: str, count: int, assignment: Assignment | None = None, *, validate_only: bool = False
     ) -> Steps[None]:
-        """Bring a topic to `count` partitions. Raises KafkaError with CreatePartitions' codes."""
+        """Extend a topic to `count` partitions. Raise KafkaError with the codes of CreatePartitions."""
         topic = self._cluster.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -211,11 +211,11 @@ class Controller:
         return count - current
 
     def delete_topic(self, topic: Topic) -> None:
-        """As `delete_topic_in_steps`, at once."""
+        """Do what `delete_topic_in_steps` does, at once."""
         at_once(self.delete_topic_in_steps(topic))
 
     def delete_topic_in_steps(self, topic: Topic) -> Steps[None]:
-        """Remove a topic: its records are gone for every reader with the first step."""
+        """Delete a topic: its records are gone for every reader with the first step."""
         cluster = self._cluster
         with self._changes(topic.name):
             cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])
@@ -226,18 +226,18 @@ class Controller:
                 for partition in portion:
                     partition.wake()
                 yield
-            yield from cluster.topic_deleted(topic)
+            yield from cluster.coordinators.topic_deleted(topic)
 
     # --- configs --------------------------------------------------------------------------------
 
     def change_config(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
-        """As `change_config_in_steps`, at once."""
+        """Do what `change_config_in_steps` does, at once."""
         at_once(self.change_config_in_steps(resource_type, name, changes))
 
     def change_config_in_steps(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> Steps[None]:
-        """Set what `changes` says, remove what is None there, and have it act. Validated by the caller.
+        """Set the values of `changes`, remove those that are None, and apply them. The caller has validated them.
 
-        It is recorded in the first step, and acts on all partitions after the last.
+        They are recorded in the first step, and in force for all partitions after the last.
         """
         decided: list[Message] = [
             records.ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
@@ -256,7 +256,7 @@ class Controller:
     # --- features -------------------------------------------------------------------------------
 
     def first_records(self, formatted: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
-        """What a new cluster's metadata begin with: what Kafka's format command has left, if it has, or these levels.
+        """Return the first records of a new cluster: those that Kafka's format command has left, or these levels.
 
         With eligible leaders, min.insync.replicas is one value for all brokers from the beginning.
         """
@@ -270,7 +270,7 @@ class Controller:
         return first
 
     def update_features_in_steps(self, updates: Sequence[Update], *, validate_only: bool = False) -> Steps[None]:
-        """Set the levels of features, all or none. Raises KafkaError(INVALID_UPDATE_VERSION)."""
+        """Set the levels of features, all or none. Raise KafkaError(INVALID_UPDATE_VERSION)."""
         cluster = self._cluster
         image = cluster.image
         leader = min(cluster.nodes, default=cluster.static_settings["node.id"])
@@ -291,7 +291,7 @@ class Controller:
             yield from cluster.settings_changed(None)
 
     def _minimum_isr_of_all(self, image: Image) -> list[Message]:
-        """Have min.insync.replicas be one value for all brokers, as eligible leaders depend on it (KIP-966)."""
+        """Return records that make min.insync.replicas equal for all brokers, as eligible leaders need it (KIP-966)."""
         decided: list[Message] = []
         configs = image.configs
         if MINIMUM_ISR not in configs.get((BROKER_RESOURCE, ""), ()):
@@ -309,7 +309,7 @@ class Controller:
     # --- producer ids ---------------------------------------------------------------------------
 
     def next_producer_id(self) -> int:
-        """A producer id that was never given out; blocks of them are recorded before the first is used (KIP-730)."""
+        """Return a new producer id; a block of them is recorded before its first is used (KIP-730)."""
         if not self._producer_ids:
             first = self._cluster.image.next_producer_id
             if not self._cluster.nodes:
@@ -326,7 +326,7 @@ class Controller:
 
 
 def supported_levels(broker: records.RegisterBrokerRecord) -> dict[str, range]:
-    """The levels of each feature that a broker said it supports when it registered."""
+    """Return the levels of each feature that a broker supports according to its registration."""
     return {
         feature.name: range(feature.min_supported_version, feature.max_supported_version + 1)
         for feature in broker.features

@@ -1,7 +1,7 @@
 """Who leads: at the start, when nodes have come or gone, and when an administrator asks for an election.
 
-All nodes here share one log of each partition, so a replica whose node is there is in sync as soon as somebody leads.
-What a change is recorded as is in `partition_changes`.
+All nodes here share one log of each partition, so a replica whose node is there is in sync once there is a leader.
+The records of changes are made in `partition_changes`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from minibroker.protocol.steps import CHUNK_ITEMS, Steps, at_once
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
 
-MAXIMUM_ELECTIONS = 1000  # of one look for leaders that are not the preferred ones, as in Kafka
+MAXIMUM_ELECTIONS = 1000  # in one search for leaders that are not the preferred ones, as in Kafka
 NOT_AVAILABLE = {
     Election.PREFERRED: (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available."),
     Election.UNCLEAN: (
@@ -33,7 +33,7 @@ NOT_AVAILABLE = {
 
 
 def change_of(cluster: Cluster, partition: Partition, away: Collection[int] = ()) -> PartitionChange:
-    """A change of the partition, by the nodes that are there; those that are `away` are to be counted as gone."""
+    """Return a change of the partition, by the nodes that are there; nodes in `away` count as gone."""
     topic = partition.topic
 
     def may_lead(node: int) -> bool:
@@ -48,9 +48,9 @@ def change_of(cluster: Cluster, partition: Partition, away: Collection[int] = ()
 def apply_changes(
     cluster: Cluster, changes: Iterable[PartitionChangeRecord | None], beside: Iterable[Message] = ()
 ) -> None:
-    """Commit the changes, and have those who wait at a leader that leads no more, or in an older epoch, look again.
+    """Commit the changes and the records `beside` them, all or none, and wake the requests that wait there.
 
-    The records `beside` them are committed with them: all or none.
+    The leader or epoch that such a request relies on may have changed.
     """
     decided = [change for change in changes if change is not None]
     committed: list[Message] = [*decided, *beside]
@@ -65,15 +65,15 @@ def apply_changes(
 
 
 def all_partitions(cluster: Cluster) -> Iterator[Partition]:
-    """The partitions of all topics."""
+    """Yield the partitions of all topics."""
     for topic in cluster.image.topics.values():
         yield from topic.partitions
 
 
 def portions(cluster: Cluster, topics: Iterable[Topic] | None = None) -> Iterator[list[Partition]]:
-    """The partitions of these topics, or of all that are there now, in portions that are handled in one step.
+    """Yield the partitions of these topics, or of all present ones, in portions for one step each.
 
-    A topic may grow or go between two portions: each has what is there when it is asked for.
+    A topic may grow or be deleted between two portions; each portion has what exists when it is made.
     """
     portion: list[Partition] = []
     for topic in list(cluster.image.topics.values() if topics is None else topics):
@@ -90,12 +90,12 @@ def portions(cluster: Cluster, topics: Iterable[Topic] | None = None) -> Iterato
 
 
 def bring_up(cluster: Cluster) -> None:
-    """As `bring_up_in_steps`, at once."""
+    """Do what `bring_up_in_steps` does, at once."""
     at_once(bring_up_in_steps(cluster))
 
 
 def bring_up_in_steps(cluster: Cluster) -> Steps[None]:
-    """Have every partition led that can be, by nodes that are there, and their replicas in sync."""
+    """Elect a leader that is there for every partition, where possible, and put the replicas in sync."""
     for portion in portions(cluster):
         keep_led(cluster, portion)
         yield
@@ -107,7 +107,7 @@ def bring_up_in_steps(cluster: Cluster) -> Steps[None]:
 def keep_led(
     cluster: Cluster, partitions: Iterable[Partition], away: Collection[int] = (), beside: Iterable[Message] = ()
 ) -> None:
-    """Let the nodes that are not there, or `away`, lead nothing and be in sync with nothing; `beside` as above."""
+    """Take leadership and the ISR from nodes that are not there or in `away`; `beside` as in `apply_changes`."""
     apply_changes(cluster, [_without_absent(cluster, partition, away) for partition in partitions], beside)
 
 
@@ -120,7 +120,7 @@ def _without_absent(cluster: Cluster, partition: Partition, away: Collection[int
 
 
 def catch_up(cluster: Cluster, partitions: Iterable[Partition]) -> None:
-    """Let all replicas whose nodes are there be in sync, where somebody leads; reassignments may end by that."""
+    """Put all replicas whose nodes are there in sync where there is a leader; this may end reassignments."""
     apply_changes(cluster, [_with_followers(cluster, partition) for partition in partitions])
 
 
@@ -133,14 +133,14 @@ def _with_followers(cluster: Cluster, partition: Partition) -> PartitionChangeRe
 
 
 def _present_directories(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
-    """The id of the directory that the log lies in, of the replica whose node has registered it."""
+    """Return the id of the log's directory for the replica whose node has registered it."""
     if not partition.is_here or cluster.directory_owner not in partition.replicas:
         return {}
     return {cluster.directory_owner: uuid_from_text(cluster.logs.directory_of(partition.log).directory_id)}
 
 
 def balance(cluster: Cluster) -> None:
-    """Have the preferred replicas lead wherever they can and do not, as far as one look goes."""
+    """Elect preferred replicas that can lead and do not, up to MAXIMUM_ELECTIONS of them."""
     changes = (_preferred(cluster, partition) for partition in all_partitions(cluster))
     apply_changes(cluster, islice((change for change in changes if change is not None), MAXIMUM_ELECTIONS))
 
@@ -154,10 +154,10 @@ def _preferred(cluster: Cluster, partition: Partition) -> PartitionChangeRecord 
 
 
 def begin_epochs(cluster: Cluster) -> None:
-    """Have each leader that lives begin another epoch.
+    """Begin another epoch of each live leader.
 
-    After a crash records may be gone that somebody has read. Other ones get their offsets, and the epoch is what
-    tells them apart (KIP-320); so Kafka elects anew whoever comes back.
+    After a crash, records that somebody has read may be gone. New ones get their offsets, and only the epoch tells
+    them apart (KIP-320); Kafka elects a leader that comes back anew for the same reason.
     """
     live = (partition for partition in all_partitions(cluster) if partition.leader_id in cluster.nodes)
     cluster.commit(
@@ -169,16 +169,16 @@ def begin_epochs(cluster: Cluster) -> None:
 
 
 def check_election(partition: Partition, election: Election) -> None:
-    """Raises KafkaError(ELECTION_NOT_NEEDED) where an election of this kind has nothing to change."""
+    """Raise KafkaError(ELECTION_NOT_NEEDED) where an election of this kind has nothing to change."""
     leader_id = NO_LEADER if partition.is_offline else partition.leader_id
     if leader_id == partition.replicas[0] or (election is Election.UNCLEAN and leader_id != NO_LEADER):
         raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
 
 
 def election(cluster: Cluster, partition: Partition, kind: Election) -> PartitionChangeRecord:
-    """What a client's election comes to, for `apply_changes`.
+    """Return the change that a client's election makes, for `apply_changes`.
 
-    Raises KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    Raise KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     check_election(partition, kind)
     change = change_of(cluster, partition)

@@ -1,7 +1,7 @@
 """Logs on their way from one log directory to another (KIP-113): one at a time, beside all that reads and appends.
 
-The copying is `storage.moving`'s business. Here is when it goes on, when the copy takes the log's place, and what the
-metadata log says of it. A move that the broker's end interrupts begins anew with the next start.
+The copying is the storage's `log_copying.py`. Here is when it goes on, when the copy takes the log's place, and what
+the metadata log says of it. A move that the broker's end interrupts begins anew with the next start.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 from minibroker.broker.control.elections import catch_up
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import KafkaError
-from minibroker.storage.log_directory import OFFSET_CHECKPOINTS, LogDirectory
-from minibroker.storage.moving import TAIL_BYTES, LogCopy, Work
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.directories.log_copying import TAIL_BYTES, LogCopy, Work
+from minibroker.storage.directories.log_directory import OFFSET_CHECKPOINTS, LogDirectory
+from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
 
 log = logging.getLogger("minibroker.moves")
 
-FLUSH_WAIT_MS = 2  # how long to wait for the flush of a log that is on its way
+FLUSH_WAIT_MS = 2  # how long to wait for a flush of the log that is under way
 
 
 class Move:
-    """The move of a partition's log to `directory`; `copy` is what there is of it."""
+    """The move of a partition's log to `directory`; `copy` is what is there already."""
 
     def __init__(self, partition: Partition, directory: LogDirectory, unique: str) -> None:
         self.partition = partition
@@ -37,7 +37,7 @@ class Move:
 
     @property
     def is_void(self) -> bool:
-        """Whether nobody wants it any more, or the log is no more what it was."""
+        """Whether it was cancelled, or the log was replaced or closed."""
         return self.is_cancelled or self.partition.log is not self.copy.log or not self.copy.log.in_use
 
     @property
@@ -47,7 +47,7 @@ class Move:
 
 
 class LogMoves:
-    """The moves of one cluster: the first one is under way, the others wait for it."""
+    """The moves of one cluster: the first one is under way, the others wait."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -55,7 +55,7 @@ class LogMoves:
         self._running: Move | None = None
 
     def begin(self, partition: Partition, directory: LogDirectory) -> None:
-        """Have the partition's log come to lie in `directory`. A move of it to another one is given up."""
+        """Move the partition's log to `directory`, instead of a move to another one that is under way."""
         known = self._moves.get(partition)
         if known is not None and known.directory is directory and not known.is_void:
             return
@@ -72,7 +72,7 @@ class LogMoves:
             move.is_cancelled = True
 
     def to(self, directory: LogDirectory) -> list[Move]:
-        """The moves to this directory."""
+        """Return the moves to this directory."""
         return [move for move in self._moves.values() if move.directory is directory and not move.is_void]
 
     def _unique(self) -> str:
@@ -91,7 +91,7 @@ class LogMoves:
             self._step(self._running)
 
     def _step(self, move: Move) -> None:
-        """Have the next part be copied; or, if hardly anything is missing, all of the rest."""
+        """Copy the next part, or all of the rest if hardly anything is missing."""
         copy = move.copy
         if move.is_void:
             self._end(move)
@@ -127,7 +127,7 @@ class LogMoves:
     # --- the last part --------------------------------------------------------------------------
 
     def _finish(self, move: Move) -> None:
-        """While the log is not flushed, nothing that the copy lacks can have been promised to be on the disk itself."""
+        """Hold flushes and copy the rest: without a flush, nothing is promised to be synced that the copy lacks."""
         if move.is_void:
             move.copy.log.flusher.release()
             self._end(move)
@@ -138,7 +138,7 @@ class LogMoves:
 
     def _finished(self, move: Move, error: Exception | None) -> None:
         flusher = move.copy.log.flusher
-        move.copy.log.write_pending()  # the copy is to have it, too
+        move.copy.log.write_pending()  # the copy must have it, too
         if error is None and not move.is_void and move.copy.is_current():
             try:
                 self._take_place(move)
@@ -152,15 +152,14 @@ class LogMoves:
             self._step(move)
 
     def _take_place(self, move: Move) -> None:
-        """Let the copy be the log. Nothing is read or appended meanwhile, as this is one turn of the loop."""
+        """Put the copy in the place of the log. Nothing is read or appended meanwhile: this is one turn of the loop."""
         cluster, partition, old = self._cluster, move.partition, move.copy.log
         move.copy.complete()
         source = cluster.logs.directory_of(old)
         try:
             new = cluster.logs.move(move.copy, move.directory, partition.topic.settings, self._unique())
         except LogDirectoryError as error:
-            old.offline = f"{partition} is offline until the next start: {error}"
-            log.critical("%s", old.offline)
+            old.take_offline(str(error))
             self._end(move)
             return
         partition.log = new
@@ -172,13 +171,13 @@ class LogMoves:
         try:
             catch_up(cluster, [partition])
         except KafkaError as error:
-            log.warning("the metadata log does not say that %s has moved: %s", partition, error)
+            log.warning("the metadata log could not record that %s has moved: %s", partition, error)
         conclusion = partial(cluster.logs.conclude_move, source, move.directory, new, move.copy.unsynced_names())
         cluster.clock.run_aside(conclusion, partial(self._concluded, move))
 
     def _concluded(self, move: Move, error: Exception | None) -> None:
         if error is not None:
-            log.warning("the next start looks again whether %s has moved: %s", move.partition, error)
+            log.warning("the next start will check whether %s has moved: %s", move.partition, error)
         self._end(move)
 
     # --- the end --------------------------------------------------------------------------------
@@ -188,7 +187,7 @@ class LogMoves:
         self._end(move)
 
     def _end(self, move: Move) -> None:
-        """Forget the move, and what there is of a copy; go on with the next one."""
+        """Forget the move, remove what there is of a copy, and go on with the next one."""
         if self._cluster.logs.disk.exists(move.copy.path):
             move.directory.discard(move.copy.path)
         if self._moves.get(move.partition) is move:

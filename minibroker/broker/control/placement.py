@@ -1,7 +1,7 @@
-"""Where replicas of new partitions lie: placed over the brokers, or as a client says and checked here.
+"""Where replicas of new partitions lie: spread over the brokers, or as a client says, and then checked.
 
-A registered broker whose node is away may hold a replica too, but is not in sync and leads nothing. What becomes of the
-replicas later is in `elections` and `reassignments`.
+A registered broker whose node is away may hold a replica too, but is not in sync and leads nothing. Later changes of
+the replicas are in `elections` and `reassignments`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Assignment = Sequence[Sequence[int]]  # the node ids of each partition's replica
 
 
 def automatic_assignment(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
-    """Replicas for a new topic whose client leaves it to us.
+    """Return replicas for a new topic whose client lets the broker decide.
 
-    Raises KafkaError: INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, POLICY_VIOLATION.
+    Raise KafkaError: INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, POLICY_VIOLATION.
     """
     if replication_factor == 0 or replication_factor < DEFAULT:
         message = "Replication factor must be larger than 0, or -1 to use the default value."
@@ -40,9 +40,9 @@ def automatic_assignment(cluster: Cluster, partition_count: int, replication_fac
 
 
 def place(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
-    """Replicas for new partitions, leaders in turn over all live nodes from a random one on.
+    """Return replicas for new partitions, with leaders in turn over all live nodes from a random one on.
 
-    Brokers that are away come after all that are there. Raises KafkaError: POLICY_VIOLATION,
+    Brokers that are away come after all that are there. Raise KafkaError: POLICY_VIOLATION,
     INVALID_REPLICATION_FACTOR.
     """
     if partition_count > MAXIMUM_PARTITIONS_PER_REQUEST:
@@ -73,9 +73,9 @@ def _in_turn(nodes: list[int], first: int) -> list[int]:
 def manual_assignment(
     cluster: Cluster, assignment: Sequence[tuple[int, Sequence[int]]], partition_count: int, replication_factor: int
 ) -> Assignment:
-    """The replicas of a new topic as a client gives them: (partition, replicas) in any order.
+    """Return the replicas of a new topic as a client gives them: (partition, replicas) in any order.
 
-    Raises KafkaError: INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT.
+    Raise KafkaError: INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT.
     """
     if replication_factor != DEFAULT:
         message = "A manual partition assignment was specified, but replication factor was not set to -1."
@@ -95,9 +95,9 @@ def manual_assignment(
 
 
 def check_assignment(cluster: Cluster, assignment: Assignment, replication_factor: int, *, first: int = 0) -> None:
-    """That the partitions from number `first` on can lie there.
+    """Check that the partitions from number `first` on can lie there.
 
-    Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each has that many different brokers, one of which is there.
+    Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each has that many different brokers, one of which is there.
     """
     for index, replicas in enumerate(assignment, first):
         check_replicas(cluster, replicas)
@@ -114,7 +114,7 @@ def check_assignment(cluster: Cluster, assignment: Assignment, replication_facto
 
 
 def check_replicas(cluster: Cluster, replicas: Sequence[int]) -> None:
-    """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless these are different brokers that are registered."""
+    """Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) unless these are different registered brokers."""
     if not replicas:
         raise _invalid("The manual partition assignment includes an empty replica list.")
     last = None

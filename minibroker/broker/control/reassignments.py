@@ -1,7 +1,7 @@
 """Moving partitions to other replicas, and taking such a move back (KIP-455, KIP-860).
 
-A move ends when all new replicas are in sync: at once if their nodes are there, as these share the log, or else when
-they come. What is recorded of it is in `partition_changes`.
+A move ends when all new replicas are in sync: at once if their nodes are there, since these share the log, or else when
+they come. Its records are made in `partition_changes`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def reassignment(
     cluster: Cluster, partition: Partition, replicas: Sequence[int], *, keep_factor: bool
 ) -> PartitionChangeRecord | None:
-    """What to record so that the partition comes to lie on `replicas`; None if it does already.
+    """Return the change that moves the partition to `replicas`, or None if it lies there already.
 
-    A move that is under way is given up for the new one. With `keep_factor` the number of replicas must not change.
-    Raises KafkaError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
+    It replaces a move that is under way. With `keep_factor` the number of replicas must not change.
+    Raise KafkaError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
     check_replicas(cluster, replicas)
     factor = len(partition.replicas) - len(partition.removing_replicas)
@@ -43,10 +43,10 @@ def reassignment(
 
 
 def cancellation(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
-    """What to record so that the partition lies again where it did before its move.
+    """Return the change that moves the partition back to where it was before its move.
 
-    Raises KafkaError: NO_REASSIGNMENT_IN_PROGRESS, and INVALID_REPLICA_ASSIGNMENT where only replicas that are new are
-    in sync, and no other one may lead.
+    Raise KafkaError: NO_REASSIGNMENT_IN_PROGRESS, and INVALID_REPLICA_ASSIGNMENT where only new replicas are in sync
+    and no other may lead.
     """
     if not partition.is_reassigned:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)

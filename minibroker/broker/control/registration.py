@@ -1,7 +1,7 @@
-"""How brokers register in the metadata log when they come, are fenced when they go, and are forgotten.
+"""Brokers in the metadata log: registered when they come, fenced when they go, and unregistered.
 
 A reader of the log, such as a Kafka that is started on the directory later, finds there which brokers live, where they
-listen, and which directories are theirs. Leaders are elected in `elections`.
+listen, and which directories they have. Leaders are elected in `elections`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FENCED = 1  # BrokerRegistrationChangeRecord's fenced: 1 it is from now on, -1 i
 
 
 def register(cluster: Cluster) -> None:
-    """Record that the nodes are there, and that no other broker is. Gives the nodes their broker epochs."""
+    """Record that the nodes are there, and no other broker; give the nodes their broker epochs."""
     first = cluster.metadata_log.storage.log_end_offset
     registrations: list[Message] = []
     for epoch, node in enumerate(cluster.nodes.values(), first):
@@ -50,23 +50,23 @@ def join(cluster: Cluster, node: Node) -> None:
 
 
 def leave(cluster: Cluster, node: Node) -> None:
-    """Record that a node, which `cluster.nodes` has no longer, is gone: it leads, and is in sync with, nothing."""
+    """Record that a node, which is no longer in `cluster.nodes`, is gone: it leads nothing and is in no ISR."""
     concerned = (partition for partition in all_partitions(cluster) if node.node_id in partition.replicas)
     keep_led(cluster, concerned, away=[node.node_id], beside=[_fencing(node.node_id, node.broker_epoch)])
 
 
 def unregister(cluster: Cluster, broker_id: int) -> Steps[None]:
-    """Forget a broker: it leads nothing and is in sync with nothing from now on.
+    """Forget a broker: it leads nothing and is in no ISR from now on.
 
-    A node of this process is then unknown to clients until it registers again, with the next start, and refuses what
-    they still ask of it. Raises KafkaError: BROKER_ID_NOT_REGISTERED.
+    A node of this process is then unknown to clients until it registers again at the next start, and refuses their
+    requests. Raise KafkaError: BROKER_ID_NOT_REGISTERED.
     """
     broker = cluster.image.brokers.get(broker_id)
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
     cluster.commit([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)])
-    cluster.nodes.pop(broker_id, None)  # before the steps, or somebody puts new replicas there meanwhile
+    cluster.nodes.pop(broker_id, None)  # before the steps, or others would put new replicas there in between
     for portion in portions(cluster):
         concerned = [one for one in portion if broker_id in one.isr or broker_id in one.eligible_leader_replicas]
         keep_led(cluster, concerned, away=[broker_id])
@@ -78,7 +78,7 @@ def _fencing(broker_id: int, broker_epoch: int) -> Message:
 
 
 def _directories(cluster: Cluster) -> list[bytes]:
-    """The ids of the log directories. One node alone has them, as no two brokers of Kafka's may have the same."""
+    """Return the ids of the log directories. Only one node has them, as no two brokers of Kafka may share one."""
     return sorted(uuid_from_text(directory.directory_id) for directory in cluster.logs.directories)
 
 

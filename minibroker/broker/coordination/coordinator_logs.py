@@ -1,31 +1,29 @@
-"""Topics in which a coordinator keeps its state, such as `__consumer_offsets`: made, appended to, and read back.
+"""The log of a coordinator, a topic such as `__consumer_offsets`: created, appended to, and read back.
 
-What the records say is the coordinator's business, and so is which node may ask it: see `coordinators`.
+What the records say is the coordinator's business; when they are read, and who may ask, is the `runtime`'s.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from struct import Struct, iter_unpack
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
-from minibroker.broker.requests.turn import Wait, wait_for
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.primitives import Output
 from minibroker.protocol.records.batch import BatchHeader, batches, check_batch, read_header
-from minibroker.protocol.records.building import build_batch_in_steps
+from minibroker.protocol.records.building import build_batch_in_steps, build_plain_batch
 from minibroker.protocol.records.control import ControlType, control_type
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import WAITING, Steps, at_once, each
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
     from minibroker.storage.log import Log
-    from minibroker.storage.pending import Pending
 
 log = logging.getLogger("minibroker.coordinators")
 
@@ -47,7 +45,7 @@ COORDINATOR_CODES = {
 Entry = tuple[bytes, bytes | None]  # key and value of a record; None takes back what was said under the key
 
 
-class StateTopicSettings(NamedTuple):
+class CoordinatorLogSettings(NamedTuple):
     """The names of the settings that say how the topic is made, and the number of the codec for what is appended.
 
     `load_bytes` is the setting for how much is read at a time, `min_isr` that for min.insync.replicas,
@@ -63,33 +61,31 @@ class StateTopicSettings(NamedTuple):
     compression_type: str = "producer"
 
 
-class StateReader(Protocol):
-    """Whom `StateTopic.replay` tells what is in a partition."""
+class Shard(Protocol):
+    """What a coordinator knows from one partition of its topic: a fold over the records."""
 
-    def record(self, record: Record, producer_id: int) -> None:
-        """One record; `producer_id` is -1 unless it belongs to a transaction, of which it is told later how it ended.
+    def replay(self, record: Record, producer_id: int) -> None:
+        """Fold one record in; `producer_id` is -1 unless it belongs to a transaction, whose end is told later.
 
         May raise KafkaError or ValueError for a record that says nothing it knows: it is then passed over.
         """
 
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
-        """All records of this producer's transaction hold from now on, or none of them ever does."""
+        """Let all records of this producer's transaction hold from now on, or none of them ever."""
+
+    def loaded(self) -> None:
+        """Go on with what the partition holds: it is read to its end. What is appended now is appended by a timer."""
+
+    def unload(self) -> None:
+        """Forget all, and tell who waits for it that nobody coordinates it now."""
 
 
-class StateTopic:
-    """The topic `name`. It need not exist: `create` makes it when the first coordinator is asked for, as in Kafka.
+class CoordinatorLog:
+    """The topic `name`. It need not exist: `create` makes it when the first coordinator is asked for, as in Kafka."""
 
-    What is appended is applied before it is written. If the write fails, `reload(partition)` is called when the turn
-    has ended, after those who waited were told: the coordinator is to know again what the log says, and no more.
-    """
-
-    def __init__(
-        self, cluster: Cluster, name: str, settings: StateTopicSettings, reload: Callable[[Partition], None]
-    ) -> None:
+    def __init__(self, cluster: Cluster, name: str, settings: CoordinatorLogSettings) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._reload = reload
-        self._pending: dict[int, Pending] = {}  # by partition, what is to be written
         self.name = name
 
     # --- where ----------------------------------------------------------------------------------
@@ -133,8 +129,7 @@ class StateTopic:
         """The index of the partition that holds the state of `key`: Java's hash of it, spread over all of them."""
         topic = self.topic
         count = self._cluster.settings[self._settings.partition_count] if topic is None else len(topic.partitions)
-        value = java_hash(key)
-        return 0 if value == SMALLEST_INT else abs(value) % int(count)
+        return _spread(key) % int(count)
 
     def partition(self, index: int) -> Partition:
         """The partition, if it can be written to. Raises KafkaError: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
@@ -146,43 +141,51 @@ class StateTopic:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, partition.log.offline)
         return partition
 
-    def node_of(self, key: str) -> Node | None:
-        """The node that coordinates what `key` names, as it leads its partition; None while nobody does."""
-        try:
-            return self._cluster.nodes.get(self.partition(self.partition_of(key)).leader_id)
-        except KafkaError:
-            return None
+    def partition_for(self, key: str) -> Partition:
+        """Return the partition that holds the state of `key`, as `partition` does."""
+        topic = self._cluster.image.topics.get(self.name)
+        if topic is not None:
+            partition = topic.partitions[_spread(key) % len(topic.partitions)]
+            if partition.leader_id != NO_LEADER and not partition.log.offline:
+                return partition
+        return self.partition(self.partition_of(key))  # which says what is wrong
 
     # --- writing --------------------------------------------------------------------------------
 
-    def append(self, index: int, entries: Iterable[Entry], producer: tuple[int, int] | None = None) -> None:
-        """Append the entries as one batch: after a crash all are there, or none. No entries are nothing to do.
+    @property
+    def codec(self) -> int:
+        """The number of the codec for what is appended."""
+        name = self._settings.codec
+        return 0 if name is None else int(self._cluster.settings[name])
 
-        With a `producer` (id and epoch) they are part of its transaction. Raises KafkaError with the code for a
-        coordinator's clients; then nothing was appended.
-        """
-        kept = list(entries)
-        if kept:
-            self.append_batch(index, at_once(self.batch_in_steps(kept, producer)), producer)
+    def batch(self, entries: Sequence[Entry], producer: tuple[int, int] | None = None) -> memoryview:
+        """Make a batch as `batch_in_steps` does, at once: of a few entries."""
+        if self.codec:
+            return at_once(self.batch_in_steps(entries, producer))
+        return memoryview(build_plain_batch(entries, self._cluster.clock.wall_ms(), producer=producer))
 
     def batch_in_steps(self, entries: Iterable[Entry], producer: tuple[int, int] | None = None) -> Steps[memoryview]:
-        """The batch that `append` would write, for `append_batch`: of one entry at least, in steps."""
+        """Make a batch of the entries, one at least, for `append_batch`: after a crash all are there, or none.
+
+        With a `producer` (id and epoch) they are part of its transaction.
+        """
         now_ms = self._cluster.clock.wall_ms()
-        codec = 0 if self._settings.codec is None else self._cluster.settings[self._settings.codec]
         records = yield from each(lambda entry: Record(timestamp=now_ms, key=entry[0], value=entry[1]), entries)
         producer_id, epoch = producer or (NO_PRODUCER, NO_PRODUCER)
         batch = yield from build_batch_in_steps(
             records,
-            compression=codec,
+            compression=self.codec,
             producer_id=producer_id,
             producer_epoch=epoch,
             transactional=producer is not None,
         )
         return memoryview(batch)
 
-    def append_batch(self, index: int, batch: memoryview, producer: tuple[int, int] | None = None) -> None:
-        """Append a batch of `batch_in_steps`, made with the same producer. Raises as `append` does."""
-        partition = self.partition(index)
+    def append_batch(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None = None) -> None:
+        """Append a batch that was made with the same producer.
+
+        Raises KafkaError with the code for a coordinator's clients; then nothing was appended.
+        """
         try:
             self._append(partition, batch, producer)
         except KafkaError as error:
@@ -199,32 +202,6 @@ class StateTopic:
             message = f"{header.record_count} record(s) make {len(batch)} bytes, {partition} takes batches of {limit}."
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
         partition.append(self._cluster.turn, batch, [header])
-        pending = partition.log.unwritten
-        if pending is not None and pending is not self._pending.get(partition.index):
-            self._pending[partition.index] = pending
-            self._cluster.turn.when(wait_for(partition.log)._replace(synced=False), partial(self._written, partition))
-
-    def _written(self, partition: Partition, failure: KafkaError | None) -> None:
-        self._pending.pop(partition.index, None)
-        if failure is not None:
-            self._cluster.turn.wake_soon(_Lost(self, partition))
-
-    def lost(self, partition: Partition) -> None:
-        """Have the partition read again, unless it is gone."""
-        if partition in self.partitions_here():
-            log.warning("%s is read again, as a write to it has failed", partition)
-            self._reload(partition)
-
-    def when_kept(self, index: int, then: Callable[[KafkaError | None], None]) -> None:
-        """Call `then` once what was appended is as safe as the topic asks for, with what prevented it, or None.
-
-        That is when it is written; once the topic's flush.messages has been reached, when it is on the disk itself.
-        """
-        self._cluster.turn.when(self.wait(index), then)
-
-    def wait(self, index: int) -> Wait:
-        """The promise to be kept before a client is told of what was appended. Raises KafkaError as `partition`."""
-        return wait_for(self.partition(index).log, COORDINATOR_CODES)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -234,8 +211,8 @@ class StateTopic:
         partitions = () if topic is None else topic.partitions
         return (partition for partition in partitions if partition.is_here and partition.log.in_use)
 
-    def replay(self, partition: Partition, reader: StateReader) -> None:
-        """Tell `reader` all that is in a partition. What is malformed is passed over, and told in the log.
+    def replay(self, partition: Partition, shard: Shard) -> Steps[None]:
+        """Tell `shard` all that is in a partition, a step a batch. What is malformed is logged and passed over.
 
         Raises KafkaError if the log cannot be read on.
         """
@@ -245,54 +222,53 @@ class StateTopic:
                 batch = memoryview(data)[position : position + header.size_bytes]
                 check_batch(batch)
                 for record in records_of(batch):
-                    _tell(partition, header, record, reader)
+                    _tell(partition, header, record, shard)
             except KafkaError as error:
                 log.error("%s: the batch at offset %d is passed over: %s", partition, header.base_offset, error)
-
-
-class _Lost(NamedTuple):
-    """A partition of which more is known than could be written."""
-
-    topic: StateTopic
-    partition: Partition
-
-    def look(self) -> None:
-        self.topic.lost(self.partition)
+            yield
 
 
 def _batches(kept: Log, load_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
     offset = kept.log_start_offset
     while (region := kept.read(offset, load_bytes, minimum_one=True)) is not None:
-        data = region.file.read(region.position, region.size_bytes)
+        try:
+            data = region.file.read(region.position, region.size_bytes)
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         yield from ((position, header, data) for position, header in batches(data))
         offset = region.next_offset
 
 
-def _tell(partition: Partition, header: BatchHeader, record: Record, reader: StateReader) -> None:
+def _tell(partition: Partition, header: BatchHeader, record: Record, shard: Shard) -> None:
     try:
         if not header.is_control:
-            reader.record(record, header.producer_id if header.is_transactional else NO_PRODUCER)
+            shard.replay(record, header.producer_id if header.is_transactional else NO_PRODUCER)
             return
         kind = control_type(record.key)
         if kind in (ControlType.COMMIT, ControlType.ABORT):
-            reader.transaction_ended(header.producer_id, committed=kind == ControlType.COMMIT)
+            shard.transaction_ended(header.producer_id, committed=kind == ControlType.COMMIT)
     except (KafkaError, ValueError) as error:
         log.error("%s: the record at offset %d is passed over: %s", partition, record.offset, error)
 
 
 def entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
     """Key and value as they lie in the log, an int16 before each; without a value, the key's tombstone."""
-    return _framed(key.api_key, key, KEY_VERSION), None if value is None else _framed(version, value, version)
+    start = _INT16.pack(key.api_key)
+    return start + key.encode(KEY_VERSION), None if value is None else framed(value, version)
 
 
-def _framed(number: int, message: Message, version: int) -> bytes:
-    out = Output()
-    out += _INT16.pack(number)
-    message.encode_into(out, version)
-    return bytes(out)
+def framed(message: Message, version: int) -> bytes:
+    """A value as it lies in the log, its version before it."""
+    return _INT16.pack(version) + message.encode(version)
 
 
-@lru_cache(maxsize=256)  # a commit asks four times, which was a fifth of its cost; a key is 32 KiB at most
+@lru_cache(maxsize=256)  # a commit asks three times, which was a fifth of its cost; a key is 32 KiB at most
+def _spread(key: str) -> int:
+    """The hash as Kafka makes it positive: of the smallest int there is no counterpart."""
+    value = java_hash(key)
+    return 0 if value == SMALLEST_INT else abs(value)
+
+
 def java_hash(text: str) -> int:
     """Java's String.hashCode, an int32: over the UTF-16 code units, each times a power of 31."""
     value = 0

@@ -1,49 +1,96 @@
-"""Which node coordinates a group or a transactional id, and is so told by FindCoordinator.
+"""The kinds of coordinators that a cluster has, a row each, and where each is found.
 
-A group is looked after by the node that leads its partition of `__consumer_offsets`, a transactional id by that of its
-partition of `__transaction_state`. What coordinators do is not here.
+A kind is made when it is first asked for: many a broker never has a group, and does not pay for them when it starts.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic
 from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
-    from minibroker.broker.coordination.coordinator_logs import StateTopic
+    from minibroker.broker.coordination.runtime import CoordinatorRuntime
 
 log = logging.getLogger("minibroker.coordinators")
 
 
-def coordinator_of_group(cluster: Cluster, group_id: str) -> Node:
-    """The node that coordinates this group; the first one asked for has the topic of the groups created.
+class Kind(NamedTuple):
+    """A kind of coordinator: its topic, FindCoordinator's type of its keys, and its `CoordinatorRuntime`."""
+
+    topic: str
+    key_type: int
+    module: str
+    name: str
+
+
+KINDS = (
+    Kind(GROUPS_TOPIC, 0, "minibroker.broker.groups.coordinator", "GroupCoordinator"),
+    Kind(TRANSACTIONS_TOPIC, 1, "minibroker.broker.transactions.coordinator", "TransactionCoordinator"),
+)
+
+
+class Coordinators:
+    """The coordinators of a cluster, by the topics that they keep their state in."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.made: dict[str, CoordinatorRuntime[Any]] = {}
+
+    def of_topic(self, topic: str) -> CoordinatorRuntime[Any] | None:
+        """Return the coordinators that keep their state in this topic, if there are such."""
+        if topic not in self.made:
+            for kind in KINDS:
+                if kind.topic == topic:
+                    self.made[topic] = getattr(import_module(kind.module), kind.name)(self._cluster)
+        return self.made.get(topic)
+
+    def of_keys(self, key_type: int) -> CoordinatorRuntime[Any]:
+        """Return the coordinators for keys of this type. Raises KafkaError(INVALID_REQUEST)."""
+        for kind in KINDS:
+            coordinators = self.of_topic(kind.topic) if kind.key_type == key_type else None
+            if coordinators is not None:
+                return coordinators
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
+
+    # --- what happens to their topics -------------------------------------------------------------
+
+    def load(self) -> None:
+        """Load the state of all coordinators whose topic there is."""
+        for kind in KINDS:
+            coordinators = self.of_topic(kind.topic) if kind.topic in self._cluster.image.topics else None
+            if coordinators is not None:
+                coordinators.load()
+
+    def leader_changed(self, partition: Partition) -> None:
+        """Tell the coordinators whose partition has another leader."""
+        coordinators = self.made.get(partition.topic.name)
+        if coordinators is not None:
+            coordinators.leader_changed(partition)
+
+    def topic_deleted(self, topic: Topic) -> Steps[None]:
+        """Tell all that a topic is gone: their own, or one that they know something of."""
+        for coordinators in list(self.made.values()):
+            yield from coordinators.topic_deleted(topic)
+
+
+def coordinator_of(coordinators: CoordinatorRuntime[Any], key: str) -> Node:
+    """Return the node that coordinates `key`; the first one asked for has the topic created.
 
     Raises KafkaError(COORDINATOR_NOT_AVAILABLE) where there is none yet.
     """
-    groups = cluster.groups
-    return _coordinator(groups.topic, groups.topic.create, group_id)
-
-
-def coordinator_of_transactions(cluster: Cluster, transactional_id: str) -> Node:
-    """The node that coordinates this transactional id; the first one asked for has their topic created.
-
-    Raises KafkaError(COORDINATOR_NOT_AVAILABLE) where there is none yet.
-    """
-    transactions = cluster.transactions
-    return _coordinator(transactions.topic, transactions.create_topic, transactional_id)
-
-
-def _coordinator(topic: StateTopic, create: Callable[[], None], key: str) -> Node:
+    topic = coordinators.log
     try:
-        create()
+        topic.create()
     except KafkaError as error:
         log.warning("%s cannot be created: %s", topic.name, error)
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
-    node = topic.node_of(key)
+    node = coordinators.node_of(key)
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody leads the partition of {key} in {topic.name}.")
     return node

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.groups.records import offset_entry
+from minibroker.broker.groups.records import offset_entries, offset_entry
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps, at_once, chunks
 
 if TYPE_CHECKING:
     from minibroker.broker.coordination.coordinator_logs import Entry
@@ -30,36 +30,67 @@ log = logging.getLogger("minibroker.groups")
 
 
 def commit_offsets(
-    coordinator: GroupCoordinator, group_id: str, offsets: Sequence[Committed], check: Callable[[], None]
-) -> Steps[None]:
-    """Record (topic, partition, offset) for a group, all or none; a group that there is not yet is made.
-
-    `check` is called in the last step, in which all that changes is changed; nothing is if it raises. Raises KafkaError
-    with the code for the client.
-    """
-    batch = yield from offsets_batch(coordinator, group_id, offsets)
-    check()
-    if batch is None:
-        return
-    coordinator.topic.append_batch(coordinator.topic.partition_of(group_id), batch)
-    group = coordinator.groups.get(group_id) or coordinator.classic_group(group_id)
-    for topic, partition, committed in offsets:
-        group.offsets.apply(topic, partition, committed)
-
-
-def offsets_batch(
     coordinator: GroupCoordinator,
     group_id: str,
     offsets: Sequence[Committed],
+    check: Callable[[], None],
     producer: tuple[int, int] | None = None,
+) -> Steps[None]:
+    """Record (topic, partition, offset) for a group, all or none; a group that there is not yet is made.
+
+    With a `producer` (id and epoch) they are part of its transaction, and pending until that ends. `check` is called in
+    the last step, in which all that changes is changed; nothing is if it raises. Raises KafkaError with the code for
+    the client.
+    """
+    batch = yield from _batch_in_steps(coordinator, group_id, offsets, producer)
+    check()
+    if batch is not None:
+        _record(coordinator, group_id, offsets, batch, producer)
+
+
+def commit_few_offsets(
+    coordinator: GroupCoordinator, group_id: str, offsets: Sequence[Committed], check: Callable[[], None]
+) -> None:
+    """Record offsets as `commit_offsets` does, at once."""
+    if coordinator.log.codec:
+        at_once(commit_offsets(coordinator, group_id, offsets, check))
+        return
+    check()
+    if offsets:
+        batch = coordinator.log.batch(offset_entries(group_id, offsets))
+        _record(coordinator, group_id, offsets, batch, None)
+
+
+def _record(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    offsets: Sequence[Committed],
+    batch: memoryview,
+    producer: tuple[int, int] | None,
+) -> None:
+    coordinator.append_batch(group_id, batch, producer)
+    if producer is not None:
+        shard = coordinator.shard_of(group_id)
+        for topic, partition, committed in offsets:
+            shard.pend(producer[0], group_id, topic, partition, committed)
+        return
+    group = coordinator.groups.get(group_id) or coordinator.classic_group(group_id)
+    group.offsets.apply_all(offsets)
+
+
+def _batch_in_steps(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    offsets: Sequence[Committed],
+    producer: tuple[int, int] | None,
 ) -> Steps[memoryview | None]:
-    """The batch that records the offsets, for `StateTopic.append_batch`; None if there are no offsets.
+    """The batch that records the offsets, for `append_batch`; None if there are no offsets.
 
     Raises KafkaError as soon as they are more, uncompressed, than a batch has room for, as Kafka answers that.
     """
     if not offsets:
         return None
-    topic = coordinator.topic
+    topic = coordinator.log
     entries: list[Entry] = []
     size_bytes = HEADER_BYTES
     limit_bytes = topic.partition(topic.partition_of(group_id)).log.settings.max_message_bytes
@@ -93,7 +124,7 @@ def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
     gone = list(partitions)
     if not gone:
         return
-    topic = coordinator.topic
+    topic = coordinator.log
     limit_bytes = topic.partition(topic.partition_of(group.group_id)).log.settings.max_message_bytes - HEADER_BYTES
     longest_bytes = max(len(offset_entry(group.group_id, *each, None)[0]) for each in gone) + RECORD_OVERHEAD_BYTES
     count = max(1, limit_bytes // longest_bytes)
@@ -101,9 +132,12 @@ def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
         delete_offsets(coordinator, group, gone[start : start + count])
 
 
-def forget_missing_topics(coordinator: GroupCoordinator) -> None:
-    """Take back what is committed for topics that are gone: a crash can come between their end and `forget_topic`."""
-    for group in list(coordinator.groups.values()):
+def forget_missing_topics(coordinator: GroupCoordinator, groups: Iterable[Group]) -> None:
+    """Take back what is committed for topics that are gone: `forget_topic` does not reach groups that are not loaded.
+
+    Nor does it come to its end if the broker crashes before.
+    """
+    for group in groups:
         missing = [each for each in group.offsets.partitions() if not _exists(coordinator, group, *each)]
         _try_to_forget(coordinator, group, missing)
 

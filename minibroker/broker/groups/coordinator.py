@@ -6,11 +6,12 @@ What the members of a group do is its kind's business (`classic/`, `consumer/`),
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, Entry, StateTopic, StateTopicSettings
+from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
+from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
 from minibroker.broker.groups import records
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.classic.recording import membership_entry
@@ -20,9 +21,8 @@ from minibroker.broker.groups.consumer import replaying as consumer_replaying
 from minibroker.broker.groups.consumer.group import ConsumerGroup
 from minibroker.broker.groups.consumer.recording import Change, entries
 from minibroker.broker.groups.group import Group
-from minibroker.broker.groups.offsets import CommittedOffsets
-from minibroker.broker.groups.transactional import TransactionalOffsets
-from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Partition, Topic
+from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records
@@ -32,11 +32,10 @@ from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
-    from minibroker.broker.requests.turn import Wait
 
 log = logging.getLogger("minibroker.groups")
 
-SETTINGS = StateTopicSettings(
+SETTINGS = CoordinatorLogSettings(
     "offsets.topic.num.partitions",
     "offsets.topic.replication.factor",
     "offsets.topic.segment.bytes",
@@ -48,78 +47,34 @@ SETTINGS = StateTopicSettings(
 OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")  # what keys of this type begin with
 
 
-class GroupCoordinator:
-    """All groups of the cluster. Each is looked after by the node that leads its partition of `__consumer_offsets`."""
+class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
+    """All groups of the cluster, which keep their state in `__consumer_offsets`."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.topic = StateTopic(cluster, GROUPS_TOPIC, SETTINGS, self._reload)
-        self.groups: dict[str, Group] = {}
-        self.transactional = TransactionalOffsets(self)
-        self._unreadable: set[int] = set()
+        super().__init__(cluster, GROUPS_TOPIC, SETTINGS)
+        self.groups: ByPartition[Group] = ByPartition(self.log)
 
-    # --- start ----------------------------------------------------------------------------------
+    def new_shard(self, index: int) -> GroupShard:
+        return GroupShard(self, index)
 
-    def load(self) -> None:
-        """Fold all partitions of the topic, and begin the sessions of the members that were there."""
-        for partition in self.topic.partitions_here():
-            self._load(partition)
-        for group in list(self.groups.values()):
-            group.loaded()
-        self.cluster.clock.call_later(0, lambda: forget_missing_topics(self))
-
-    def _load(self, partition: Partition) -> None:
-        replay = _Replay(self, partition.index)
-        try:
-            self.topic.replay(partition, replay)
-            replay.apply_offsets()
-        except KafkaError as error:
-            log.critical("the groups in %s are not served until the next start: %s", partition, error)
-            self._unreadable.add(partition.index)
-
-    def _reload(self, partition: Partition) -> None:
-        """Read a partition again. The members of its groups find out by NOT_COORDINATOR, and join again."""
-        for group in self._groups_in(partition):
-            del self.groups[group.group_id]
-            group.close(ErrorCode.NOT_COORDINATOR)
-        self.transactional.forget(partition.index)
-        self._load(partition)
-        for group in self._groups_in(partition):
-            group.loaded()
-
-    def _groups_in(self, partition: Partition) -> list[Group]:
-        return [each for each in self.groups.values() if self.topic.partition_of(each.group_id) == partition.index]
-
-    def replay(self, record: Record) -> None:
-        """Fold one record in. Raises KafkaError or ValueError for one that says nothing that is known."""
-        key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
-        apply = REPLAYED.get(type(key.message))
-        if apply is not None:
-            apply(self, key.message, None if value is None else value.message)
+    def topic_deleted(self, topic: Topic) -> Steps[None]:
+        yield from super().topic_deleted(topic)
+        yield from forget_topic(self, topic)
 
     # --- which node, which group ------------------------------------------------------------------
 
-    def node_of(self, group_id: str) -> Node | None:
-        """The node that looks after a group, None while nobody does."""
-        return self.topic.node_of(group_id)
+    def check_named(self, node: Node, group_id: str) -> None:
+        """As `check`, for who belongs to the group: only whoever just commits offsets may do that for the empty id.
 
-    def check(self, node: Node, group_id: str) -> None:
-        """Whether a group of this id can be, and `node` looks after it.
-
-        Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR.
+        Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         self.check_id(group_id)
-        self.check_node(node, group_id)
+        self.check(node, group_id)
 
     def check_id(self, group_id: str) -> None:
         """Raises KafkaError(INVALID_GROUP_ID) for an id that no group with members can have."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "A group id is not empty.")
-
-    def check_node(self, node: Node, group_id: str) -> None:
-        """As `check`, where Kafka also takes the empty id: of those that commit offsets and belong to no group."""
-        if self.node_of(group_id) is not node or self.topic.partition_of(group_id) in self._unreadable:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Node {node.node_id} does not coordinate group {group_id}.")
 
     def of_node(self, node: Node) -> list[Group]:
         """The groups that `node` looks after."""
@@ -130,7 +85,7 @@ class GroupCoordinator:
 
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, UNKNOWN_MEMBER_ID where there is no group.
         """
-        self.check(node, group_id)
+        self.check_named(node, group_id)
         if group_id not in self.groups:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return self.groups[group_id]
@@ -187,26 +142,11 @@ class GroupCoordinator:
 
     # --- change ---------------------------------------------------------------------------------
 
-    def append(self, group_id: str, entries: Iterable[Entry]) -> None:
-        """Record what has been decided on a group, all or nothing; it is applied after that.
-
-        Raises KafkaError with the code for the client.
-        """
-        self.topic.append(self.topic.partition_of(group_id), entries)
-
     def commit(self, group_id: str, changes: Sequence[Change]) -> None:
         """Record changes of a group, all or nothing, and fold them in as a start would. Raises as `append` does."""
         self.append(group_id, entries(changes))
         for key, value in changes:
             REPLAYED[type(key)](self, key, value)
-
-    def when_kept(self, group_id: str, then: Callable[[KafkaError | None], None]) -> None:
-        """Call `then` once what was appended for a group may be told to a client; mostly at once."""
-        self.topic.when_kept(self.topic.partition_of(group_id), then)
-
-    def wait(self, group_id: str) -> Wait:
-        """The promise to be kept before a client is told what was appended for a group. Raises KafkaError."""
-        return self.topic.wait(self.topic.partition_of(group_id))
 
     def delete(self, group: Group) -> None:
         """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or what `append` raises."""
@@ -214,40 +154,39 @@ class GroupCoordinator:
         forget_offsets(self, group, group.offsets.partitions())
         self.append(group.group_id, group.tombstones())
         group.close(ErrorCode.NOT_COORDINATOR)
-        self.groups.pop(group.group_id, None)
-
-    def topic_deleted(self, topic: Topic) -> Steps[None]:
-        """Somebody has deleted a topic: its offsets go, or with the topic of the groups all that is known of them."""
-        if topic.name != self.topic.name:
-            yield from forget_topic(self, topic)
-        else:
-            groups, self.groups = self.groups, {}
-            self.transactional.clear()
-            self._unreadable.clear()
-            for group in groups.values():
-                group.close(ErrorCode.NOT_COORDINATOR)
+        if group.group_id in self.groups:
+            del self.groups[group.group_id]
 
 
-class _Replay:
-    """One partition as it is folded: what belongs to a transaction holds from its end on, or never.
+class GroupShard:
+    """The groups of one partition. `_transactional` are those that open transactions commit offsets of, by producer id.
 
-    Most records say again what has been committed for a partition: of those only the last is decoded. Nothing else in
-    the log depends on them, but transactions on what was committed before.
+    While the log is read, most records say again what has been committed for a partition: of those only the last is
+    decoded. Nothing else in the log depends on them, but transactions on what was committed before.
     """
 
     def __init__(self, coordinator: GroupCoordinator, index: int) -> None:
         self._coordinator = coordinator
         self._index = index
         self._offsets: dict[bytes, Record] = {}
+        self._transactional: dict[int, set[str]] = {}
 
-    def record(self, record: Record, producer_id: int) -> None:
-        if producer_id == NO_PRODUCER:
-            if record.key is not None and record.key.startswith(OFFSET_COMMIT_TYPE):
-                self._offsets[record.key] = record
-            else:
-                self._coordinator.replay(record)
-            return
-        self.apply_offsets()
+    def replay(self, record: Record, producer_id: int) -> None:
+        if producer_id != NO_PRODUCER:
+            self._replay_pending(record, producer_id)
+        elif record.key is not None and record.key.startswith(OFFSET_COMMIT_TYPE):
+            self._offsets[record.key] = record
+        else:
+            self._fold(record)
+
+    def _fold(self, record: Record) -> None:
+        key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
+        apply = REPLAYED.get(type(key.message))
+        if apply is not None:
+            apply(self._coordinator, key.message, None if value is None else value.message)
+
+    def _replay_pending(self, record: Record, producer_id: int) -> None:
+        self._apply_offsets()
         key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
         if (
             isinstance(key.message, records.OffsetKey)
@@ -255,23 +194,43 @@ class _Replay:
             and isinstance(value.message, records.OffsetValue)
         ):
             where = key.message.group, key.message.topic, key.message.partition
-            offset = records.committed_offset(value.message)
-            self._coordinator.transactional.pend(self._index, producer_id, *where, offset)
+            self.pend(producer_id, *where, records.committed_offset(value.message))
 
-    def apply_offsets(self) -> None:
+    def pend(self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        """Fold in an offset that an open transaction commits: the group's once the marker says so (KIP-98)."""
+        group = self._coordinator.groups.get(group_id) or self._coordinator.classic_group(group_id)
+        group.offsets.pending.setdefault(producer_id, {})[topic, partition] = committed
+        self._transactional.setdefault(producer_id, set()).add(group_id)
+
+    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        self._apply_offsets()
+        for group_id in self._transactional.pop(producer_id, ()):
+            group = self._coordinator.groups.get(group_id)
+            if group is not None:
+                group.offsets.settle(producer_id, committed=committed)
+
+    def _apply_offsets(self) -> None:
         """Fold in what was committed since the last time."""
         offsets, self._offsets = self._offsets, {}
         for record in offsets.values():
             try:
-                self._coordinator.replay(record)
+                self._fold(record)
             except ValueError as error:
-                log.error(
-                    "the commit at offset %d of partition %d is passed over: %s", record.offset, self._index, error
-                )
+                where = record.offset, self._index
+                log.error("the commit at offset %d of partition %d is passed over: %s", *where, error)
 
-    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
-        self.apply_offsets()
-        self._coordinator.transactional.ended(self._index, producer_id, committed=committed)
+    def loaded(self) -> None:
+        self._apply_offsets()
+        groups = self._coordinator.groups
+        for group in groups.of(self._index):
+            group.loaded()
+        self._coordinator.cluster.clock.call_later(
+            0, lambda: forget_missing_topics(self._coordinator, groups.of(self._index))
+        )
+
+    def unload(self) -> None:
+        for group in self._coordinator.groups.take(self._index):
+            group.close(ErrorCode.NOT_COORDINATOR)
 
 
 def replay_offset(coordinator: GroupCoordinator, key: records.OffsetKey, value: records.OffsetValue | None) -> None:

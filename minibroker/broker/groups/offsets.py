@@ -5,7 +5,7 @@ Who may commit is the group's business (`Group.check_commit`), how it is asked f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from minibroker.protocol.primitives import ZERO_UUID
@@ -62,6 +62,13 @@ class CommittedOffsets:
             pending.pop((topic, partition), None)
             if not pending:
                 del self.pending[producer_id]
+
+    def apply_all(self, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> None:
+        """Fold in what is committed for each (topic, partition)."""
+        for topic, partition, committed in offsets:
+            self.by_partition[topic, partition] = committed
+            if self.pending:
+                self.apply(topic, partition, committed)
 
     def settle(self, producer_id: int, *, committed: bool) -> None:
         """The producer's transaction has ended: what was pending is committed, or was never said."""

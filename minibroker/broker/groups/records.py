@@ -5,7 +5,11 @@ From bytes to messages is `protocol.records.internal`; what the records mean is 
 
 from __future__ import annotations
 
-from minibroker.broker.coordination.coordinator_logs import Entry, entry
+from collections.abc import Iterable
+from functools import lru_cache
+from struct import Struct
+
+from minibroker.broker.coordination.coordinator_logs import Entry, entry, framed
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
 from minibroker.protocol.messages.group_records import (
     GroupMetadataKey,
@@ -15,10 +19,16 @@ from minibroker.protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from minibroker.protocol.primitives import ZERO_UUID
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
+
+_INT32 = Struct(">i")
+_PLAIN_OFFSET = Struct(">hqiBqB")  # version, offset, leader epoch, metadata, commit timestamp, number of tags
+_OFFSET_WITH_ID = Struct(">hqiBqBBB16s")  # then tag, size and topic id
+EMPTY_STRING = 1  # as its length is written in flexible versions
 
 OffsetKey = OffsetCommitKey | LegacyOffsetCommitKey
 OffsetValue = OffsetCommitValue | LegacyOffsetCommitValue
@@ -29,21 +39,45 @@ def group_metadata_entry(group_id: str, value: GroupMetadataValue | None) -> Ent
     return entry(GroupMetadataKey(group=group_id), value, GROUP_METADATA_VERSION)
 
 
+@lru_cache(maxsize=1024)  # a name takes 32 KiB at most
+def _offset_key_start(group_id: str, topic: str) -> bytes:
+    return entry(OffsetCommitKey(group=group_id, topic=topic, partition=0))[0][: -_INT32.size]
+
+
 def offset_entry(group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> Entry:
     """What a group has committed for a partition; None takes it back."""
-    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-    if committed is None:
-        return entry(key)
+    key = _offset_key_start(group_id, topic) + _INT32.pack(partition)
+    return key, None if committed is None else _offset_value(committed)
+
+
+def offset_entries(group_id: str, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> list[Entry]:
+    """What a group has committed for some (topic, partition)."""
+    made: list[Entry] = []
+    name, start = None, b""
+    for topic, partition, committed in offsets:
+        if topic != name:
+            name, start = topic, _offset_key_start(group_id, topic)
+        made.append((start + _INT32.pack(partition), _offset_value(committed)))
+    return made
+
+
+def _offset_value(committed: CommittedOffset) -> bytes:
+    """Encode what most clients commit, without metadata and a time of its end, by its layout: it is the usual case."""
+    offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id = committed
+    if not metadata and expire_ms == NO_EXPIRY:
+        if topic_id == ZERO_UUID:
+            return _PLAIN_OFFSET.pack(OFFSET_COMMIT_VERSION, offset, leader_epoch, EMPTY_STRING, commit_ms, 0)
+        tag = 1, 0, len(topic_id), topic_id
+        return _OFFSET_WITH_ID.pack(OFFSET_COMMIT_VERSION, offset, leader_epoch, EMPTY_STRING, commit_ms, *tag)
     value = OffsetCommitValue(
-        offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        commit_timestamp=committed.commit_timestamp_ms,
-        expire_timestamp=committed.expire_timestamp_ms,
-        topic_id=committed.topic_id,
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        commit_timestamp=commit_ms,
+        expire_timestamp=expire_ms,
+        topic_id=topic_id,
     )
-    expires = committed.expire_timestamp_ms != NO_EXPIRY
-    return entry(key, value, OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION)
+    return framed(value, OFFSET_COMMIT_VERSION if expire_ms == NO_EXPIRY else OFFSET_COMMIT_VERSION_WITH_EXPIRY)
 
 
 def committed_offset(value: OffsetValue) -> CommittedOffset:

@@ -10,9 +10,12 @@ Not implemented: an authorizer.
 
 from __future__ import annotations
 
-from minibroker.broker.requests.dispatch import Context, Unanswerable, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.dispatch import Unanswerable
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.security import (
     CreateAclsRequest,
     CreateAclsResponse,
@@ -29,29 +32,37 @@ OPERATIONS = range(1, 16)  # ANY to TWO_PHASE_COMMIT
 PERMISSION_TYPES = range(1, 4)  # ANY to ALLOW
 
 
-@handles(ApiKey.DESCRIBE_ACLS, "0-3")
-def describe_acls(context: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
+@handles(ApiKey.DESCRIBE_ACLS)
+def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     _check_known(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
-    message = "No Authorizer is configured on the broker"
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=message)
+    context.authorize(DESCRIBE_CLUSTER)
+    raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
 
 
-@handles(ApiKey.CREATE_ACLS, "0-3")
-def create_acls(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+@handles(ApiKey.CREATE_ACLS)
+def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     for wanted in request.creations:
         _check_known(wanted.resource_type, wanted.resource_pattern_type, wanted.operation, wanted.permission_type)
-    shape, message = CreateAclsResponse.AclCreationResult, "No Authorizer is configured."
-    disabled = [shape(error_code=ErrorCode.SECURITY_DISABLED, error_message=message) for _ in request.creations]
-    return CreateAclsResponse(results=disabled)
+    error, shape = _refusal(context), CreateAclsResponse.AclCreationResult
+    refused = [shape(error_code=error.code, error_message=error.message) for _ in request.creations]
+    return CreateAclsResponse(results=refused)
 
 
-@handles(ApiKey.DELETE_ACLS, "0-3")
-def delete_acls(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
+@handles(ApiKey.DELETE_ACLS)
+def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     for wanted in request.filters:
         _check_known(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
-    shape, message = DeleteAclsResponse.DeleteAclsFilterResult, "No Authorizer is configured."
-    disabled = [shape(error_code=ErrorCode.SECURITY_DISABLED, error_message=message) for _ in request.filters]
-    return DeleteAclsResponse(filter_results=disabled)
+    error, shape = _refusal(context), DeleteAclsResponse.DeleteAclsFilterResult
+    refused = [shape(error_code=error.code, error_message=error.message) for _ in request.filters]
+    return DeleteAclsResponse(filter_results=refused)
+
+
+def _refusal(context: RequestContext) -> KafkaError:
+    try:
+        context.authorize(ALTER_CLUSTER)
+    except KafkaError as error:
+        return error
+    return KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
 def _check_known(resource_type: int, pattern_type: int, operation: int, permission_type: int) -> None:

@@ -14,7 +14,8 @@ from functools import partial
 
 from minibroker.broker.configs.config_changes import ChangeKind
 from minibroker.broker.handlers.incremental_configs import altered
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -27,8 +28,8 @@ Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
 Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-@handles(ApiKey.ALTER_CONFIGS, "0-2", durable=True)
-def alter_configs(context: Context, request: AlterConfigsRequest) -> Steps[AlterConfigsResponse]:
+@handles(ApiKey.ALTER_CONFIGS, durable=True)
+def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> Steps[AlterConfigsResponse]:
     changes = yield from each(partial(_changed, context), request.resources)
     answers = yield from altered(context, changes, validate_only=request.validate_only, loggers=False)
     return AlterConfigsResponse(
@@ -44,7 +45,7 @@ def alter_configs(context: Context, request: AlterConfigsRequest) -> Steps[Alter
     )
 
 
-def _changed(context: Context, resource: AlterConfigsRequest.AlterConfigsResource) -> Changed:
+def _changed(context: RequestContext, resource: AlterConfigsRequest.AlterConfigsResource) -> Changed:
     """The change that leaves a resource with what is named and nothing else."""
     named = {config.name for config in resource.configs}
     current = context.cluster.image.configs.get((resource.resource_type, resource.resource_name), {})

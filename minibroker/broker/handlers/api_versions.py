@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 
 from minibroker.broker.metadata.features import KRAFT_VERSION, SUPPORTED
-from minibroker.broker.requests.dispatch import SERVED, Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import SERVED, handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
@@ -22,8 +23,8 @@ FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_LEVEL_0 = 4
 
 
-@handles(ApiKey.API_VERSIONS, "0-4", authenticated=False)
-def api_versions(context: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+@handles(ApiKey.API_VERSIONS, authenticated=False)
+def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if context.version >= FIRST_WITH_SOFTWARE:
         texts = (request.client_software_name, request.client_software_version)
         if not all(SOFTWARE_NAME.fullmatch(text) for text in texts):

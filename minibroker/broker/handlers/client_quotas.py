@@ -16,7 +16,9 @@ from collections import Counter
 
 from minibroker.broker.metadata.image import QuotaEntity
 from minibroker.broker.quotas.client_quotas import Filter, check_value, checked_entity
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import ClientQuotaRecord
@@ -35,13 +37,14 @@ Asked = AlterClientQuotasRequest.EntryData
 Altered = AlterClientQuotasResponse.EntryData
 
 
-@handles(ApiKey.DESCRIBE_CLIENT_QUOTAS, "0-1")
+@handles(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 def describe_client_quotas(
-    context: Context, request: DescribeClientQuotasRequest
+    context: RequestContext, request: DescribeClientQuotasRequest
 ) -> Steps[DescribeClientQuotasResponse]:
     quotas = context.cluster.image.quotas
     components = [(one.entity_type, one.match_type, one.match) for one in request.components]
     try:
+        context.authorize(DESCRIBE_CLUSTER_CONFIGS)
         found = Filter(components, strict=request.strict).find(quotas)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
@@ -64,8 +67,8 @@ def _sorted(entity: QuotaEntity) -> list[tuple[str, str | None]]:
     return sorted(entity, key=lambda part: part[0])
 
 
-@handles(ApiKey.ALTER_CLIENT_QUOTAS, "0-1", durable=True)
-def alter_client_quotas(context: Context, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
+@handles(ApiKey.ALTER_CLIENT_QUOTAS, durable=True)
+def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> Steps[AlterClientQuotasResponse]:
     named = yield from each(_parts, request.entries)
     counts = yield from counted(named)
     answers = {}
@@ -74,6 +77,7 @@ def alter_client_quotas(context: Context, request: AlterClientQuotasRequest) -> 
         answer = answers[parts] = Altered(error_message=None)
         answer.entity = yield from each(_named, _sorted(parts))
         try:
+            context.authorize(ALTER_CLUSTER_CONFIGS)
             if counts[parts] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_text(parts)}")
             decided = _decided(context, entry)
@@ -98,7 +102,7 @@ def _text(entity: QuotaEntity) -> str:
     return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in _sorted(entity))
 
 
-def _decided(context: Context, entry: Asked) -> list[ClientQuotaRecord]:
+def _decided(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
     """Return what is to be recorded. Raises KafkaError(INVALID_REQUEST)."""
     entity, limits = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
     keys = Counter(change.key for change in entry.ops)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from minibroker.broker.requests.dispatch import Context, handles
-from minibroker.broker.security.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DESCRIBE_CLUSTER, NOT_ASKED, ResourceType
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 
 
@@ -25,25 +26,29 @@ class EndpointType(IntEnum):
     CONTROLLER = 2
 
 
-@handles(ApiKey.DESCRIBE_CLUSTER, "0-2")
-def describe_cluster(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+@handles(ApiKey.DESCRIBE_CLUSTER)
+def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     if request.endpoint_type == EndpointType.CONTROLLER:
         message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
-        return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=message)
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
     if request.endpoint_type != EndpointType.BROKER:
-        message = f"Unsupported endpoint type {request.endpoint_type}"
-        return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=message)
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     return DescribeClusterResponse(
         cluster_id=context.cluster.cluster_id,
         controller_id=context.cluster.controller_id,
         brokers=[*_brokers(context), *(_fenced(context) if request.include_fenced_brokers else ())],
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-        ),
+        cluster_authorized_operations=cluster_operations(context, request.include_cluster_authorized_operations),
     )
 
 
-def _brokers(context: Context) -> list[DescribeClusterResponse.DescribeClusterBroker]:
+def cluster_operations(context: RequestContext, asked: bool) -> int:
+    """Return what the client may do with the cluster, if that is asked for: nothing, if it may not describe it."""
+    if not asked:
+        return NOT_ASKED
+    return context.allowed_operations(ResourceType.CLUSTER) if context.allows(DESCRIBE_CLUSTER) else 0
+
+
+def _brokers(context: RequestContext) -> list[DescribeClusterResponse.DescribeClusterBroker]:
     listener = context.connection.listener
     return [
         DescribeClusterResponse.DescribeClusterBroker(
@@ -56,7 +61,7 @@ def _brokers(context: Context) -> list[DescribeClusterResponse.DescribeClusterBr
     ]
 
 
-def _fenced(context: Context) -> list[DescribeClusterResponse.DescribeClusterBroker]:
+def _fenced(context: RequestContext) -> list[DescribeClusterResponse.DescribeClusterBroker]:
     """The registered brokers that are away, as far as they had a listener of that name."""
     cluster = context.cluster
     return [

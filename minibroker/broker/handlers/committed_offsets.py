@@ -20,15 +20,18 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from functools import cache, partial
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from minibroker.broker.coordination.coordinators import coordinator_of_group
+from minibroker.broker.coordination.coordinators import coordinator_of
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import (
@@ -38,9 +41,11 @@ from minibroker.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, at_once, chunks, each, each_in_steps
+from minibroker.protocol.steps import Steps, chunks, each, each_in_steps
 
 if TYPE_CHECKING:
+    from minibroker.broker.groups.commits import Committed
+    from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.groups.group import CheckPartition
 
 CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -57,7 +62,7 @@ OldPartition = OldTopic.OffsetFetchResponsePartition
 
 NO_OFFSET = -1
 COUNTED_AT_ONCE = 1000  # partitions, of which there are offsets
-FEW = 100  # partitions, whose offsets are committed without a pause
+FEW = 200  # topics and partitions, whose offsets are committed without a pause
 LATEST_MS = (1 << 63) - 1  # int64: how long to keep an offset is said by clients, and may be beyond all time
 NOT_SAID = -1  # a timestamp or a retention that the client left to the broker
 FIRST_WITH_COORDINATORS = 1
@@ -67,101 +72,141 @@ FIRST_WITH_GROUP_NOT_FOUND = 9
 FIRST_WITH_TOPIC_IDS = 10
 
 
-class Asked(NamedTuple):
-    """A partition that there is, with what the request says of it and its place in the answer.
-
-    `said_id` is the topic's id if the request names it, zero otherwise.
-    """
-
-    topic: Topic
-    said_id: bytes
-    partition: CommitPartition
-    answer: CommitAnswer
-
-
-@handles(ApiKey.OFFSET_COMMIT, "0-10")
-def offset_commit(context: Context, request: OffsetCommitRequest) -> Any:
-    steps = _offset_commit(context, request)
+@handles(ApiKey.OFFSET_COMMIT)
+def offset_commit(
+    context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Steps[OffsetCommitResponse]:
+    commit = Commit(context, request)
     asked = len(request.topics)
     for topic in request.topics:
         asked += len(topic.partitions)
-    return steps if asked > FEW else at_once(steps)
+    return commit.in_steps() if asked > FEW else commit.at_once()
 
 
-def _offset_commit(context: Context, request: OffsetCommitRequest) -> Steps[OffsetCommitResponse]:
-    from minibroker.broker.groups.commits import wait_for_offsets  # no start is to wait for it
+@cache
+def _commits() -> ModuleType:
+    from minibroker.broker.groups import commits  # no start is to wait for it
 
-    response = OffsetCommitResponse()
-    asked: list[Asked] = []
-    for topic in request.topics:
-        asked += yield from _existing(context, topic, response)
-        yield
-    try:
-        committed = yield from _committed(context, request, asked)
-        if committed:
-            wait_for_offsets(context, request.group_id, lambda error: _refuse(committed, error))
-    except KafkaError as error:
-        _refuse(asked, error)
-    return response
+    return commits
 
 
-def _existing(context: Context, topic: CommitTopic, response: OffsetCommitResponse) -> Steps[list[Asked]]:
-    """The partitions of a topic that there are. The answer gets all of them, the others with what is wrong."""
-    by_id = context.version >= FIRST_WITH_TOPIC_IDS
-    image = context.cluster.image
-    found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and found is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    answers = CommitTopicAnswer(name=topic.name, topic_id=topic.topic_id)
-    if topic.partitions or found is None:  # as Kafka, which says nothing of a topic of which nothing is asked
-        response.topics.append(answers)
-    asked: list[Asked] = []
-    for partition in topic.partitions:
-        yield
-        answer = CommitAnswer(partition_index=partition.partition_index, error_code=unknown)
-        answers.partitions.append(answer)
-        if found is not None and found.partition(partition.partition_index) is not None:
-            answer.error_code = ErrorCode.NONE
-            asked.append(Asked(found, topic.topic_id, partition, answer))
-    return asked
+class Commit:
+    """One OffsetCommit. `_asked` answers for the partitions that there are, `_accepted` for what is to be recorded."""
 
+    __slots__ = ("_accepted", "_asked", "_context", "_offsets", "_request", "_response", "_topics")
 
-def _refuse(asked: Iterable[Asked], error: KafkaError) -> None:
-    for one in asked:
-        one.answer.error_code = error.code
+    def __init__(self, context: RequestContext, request: OffsetCommitRequest) -> None:
+        self._context = context
+        self._request = request
+        self._response = OffsetCommitResponse()
+        self._topics: dict[str, Topic] = {}
+        self._asked: list[CommitAnswer] = []
+        self._accepted: list[CommitAnswer] = []
+        self._offsets: list[Committed] = []
 
+    def at_once(self) -> OffsetCommitResponse:
+        """Commit a few offsets, and return the answer."""
+        for topic in self._request.topics:
+            self._take(*self._found(topic), topic.partitions)
+        try:
+            _commits().commit_few_offsets(self._coordinators(), self._request.group_id, self._offsets, self._check)
+            if self._accepted:
+                _commits().wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
+        except KafkaError as error:
+            _refuse(self._asked, error)
+        return self._response
 
-def _committed(context: Context, request: OffsetCommitRequest, asked: Sequence[Asked]) -> Steps[list[Asked]]:
-    """Record what is asked for, and apply it; those of `asked` for which that was done. Raises KafkaError for all."""
-    from minibroker.broker.groups.commits import commit_offsets
+    def in_steps(self) -> Steps[OffsetCommitResponse]:
+        """Commit any number of offsets."""
+        for topic in self._request.topics:
+            found = self._found(topic)
+            for portion in chunks(topic.partitions):
+                self._take(*found, portion)
+                yield
+            yield
+        try:
+            yield from _commits().commit_offsets(
+                self._coordinators(), self._request.group_id, self._offsets, self._check
+            )
+            if self._accepted:
+                _commits().wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
+        except KafkaError as error:
+            _refuse(self._asked, error)
+        return self._response
 
-    groups = context.cluster.groups
-    coordinator = context.node
-    if context.version < FIRST_WITH_COORDINATORS:
-        coordinator = coordinator_of_group(context.cluster, request.group_id)
-    limit = context.cluster.settings["offset.metadata.max.bytes"]
-    accepted, offsets = [], []
-    for one in asked:
-        yield
-        if java_length(one.partition.committed_metadata or "") > limit:
-            one.answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            continue
-        accepted.append(one)
-        committed = _offset(context, request.retention_time_ms, one)
-        offsets.append((one.topic.name, one.partition.partition_index, committed))
+    def _found(self, topic: CommitTopic) -> tuple[Topic | None, ErrorCode, CommitTopicAnswer]:
+        """The topic, or what is to be said of its partitions instead, and its place in the answer."""
+        context = self._context
+        key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
+        known, unknown = None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            context.authorize(READ_GROUP, self._request.group_id)
+            context.authorize_topic(READ_TOPIC, key)
+            known = context.find_topic(key)
+        except KafkaError as error:
+            unknown = error.code
+        answer = CommitTopicAnswer(name=topic.name, topic_id=topic.topic_id)
+        if topic.partitions or known is None:  # as Kafka, which says nothing of a topic of which nothing is asked
+            self._response.topics.append(answer)
+        if known is not None:
+            self._topics.setdefault(known.name, known)
+        return known, unknown, answer
 
-    def check() -> None:
-        groups.check_node(coordinator, request.group_id)
-        check_topics(context, (one.topic for one in accepted))
-        check_partition = _check_committer(context, request)
+    def _take(
+        self,
+        known: Topic | None,
+        unknown: ErrorCode,
+        answers: CommitTopicAnswer,
+        partitions: Iterable[CommitPartition],
+    ) -> None:
+        """Take in what is asked for partitions of a topic. All are in the answer, some with what is wrong."""
+        name, count = ("", 0) if known is None else (known.name, len(known.partitions))
+        cluster, retention_ms = self._context.cluster, self._request.retention_time_ms
+        limit, now_ms = cluster.settings["offset.metadata.max.bytes"], cluster.clock.wall_ms()
+        expire_ms = NO_EXPIRY if retention_ms == NOT_SAID else min(now_ms + retention_ms, LATEST_MS)
+        for partition in partitions:
+            index, metadata = partition.partition_index, partition.committed_metadata or ""
+            answer = CommitAnswer(partition_index=index)
+            answers.partitions.append(answer)
+            if not 0 <= index < count:
+                answer.error_code = unknown
+                continue
+            self._asked.append(answer)
+            if metadata and java_length(metadata) > limit:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            self._accepted.append(answer)
+            said_ms = partition.commit_timestamp
+            commit_ms = now_ms if said_ms == NOT_SAID else said_ms
+            offset, epoch = partition.committed_offset, partition.committed_leader_epoch
+            said = offset, epoch, metadata, commit_ms, expire_ms, answers.topic_id
+            self._offsets.append((name, index, tuple.__new__(CommittedOffset, said)))  # half the time of calling it
+
+    def _coordinators(self) -> GroupCoordinator:
+        """The coordinators of groups; version 0 has their topic created. Raises KafkaError."""
+        groups = self._context.cluster.groups
+        if self._context.version < FIRST_WITH_COORDINATORS:
+            coordinator_of(groups, self._request.group_id)
+        return groups
+
+    def _check(self) -> None:
+        """Raises KafkaError if nothing may be committed now."""
+        context, group_id = self._context, self._request.group_id
+        if context.version >= FIRST_WITH_COORDINATORS:
+            context.cluster.groups.check(context.node, group_id)
+        check_topics(context, self._topics.values())
+        check_partition = _check_committer(context, self._request)
         if check_partition is not None:
-            for one in accepted:
-                check_partition(one.topic.name, one.topic.topic_id, one.partition.partition_index)
-
-    yield from commit_offsets(groups, request.group_id, offsets, check)
-    return accepted
+            for name, index, _ in self._offsets:
+                check_partition(name, self._topics[name].topic_id, index)
 
 
-def check_topics(context: Context, topics: Iterable[Topic]) -> None:
+def _refuse(answers: Iterable[CommitAnswer], error: KafkaError) -> None:
+    for answer in answers:
+        answer.error_code = error.code
+
+
+def check_topics(context: RequestContext, topics: Iterable[Topic]) -> None:
     """Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS), so that the client asks again, if one has been deleted."""
     known = context.cluster.image.topics_by_id
     for topic in topics:
@@ -174,7 +219,7 @@ def java_length(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
 
 
-def _check_committer(context: Context, request: OffsetCommitRequest) -> CheckPartition | None:
+def _check_committer(context: RequestContext, request: OffsetCommitRequest) -> CheckPartition | None:
     """Whether who asks may commit; what is to be checked of each partition. Raises KafkaError."""
     group = context.cluster.groups.groups.get(request.group_id)
     epoch = request.generation_id_or_member_epoch
@@ -188,23 +233,11 @@ def _check_committer(context: Context, request: OffsetCommitRequest) -> CheckPar
     return None
 
 
-def _offset(context: Context, retention_ms: int, asked: Asked) -> CommittedOffset:
-    now_ms, partition = context.cluster.clock.wall_ms(), asked.partition
-    return CommittedOffset(
-        partition.committed_offset,
-        partition.committed_leader_epoch,
-        partition.committed_metadata or "",
-        now_ms if partition.commit_timestamp == NOT_SAID else partition.commit_timestamp,
-        NO_EXPIRY if retention_ms == NOT_SAID else min(now_ms + retention_ms, LATEST_MS),
-        asked.said_id,
-    )
-
-
 # --- OffsetFetch --------------------------------------------------------------------------------
 
 
-@handles(ApiKey.OFFSET_FETCH, "0-10")
-def offset_fetch(context: Context, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+@handles(ApiKey.OFFSET_FETCH)
+def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
         group = yield from _group(context, request, _as_group(request))
         return (yield from _only_group(group, request, context.version))
@@ -261,13 +294,14 @@ def _old_partition(one: FetchedPartition, version: int) -> OldPartition:
     )
 
 
-def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
+def _group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
     groups = context.cluster.groups
     try:
+        context.authorize(DESCRIBE_GROUP, asked.group_id)
         if context.version >= FIRST_WITH_COORDINATORS:
-            groups.check_node(context.node, asked.group_id)
-        elif groups.topic.topic is not None:
-            groups.check_node(groups.node_of(asked.group_id) or context.node, asked.group_id)
+            groups.check(context.node, asked.group_id)
+        elif groups.log.topic is not None:
+            groups.check(groups.node_of(asked.group_id) or context.node, asked.group_id)
         group = groups.groups.get(asked.group_id)
         if group is not None:
             group.check_fetch(asked.member_id, asked.member_epoch)
@@ -285,8 +319,8 @@ def _group(context: Context, request: OffsetFetchRequest, asked: AskedGroup) -> 
 class Fetching:
     """Reads the offsets of one group for an answer."""
 
-    def __init__(self, context: Context, offsets: CommittedOffsets, require_stable: bool) -> None:
-        self._image = context.cluster.image
+    def __init__(self, context: RequestContext, offsets: CommittedOffsets, require_stable: bool) -> None:
+        self._context = context
         self._offsets = offsets
         self._stable = require_stable
         self._by_id = context.version >= FIRST_WITH_TOPIC_IDS
@@ -300,7 +334,9 @@ class Fetching:
             yield
         answers = []
         for name, found in indexes.items():
-            topic = self._image.topics.get(name)
+            if not self._context.allows(DESCRIBE_TOPIC, name):
+                continue
+            topic = self._context.find_topic(name)
             if topic is not None:
                 answers.append((yield from self._topic(name, topic.topic_id, ZERO_UUID, found)))
             elif not self._by_id:
@@ -309,13 +345,14 @@ class Fetching:
 
     def asked(self, topic: AskedTopic) -> Steps[FetchedTopic]:
         """The partitions that were asked for."""
-        if not self._by_id:
-            return (yield from self._topic(topic.name, ZERO_UUID, ZERO_UUID, topic.partition_indexes))
-        found = self._image.topics_by_id.get(topic.topic_id)
-        if found is not None:
-            return (yield from self._topic(found.name, topic.topic_id, topic.topic_id, topic.partition_indexes))
-        unknown = yield from each(partial(_none, code=ErrorCode.UNKNOWN_TOPIC_ID), topic.partition_indexes)
-        return FetchedTopic(topic_id=topic.topic_id, partitions=unknown)
+        key, expected_id = (topic.topic_id, topic.topic_id) if self._by_id else (topic.name, ZERO_UUID)
+        try:
+            self._context.authorize_topic(DESCRIBE_TOPIC, key)
+            name = self._context.topic(key).name if self._by_id else topic.name
+        except KafkaError as error:
+            refused = yield from each(partial(_none, code=error.code), topic.partition_indexes)
+            return FetchedTopic(name=topic.name, topic_id=expected_id, partitions=refused)
+        return (yield from self._topic(name, expected_id, expected_id, topic.partition_indexes))
 
     def _topic(self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]) -> Steps[FetchedTopic]:
         partitions = yield from each(lambda index: self._partition(name, index, expected_id), indexes)

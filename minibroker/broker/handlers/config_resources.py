@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DESCRIBE_CLUSTER_CONFIGS
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 Resource = ListConfigResourcesResponse.ConfigResource
@@ -32,11 +34,12 @@ class Type(IntEnum):
     TOPIC = 2
 
 
-@handles(ApiKey.LIST_CONFIG_RESOURCES, "0-1")
-def list_config_resources(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+@handles(ApiKey.LIST_CONFIG_RESOURCES)
+def list_config_resources(context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    context.authorize(DESCRIBE_CLUSTER_CONFIGS)
     asked = set(request.resource_types) if context.version >= FIRST_WITH_TYPES else {Type.CLIENT_METRICS}
     if asked - set(Type):
-        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
             Resource(resource_name=name, resource_type=kind)
@@ -47,15 +50,15 @@ def list_config_resources(context: Context, request: ListConfigResourcesRequest)
     )
 
 
-def _configured(kind: Type) -> Callable[[Context], Iterable[str]]:
-    def names(context: Context) -> Iterable[str]:
+def _configured(kind: Type) -> Callable[[RequestContext], Iterable[str]]:
+    def names(context: RequestContext) -> Iterable[str]:
         configs = context.cluster.image.configs
         return [name for (resource_type, name), texts in configs.items() if resource_type == kind and texts]
 
     return names
 
 
-NAMES: dict[Type, Callable[[Context], Iterable[str]]] = {
+NAMES: dict[Type, Callable[[RequestContext], Iterable[str]]] = {
     Type.GROUP: _configured(Type.GROUP),
     Type.CLIENT_METRICS: _configured(Type.CLIENT_METRICS),
     Type.BROKER_LOGGER: lambda context: map(str, context.cluster.nodes),

@@ -12,14 +12,22 @@ Versions: 1 brought synonyms and the source of a value in place of "is default" 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 
 from minibroker.broker.configs.resource_configs import describe_client_metrics, describe_group, describe_loggers
 from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, Settings
 from minibroker.broker.metadata.partitions import check_name
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import (
+    CLUSTER_NAME,
+    DESCRIBE_CLUSTER_CONFIGS,
+    DESCRIBE_GROUP_CONFIGS,
+    DESCRIBE_TOPIC_CONFIGS,
+    Right,
+)
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -41,18 +49,26 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+TO_DESCRIBE: dict[int, Right] = {
+    ResourceType.TOPIC: DESCRIBE_TOPIC_CONFIGS,
+    ResourceType.BROKER: DESCRIBE_CLUSTER_CONFIGS,
+    ResourceType.BROKER_LOGGER: DESCRIBE_CLUSTER_CONFIGS,
+    ResourceType.CLIENT_METRICS: DESCRIBE_CLUSTER_CONFIGS,
+    ResourceType.GROUP: DESCRIBE_GROUP_CONFIGS,
+}
+NAMED = (ResourceType.TOPIC, ResourceType.GROUP)  # whose configs are rights of their own, not of the cluster
 UNTYPED = 0  # of loggers, Kafka tells no type
 
 
-@handles(ApiKey.DESCRIBE_CONFIGS, "0-4")
-def describe_configs(context: Context, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
+@handles(ApiKey.DESCRIBE_CONFIGS)
+def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> Steps[DescribeConfigsResponse]:
     namings = Namings()
     results = yield from each(lambda resource: _described(context, request, resource, namings), request.resources)
     return DescribeConfigsResponse(results=results)
 
 
 def _described(
-    context: Context,
+    context: RequestContext,
     request: DescribeConfigsRequest,
     resource: DescribeConfigsRequest.DescribeConfigsResource,
     namings: Namings,
@@ -61,6 +77,7 @@ def _described(
     wanted = resource.configuration_keys
     try:
         namings.add((resource.resource_type, resource.resource_name))
+        authorize(context, TO_DESCRIBE, resource.resource_type, resource.resource_name)
         entries = _entries(context, resource.resource_type, resource.resource_name)
         answer.configs = [
             _entry(request, entry) for entry in entries if (entry.name in wanted if wanted else entry.listed)
@@ -71,7 +88,14 @@ def _described(
     return answer
 
 
-def _entries(context: Context, resource_type: int, name: str) -> list[ConfigEntry]:
+def authorize(context: RequestContext, rights: Mapping[int, Right], kind: int, name: str) -> None:
+    """Check the one of the rights that is for resources of this type, if such a type is known. Raises KafkaError."""
+    right = rights.get(kind)
+    if right is not None:
+        context.authorize(right, name if kind in NAMED else CLUSTER_NAME)
+
+
+def _entries(context: RequestContext, resource_type: int, name: str) -> list[ConfigEntry]:
     """Return the entries of a resource. Raises KafkaError."""
     describe = DESCRIBE.get(resource_type)
     if describe is None:
@@ -79,50 +103,47 @@ def _entries(context: Context, resource_type: int, name: str) -> list[ConfigEntr
     return describe(context, name)
 
 
-def _topic(context: Context, name: str) -> list[ConfigEntry]:
+def _topic(context: RequestContext, name: str) -> list[ConfigEntry]:
     check_name(name)
-    topic = context.cluster.image.topics.get(name)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return _settings(context).describe_topic(topic.overrides)
+    return _settings(context).describe_topic(context.topic(name).overrides)
 
 
-def _broker(context: Context, name: str) -> list[ConfigEntry]:
+def _broker(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         return _settings(context).describe_cluster()
     check_broker(context, name, "Broker id", " or empty string,")
     return _settings(context).describe_broker()
 
 
-def _settings(context: Context) -> Settings:
+def _settings(context: RequestContext) -> Settings:
     """Return the settings of the node that is asked."""
     return context.cluster.settings_of(context.node.node_id)
 
 
-def _loggers(context: Context, name: str) -> list[ConfigEntry]:
+def _loggers(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     check_broker(context, name, "Broker id", "")
     return describe_loggers()
 
 
-def _client_metrics(context: Context, name: str) -> list[ConfigEntry]:
+def _client_metrics(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
     return describe_client_metrics(_overrides(context, ResourceType.CLIENT_METRICS, name))
 
 
-def _group(context: Context, name: str) -> list[ConfigEntry]:
+def _group(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
     return describe_group(_settings(context), _overrides(context, ResourceType.GROUP, name))
 
 
-def _overrides(context: Context, kind: ResourceType, name: str) -> dict[str, str]:
+def _overrides(context: RequestContext, kind: ResourceType, name: str) -> dict[str, str]:
     return context.cluster.image.configs.get((kind, name), {})
 
 
-DESCRIBE: dict[int, Callable[[Context, str], list[ConfigEntry]]] = {
+DESCRIBE: dict[int, Callable[[RequestContext, str], list[ConfigEntry]]] = {
     ResourceType.TOPIC: _topic,
     ResourceType.BROKER: _broker,
     ResourceType.BROKER_LOGGER: _loggers,
@@ -131,7 +152,7 @@ DESCRIBE: dict[int, Callable[[Context, str], list[ConfigEntry]]] = {
 }
 
 
-def check_broker(context: Context, name: str, kind: str, alternative: str = ",") -> None:
+def check_broker(context: RequestContext, name: str, kind: str, alternative: str = ",") -> None:
     """Raises KafkaError(INVALID_REQUEST), in Kafka's words, unless `name` is the id of the node that is asked."""
     if not INTEGER.fullmatch(name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind} must be an integer, but it is: {name}")

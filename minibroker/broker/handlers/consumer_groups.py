@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from minibroker.broker.groups.callers import caller_of
 from minibroker.broker.metadata.features import GROUP_VERSION
-from minibroker.broker.requests.dispatch import Context, handles
-from minibroker.broker.security.operations import GROUP_OPERATIONS
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, ResourceType
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.consumer_groups import (
@@ -33,7 +34,7 @@ Described = ConsumerGroupDescribeResponse.DescribedGroup
 FIRST_WITH_CONSUMER_GROUPS = 1  # level of group.version
 
 
-def _check_served(context: Context) -> None:
+def _check_served(context: RequestContext) -> None:
     """Raises KafkaError(UNSUPPORTED_VERSION) if the cluster is not to have consumer groups."""
     cluster = context.cluster
     level = cluster.image.features.get(GROUP_VERSION, 0)
@@ -47,23 +48,23 @@ def _check_served(context: Context) -> None:
 # --- ConsumerGroupHeartbeat -------------------------------------------------------------------------
 
 
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, "0-1")
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 def consumer_group_heartbeat(
-    context: Context, request: ConsumerGroupHeartbeatRequest
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     # Imported by the first one that comes: many a broker never has a group, and is not to pay for them when it starts.
     from minibroker.broker.groups.consumer.heartbeat import heartbeat
     from minibroker.broker.groups.consumer.validation import check_request
 
-    try:
-        _check_served(context)
-        check_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
-        groups = context.cluster.groups
-        groups.check_node(context.node, request.group_id)
-        response = heartbeat(groups, request, caller_of(context))
-        context.wait_for(groups.wait(request.group_id), lambda error: _refuse(response, error))
-    except KafkaError as error:
-        return _failed(error)
+    _check_served(context)
+    context.authorize(READ_GROUP, request.group_id)
+    for name in request.subscribed_topic_names or ():
+        context.authorize(DESCRIBE_TOPIC, name)
+    check_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
+    groups = context.cluster.groups
+    groups.check(context.node, request.group_id)
+    response = heartbeat(groups, request, caller_of(context))
+    context.wait_for(groups.wait(request.group_id), lambda error: _refuse(response, error))
     return response
 
 
@@ -72,32 +73,33 @@ def _refuse(response: ConsumerGroupHeartbeatResponse, error: KafkaError) -> None
     response.member_id, response.member_epoch, response.assignment = None, 0, None
 
 
-def _failed(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
-
-
 # --- ConsumerGroupDescribe --------------------------------------------------------------------------
 
 
-@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, "0-1")
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE)
 def consumer_group_describe(
-    context: Context, request: ConsumerGroupDescribeRequest
+    context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Steps[ConsumerGroupDescribeResponse]:
     def answer(group_id: str) -> Described:
         group = _described(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = GROUP_OPERATIONS
+            group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
         return group
 
     return ConsumerGroupDescribeResponse(groups=(yield from each_once(answer, request.group_ids)))
 
 
-def _described(context: Context, group_id: str) -> Described:
+def _described(context: RequestContext, group_id: str) -> Described:
     from minibroker.broker.groups.consumer.describing import described
 
     try:
         _check_served(context)
-        context.cluster.groups.check(context.node, group_id)
-        return described(context.cluster.groups.consumer_group(group_id))
+        context.authorize(DESCRIBE_GROUP, group_id)
+        context.cluster.groups.check_named(context.node, group_id)
+        found = described(context.cluster.groups.consumer_group(group_id))
+        for member in found.members:
+            for part in (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions):
+                context.authorize(DESCRIBE_TOPIC, part.topic_name)
+        return found
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code, error_message=error.message)

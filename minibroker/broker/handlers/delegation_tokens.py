@@ -10,7 +10,8 @@ Not implemented: tokens.
 
 from __future__ import annotations
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.delegation_tokens import (
@@ -26,34 +27,40 @@ from minibroker.protocol.messages.delegation_tokens import (
 
 NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 NO_TIME = -1
-USER, ANONYMOUS = "User", "ANONYMOUS"
 FIRST_WITH_OWNER = 3
 
 
-@handles(ApiKey.CREATE_DELEGATION_TOKEN, "0-3")
-def create_delegation_token(context: Context, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
-    response = CreateDelegationTokenResponse(error_code=NOT_ALLOWED, principal_type=USER, principal_name=ANONYMOUS)
+@handles(ApiKey.CREATE_DELEGATION_TOKEN)
+def create_delegation_token(
+    context: RequestContext, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    who, name = context.principal
+    response = CreateDelegationTokenResponse(error_code=NOT_ALLOWED, principal_type=who, principal_name=name)
     response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIME
     if context.version >= FIRST_WITH_OWNER:
-        response.token_requester_principal_type, response.token_requester_principal_name = USER, ANONYMOUS
+        response.token_requester_principal_type, response.token_requester_principal_name = who, name
         if request.owner_principal_name:
             response.principal_type = request.owner_principal_type or ""
             response.principal_name = request.owner_principal_name
     return response
 
 
-@handles(ApiKey.RENEW_DELEGATION_TOKEN, "0-2")
-def renew_delegation_token(context: Context, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
+@handles(ApiKey.RENEW_DELEGATION_TOKEN)
+def renew_delegation_token(
+    context: RequestContext, request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse:
     return RenewDelegationTokenResponse(error_code=NOT_ALLOWED, expiry_timestamp_ms=NO_TIME)
 
 
-@handles(ApiKey.EXPIRE_DELEGATION_TOKEN, "0-2")
-def expire_delegation_token(context: Context, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+@handles(ApiKey.EXPIRE_DELEGATION_TOKEN)
+def expire_delegation_token(
+    context: RequestContext, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
     return ExpireDelegationTokenResponse(error_code=NOT_ALLOWED, expiry_timestamp_ms=NO_TIME)
 
 
-@handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, "0-3")
+@handles(ApiKey.DESCRIBE_DELEGATION_TOKEN)
 def describe_delegation_token(
-    context: Context, request: DescribeDelegationTokenRequest
+    context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     return DescribeDelegationTokenResponse(error_code=NOT_ALLOWED)

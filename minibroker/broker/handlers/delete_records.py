@@ -17,8 +17,10 @@ from __future__ import annotations
 import logging
 
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DELETE_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest, DeleteRecordsResponse
@@ -33,8 +35,8 @@ HIGH_WATERMARK = -1
 NO_WATERMARK = -1
 
 
-@handles(ApiKey.DELETE_RECORDS, "0-2")
-def delete_records(context: Context, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
+@handles(ApiKey.DELETE_RECORDS)
+def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse]:
     asked: dict[str, dict[int, int]] = {}  # as in Kafka, of a partition that stands twice the last offset counts
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update({each.partition_index: each.offset for each in topic.partitions})
@@ -51,7 +53,7 @@ def delete_records(context: Context, request: DeleteRecordsRequest) -> Steps[Del
     return response
 
 
-def _deleted(context: Context, name: str, index: int, offset: int) -> PartitionAnswer:
+def _deleted(context: RequestContext, name: str, index: int, offset: int) -> PartitionAnswer:
     try:
         low_watermark = _delete(context, name, index, offset)
     except KafkaError as error:
@@ -60,12 +62,12 @@ def _deleted(context: Context, name: str, index: int, offset: int) -> PartitionA
     return PartitionAnswer(partition_index=index, low_watermark=low_watermark)
 
 
-def _delete(context: Context, name: str, index: int, offset: int) -> int:
+def _delete(context: RequestContext, name: str, index: int, offset: int) -> int:
     """The log start offset then. Raises KafkaError."""
-    topic = context.cluster.image.topics.get(name)
-    if topic is not None and topic.partition(index) is not None and name in INTERNAL_TOPICS:
+    context.authorize(DELETE_TOPIC, name)
+    if name in INTERNAL_TOPICS and context.find_partition(name, index) is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {name}")
-    partition = context.cluster.led_partition(context.node, topic, index)
+    partition = context.partition(name, index)
     kept = partition.log
     policy = kept.settings.cleanup_policy
     if "compact" in policy and "delete" not in policy:

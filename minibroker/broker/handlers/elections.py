@@ -16,7 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from minibroker.broker.control.elections import apply_changes, catch_up, election
 from minibroker.broker.metadata.partition_changes import Election
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -29,13 +31,15 @@ PartitionResult = TopicResult.PartitionResult
 TYPES = {0: Election.PREFERRED, 1: Election.UNCLEAN}
 
 
-@handles(ApiKey.ELECT_LEADERS, "0-2", durable=True)
-def elect_leaders(context: Context, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
+@handles(ApiKey.ELECT_LEADERS, durable=True)
+def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> Steps[ElectLeadersResponse]:
     kind = TYPES.get(request.election_type)
-    if kind is None:
-        return _refused(
-            request, KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
-        )
+    try:
+        context.authorize(ALTER_CLUSTER)
+        if kind is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    except KafkaError as error:
+        return _refused(request, error)
     results = []
     for name, indexes in _asked(context, request):
         yield
@@ -53,7 +57,7 @@ def elect_leaders(context: Context, request: ElectLeadersRequest) -> Steps[Elect
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _elected(context: Context, name: str, indexes: Sequence[int], kind: Election) -> list[PartitionResult]:
+def _elected(context: RequestContext, name: str, indexes: Sequence[int], kind: Election) -> list[PartitionResult]:
     """Elect leaders for some partitions of a topic, and answer for each. Raises KafkaError if nothing can be done."""
     changes: list[PartitionChangeRecord] = []
     results = [_result(context, name, index, kind, changes) for index in indexes]
@@ -80,7 +84,7 @@ def _refused(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersRes
     )
 
 
-def _asked(context: Context, request: ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
+def _asked(context: RequestContext, request: ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
     """(topic, its partitions) of what leaders are to be elected for."""
     if request.topic_partitions is None:
         topics = list(context.cluster.image.topics.values())
@@ -90,7 +94,7 @@ def _asked(context: Context, request: ElectLeadersRequest) -> Iterator[tuple[str
 
 
 def _result(
-    context: Context, name: str, index: int, kind: Election, changes: list[PartitionChangeRecord]
+    context: RequestContext, name: str, index: int, kind: Election, changes: list[PartitionChangeRecord]
 ) -> PartitionResult:
     """Answer for a partition, and add its change to `changes`."""
     result = PartitionResult(partition_id=index, error_message=None)
@@ -101,16 +105,13 @@ def _result(
     return result
 
 
-def _existing(context: Context, name: str, index: int) -> Partition:
-    topic = context.cluster.image.topics.get(name)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
-    partition = topic.partition(index)
+def _existing(context: RequestContext, name: str, index: int) -> Partition:
+    partition = context.topic(name, f"No such topic as {name}").partition(index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
     return partition
 
 
-def _changed(context: Context, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
+def _changed(context: RequestContext, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
     topics = context.cluster.image.topics_by_id
     return [topics[change.topic_id].partitions[change.partition_id] for change in changes]

@@ -12,7 +12,9 @@ and validate_only, 2 one answer for all features.
 from __future__ import annotations
 
 from minibroker.broker.metadata.features import Update
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -23,8 +25,9 @@ Result = UpdateFeaturesResponse.UpdatableFeatureResult
 LAST_WITH_RESULTS = 1
 
 
-@handles(ApiKey.UPDATE_FEATURES, "0-2", durable=True)
-def update_features(context: Context, request: UpdateFeaturesRequest) -> Steps[UpdateFeaturesResponse]:
+@handles(ApiKey.UPDATE_FEATURES, durable=True)
+def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> Steps[UpdateFeaturesResponse]:
+    context.authorize(ALTER_CLUSTER)
     asked = request.feature_updates
     updates = [Update(update.feature, update.max_version_level, update.upgrade_type) for update in asked]
     latest = {update.name: update for update in updates}  # of a feature that stands twice the last is meant
@@ -35,7 +38,7 @@ def update_features(context: Context, request: UpdateFeaturesRequest) -> Steps[U
         )
     except KafkaError as error:
         reason = f"The update failed for all features since the following feature had an error: {error.message}"
-        return UpdateFeaturesResponse(error_code=error.code, error_message=reason)
+        raise KafkaError(error.code, reason) from error
     told = updates if context.version <= LAST_WITH_RESULTS else []
     return UpdateFeaturesResponse(
         error_message=None,

@@ -26,10 +26,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from minibroker.broker.handlers.waiting_fetches import WaitingFetch, WaitingInSteps
-from minibroker.broker.metadata.followers import preferred_replica, readable_partition
+from minibroker.broker.metadata.followers import preferred_replica, serves_as_follower
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
-from minibroker.broker.metadata.partitions import Partition, Topic
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.down_conversion import (
     MAX_CONVERTED_BYTES,
     Conversion,
@@ -45,6 +45,8 @@ from minibroker.broker.requests.fetch_sessions import (
     FetchSession,
 )
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -70,18 +72,15 @@ Topics = dict[str | bytes, TopicAnswer]
 Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many bytes of records it carries
 
 
-@handles(ApiKey.FETCH, "0-18")
-def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked | Steps[FetchResponse | Parked]:
+@handles(ApiKey.FETCH)
+def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Parked | Steps[FetchResponse | Parked]:
     if context.version < FIRST_WITH_FORMAT_2 or _asks_much(context, request):
         return _fetch_in_steps(context, request)
     session = None
     if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH:
         wanted = _named(context, request.topics)
     else:
-        try:
-            session, wanted = at_once(_wanted(context, request))
-        except KafkaError as error:
-            return FetchResponse(error_code=error.code, session_id=NO_SESSION)
+        session, wanted = at_once(_wanted(context, request))
     reading = Reading(context, request, session, wanted)
     try:
         reading.read()
@@ -92,7 +91,7 @@ def fetch(context: Context, request: FetchRequest) -> FetchResponse | Parked | S
     return WaitingFetch(reading).parked
 
 
-def _asks_much(context: Context, request: FetchRequest) -> bool:
+def _asks_much(context: RequestContext, request: FetchRequest) -> bool:
     """Whether it is about so many partitions that others should not wait for all of them."""
     named = len(request.topics) + len(request.forgotten_topics_data)
     for topic in request.topics:
@@ -104,11 +103,8 @@ def _asks_much(context: Context, request: FetchRequest) -> bool:
     )
 
 
-def _fetch_in_steps(context: Context, request: FetchRequest) -> Steps[FetchResponse | Parked]:
-    try:
-        session, wanted = yield from _wanted(context, request)
-    except KafkaError as error:
-        return FetchResponse(error_code=error.code, session_id=NO_SESSION)
+def _fetch_in_steps(context: RequestContext, request: FetchRequest) -> Steps[FetchResponse | Parked]:
+    session, wanted = yield from _wanted(context, request)
     return (yield from _read_in_steps(Reading(context, request, session, wanted)))
 
 
@@ -124,7 +120,9 @@ def _read_in_steps(reading: Reading) -> Steps[FetchResponse | Parked]:
 # --- what is asked ------------------------------------------------------------------------------
 
 
-def _wanted(context: Context, request: FetchRequest) -> Steps[tuple[FetchSession | None, list[FetchedPartition]]]:
+def _wanted(
+    context: RequestContext, request: FetchRequest
+) -> Steps[tuple[FetchSession | None, list[FetchedPartition]]]:
     """The session that is used or is made, if any, and the partitions to read. Raises KafkaError."""
     sessions = context.node.sessions
     uses_topic_ids = context.version >= FIRST_WITH_TOPIC_IDS
@@ -146,7 +144,7 @@ def _wanted(context: Context, request: FetchRequest) -> Steps[tuple[FetchSession
     return session, list(session.partitions.values())
 
 
-def _begun(context: Context, wanted: list[FetchedPartition]) -> Steps[FetchSession | None]:
+def _begun(context: RequestContext, wanted: list[FetchedPartition]) -> Steps[FetchSession | None]:
     """A session that holds these partitions, or None if there is no room for it."""
     sessions = context.node.sessions
     now_ms = context.cluster.clock.monotonic_ms()
@@ -160,7 +158,7 @@ def _begun(context: Context, wanted: list[FetchedPartition]) -> Steps[FetchSessi
     return session if sessions.settle(session, now_ms) else None
 
 
-def _named(context: Context, topics: Iterable[FetchRequest.FetchTopic]) -> list[FetchedPartition]:
+def _named(context: RequestContext, topics: Iterable[FetchRequest.FetchTopic]) -> list[FetchedPartition]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     return [
         _asked(FetchedPartition(topic.topic_id if by_id else topic.topic, asked.partition), asked)
@@ -169,7 +167,7 @@ def _named(context: Context, topics: Iterable[FetchRequest.FetchTopic]) -> list[
     ]
 
 
-def _named_in_steps(context: Context, request: FetchRequest) -> Steps[list[FetchedPartition]]:
+def _named_in_steps(context: RequestContext, request: FetchRequest) -> Steps[list[FetchedPartition]]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     named: list[FetchedPartition] = []
     for topic in request.topics:
@@ -191,7 +189,7 @@ def _asked(partition: FetchedPartition, asked: FetchRequest.FetchTopic.FetchPart
     return partition
 
 
-def _update(context: Context, session: FetchSession, request: FetchRequest) -> Steps[None]:
+def _update(context: RequestContext, session: FetchSession, request: FetchRequest) -> Steps[None]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
@@ -235,7 +233,11 @@ class Reading:
     )
 
     def __init__(
-        self, context: Context, request: FetchRequest, session: FetchSession | None, wanted: list[FetchedPartition]
+        self,
+        context: RequestContext,
+        request: FetchRequest,
+        session: FetchSession | None,
+        wanted: list[FetchedPartition],
     ) -> None:
         self.context = context
         self.request = request
@@ -286,12 +288,12 @@ class Reading:
             try:
                 return self._partition(fetched, self._left())
             except Conversion as needed:
-                conversion = needed
+                conversion = needed.with_traceback(None)  # which would hold this frame
             found: Region | Converted | KafkaError | None
             try:
                 found = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
             except KafkaError as error:
-                found = error
+                found = error.with_traceback(None)
             if not conversion.is_void():
                 return self._converted(fetched, conversion, found)
 
@@ -299,26 +301,27 @@ class Reading:
         self, fetched: FetchedPartition, conversion: Conversion, found: Region | Converted | KafkaError | None
     ) -> tuple[PartitionAnswer, int]:
         if isinstance(found, KafkaError):
-            return self._refused(fetched, None, found), 0
+            return self._refused(fetched, found), 0
         if isinstance(found, Converted) and found.next_offset < conversion.wanted.limit_offset:
             self.urgent = True  # there is more, of which no more is converted now
         return self._filled(fetched, conversion.answer, conversion.log, conversion.wanted.limit_offset, found)
 
     def _partition(self, fetched: FetchedPartition, left: int) -> tuple[PartitionAnswer, int]:
-        topic = None
+        context = self.context
         try:
-            topic = self._topic(fetched.topic)
-            context = self.context
+            context.authorize_topic(READ_TOPIC, fetched.topic)
             if self.request.rack_id or len(context.cluster.nodes) > 1:
-                return self._chosen(fetched, topic, left)
-            return self._led(fetched, context.cluster.led_partition(context.node, topic, fetched.index), left)
+                return self._chosen(fetched, left)
+            return self._led(fetched, context.partition(fetched.topic, fetched.index), left)
         except KafkaError as error:
-            return self._refused(fetched, topic, error), 0
+            return self._refused(fetched, error), 0
 
-    def _chosen(self, fetched: FetchedPartition, topic: Topic | None, left: int) -> tuple[PartitionAnswer, int]:
+    def _chosen(self, fetched: FetchedPartition, left: int) -> tuple[PartitionAnswer, int]:
         """Answer as a follower, or as a leader whose client has a rack."""
         context = self.context
-        partition = readable_partition(context.cluster, context.node, topic, fetched.index, context.version)
+        partition = context.find_partition(fetched.topic, fetched.index)
+        if partition is None or not serves_as_follower(context.node, partition, context.version):
+            partition = context.partition(fetched.topic, fetched.index)
         other = preferred_replica(context.cluster, context.node, partition, self.request.rack_id)
         if other is None:
             return self._led(fetched, partition, left)
@@ -327,7 +330,7 @@ class Reading:
         self.urgent = True
         return answer, 0
 
-    def _refused(self, fetched: FetchedPartition, topic: Topic | None, error: KafkaError) -> PartitionAnswer:
+    def _refused(self, fetched: FetchedPartition, error: KafkaError) -> PartitionAnswer:
         unknown = error.code in UNKNOWN
         if unknown:
             self.unknown += 1
@@ -340,18 +343,12 @@ class Reading:
             aborted_transactions=[] if unknown else None,
             records=b"",
         )
-        if error.code in LEADER_IS_ANOTHER and topic is not None:
-            answer.current_leader = current_leader(topic.partitions[fetched.index], PartitionAnswer.LeaderIdAndEpoch)
+        partition = None
+        if error.code in LEADER_IS_ANOTHER:
+            partition = self.context.find_partition(fetched.topic, fetched.index)
+        if partition is not None:
+            answer.current_leader = current_leader(partition, PartitionAnswer.LeaderIdAndEpoch)
         return answer
-
-    def _topic(self, key: str | bytes) -> Topic | None:
-        image = self.context.cluster.image
-        if isinstance(key, str):
-            return image.topics.get(key)
-        topic = image.topics_by_id.get(key)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return topic
 
     def _led(self, fetched: FetchedPartition, partition: Partition, left: int) -> tuple[PartitionAnswer, int]:
         partition.check_epoch(fetched.current_leader_epoch)
@@ -478,5 +475,7 @@ class Reading:
         response = FetchResponse(session_id=session_id, responses=list(topics.values()))
         if self.urgent and self.context.version >= FIRST_WITH_LEADERS:
             leaders = (answer.current_leader for topic in topics.values() for answer in topic.partitions)
-            response.node_endpoints = leader_endpoints(self.context, leaders, FetchResponse.NodeEndpoint)
+            response.node_endpoints = leader_endpoints(
+                self.context.cluster.nodes, self.context.connection.listener, leaders, FetchResponse.NodeEndpoint
+            )
         return response

@@ -14,34 +14,28 @@ Not implemented: share groups, whose keys are refused with INVALID_REQUEST, as b
 from __future__ import annotations
 
 import contextlib
-from enum import IntEnum
 
-from minibroker.broker.cluster import Node
-from minibroker.broker.coordination.coordinators import coordinator_of_group, coordinator_of_transactions
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.coordination.coordinators import coordinator_of
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
 from minibroker.protocol.steps import Steps, each
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
+TO_FIND = {0: DESCRIBE_GROUP, 1: DESCRIBE_TRANSACTIONAL_ID}  # by the type of the key
 FIRST_WITH_SEVERAL_KEYS = 4
 NO_ERROR_TEXT = "NONE"  # what Kafka answers in the versions with one key
 
 
-class KeyType(IntEnum):
-    """The kind of thing that a key names."""
-
-    GROUP = 0
-    TRANSACTION = 1
-
-
-@handles(ApiKey.FIND_COORDINATOR, "0-6", durable=True)
-def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
+@handles(ApiKey.FIND_COORDINATOR, durable=True)
+def find_coordinator(context: RequestContext, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
     if context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys:
         with contextlib.suppress(KafkaError):  # it is told with each key
-            yield from _create_topic(context, request.key_type)
+            yield from context.cluster.coordinators.of_keys(request.key_type).log.create_in_steps()
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
         coordinators = yield from each(
             lambda key: _coordinator(context, key, request.key_type), request.coordinator_keys
@@ -57,28 +51,14 @@ def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Steps
     )
 
 
-def _create_topic(context: Context, key_type: int) -> Steps[None]:
-    """Create the topic that these coordinators keep their state in, unless it is there. Raises KafkaError."""
-    if key_type == KeyType.GROUP:
-        yield from context.cluster.groups.topic.create_in_steps()
-    elif key_type == KeyType.TRANSACTION:
-        yield from context.cluster.transactions.create_topic_in_steps()
-
-
-def _coordinator(context: Context, key: str, key_type: int) -> Coordinator:
+def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinator:
     try:
-        node = _node(context, key, key_type)
+        coordinators = context.cluster.coordinators.of_keys(key_type)
+        context.authorize(TO_FIND[key_type], key)
+        node = coordinator_of(coordinators, key)
     except KafkaError as error:
         return Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message or ""
         )
     endpoint = node.endpoints[context.connection.listener]
     return Coordinator(key=key, node_id=node.node_id, host=endpoint.host, port=endpoint.port, error_message="")
-
-
-def _node(context: Context, key: str, key_type: int) -> Node:
-    if key_type == KeyType.GROUP:
-        return coordinator_of_group(context.cluster, key)
-    if key_type == KeyType.TRANSACTION:
-        return coordinator_of_transactions(context.cluster, key)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")

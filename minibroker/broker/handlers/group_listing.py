@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.parked import Parked
-from minibroker.broker.security.operations import GROUP_OPERATIONS
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DELETE_GROUP, DESCRIBE_CLUSTER, DESCRIBE_GROUP, ResourceType
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (
@@ -38,21 +39,22 @@ FIRST_WITH_NOT_FOUND = 6
 DEAD = "Dead"
 
 
-@handles(ApiKey.DESCRIBE_GROUPS, "0-6")
-def describe_groups(context: Context, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
+@handles(ApiKey.DESCRIBE_GROUPS)
+def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
     def described(group_id: str) -> Described:
         group = _described(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
-            group.authorized_operations = GROUP_OPERATIONS
+            group.authorized_operations = context.allowed_operations(ResourceType.GROUP, group_id)
         return group
 
     return DescribeGroupsResponse(groups=(yield from each_once(described, request.groups)))
 
 
-def _described(context: Context, group_id: str) -> Described:
+def _described(context: RequestContext, group_id: str) -> Described:
     groups = context.cluster.groups
     try:
-        groups.check_node(context.node, group_id)
+        context.authorize(DESCRIBE_GROUP, group_id)
+        groups.check(context.node, group_id)
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code)
     try:
@@ -64,15 +66,18 @@ def _described(context: Context, group_id: str) -> Described:
         return described
 
 
-@handles(ApiKey.LIST_GROUPS, "0-5")
-def list_groups(context: Context, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
+@handles(ApiKey.LIST_GROUPS)
+def list_groups(context: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
     states = {state.lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
     groups = context.cluster.groups
     response = ListGroupsResponse()
+    all_are_told = context.allows(DESCRIBE_CLUSTER)
     for group in list(groups.groups.values()):
         yield
         if groups.node_of(group.group_id) is not context.node or groups.groups.get(group.group_id) is not group:
+            continue
+        if not all_are_told and not context.allows(DESCRIBE_GROUP, group.group_id):
             continue
         if (not states or group.state_name.lower() in states) and (not types or group.type.value in types):
             listed = ListGroupsResponse.ListedGroup(
@@ -85,8 +90,8 @@ def list_groups(context: Context, request: ListGroupsRequest) -> Steps[ListGroup
     return response
 
 
-@handles(ApiKey.DELETE_GROUPS, "0-2")
-def delete_groups(context: Context, request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse | Parked]:
+@handles(ApiKey.DELETE_GROUPS)
+def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse | Parked]:
     asked = dict.fromkeys(request.groups_names)  # each once, as in Kafka
     results = yield from each(lambda group_id: Deleted(group_id=group_id, error_code=_delete(context, group_id)), asked)
     deleted = [result for result in results if result.error_code == ErrorCode.NONE]
@@ -103,10 +108,11 @@ def _refuse(result: Deleted, error: KafkaError) -> None:
     result.error_code = error.code
 
 
-def _delete(context: Context, group_id: str) -> ErrorCode:
+def _delete(context: RequestContext, group_id: str) -> ErrorCode:
     groups = context.cluster.groups
     try:
-        groups.check_node(context.node, group_id)
+        context.authorize(DELETE_GROUP, group_id)
+        groups.check(context.node, group_id)
         groups.delete(groups.found(group_id))
     except KafkaError as error:
         return error.code

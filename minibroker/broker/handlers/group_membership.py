@@ -16,8 +16,10 @@ Not implemented: nothing.
 from __future__ import annotations
 
 from minibroker.broker.groups.callers import caller_of
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import READ_GROUP
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (
@@ -28,7 +30,6 @@ from minibroker.protocol.messages.groups import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     SyncGroupRequest,
-    SyncGroupResponse,
 )
 
 FIRST_JOIN_WITH_REBALANCE_TIMEOUT = 1
@@ -41,8 +42,8 @@ Identity = LeaveGroupRequest.MemberIdentity
 Left = LeaveGroupResponse.MemberResponse
 
 
-@handles(ApiKey.JOIN_GROUP, "0-9")
-def join_group(context: Context, request: JoinGroupRequest) -> Parked:
+@handles(ApiKey.JOIN_GROUP)
+def join_group(context: RequestContext, request: JoinGroupRequest) -> Parked:
     parked = Parked()
 
     def respond(response: JoinGroupResponse) -> None:
@@ -54,9 +55,10 @@ def join_group(context: Context, request: JoinGroupRequest) -> Parked:
         request.rebalance_timeout_ms = request.session_timeout_ms
     groups, member_id = context.cluster.groups, request.member_id
     try:
+        context.authorize(READ_GROUP, request.group_id)
         groups.check_id(request.group_id)
         _check_session_timeout(context, request.session_timeout_ms)
-        groups.check_node(context.node, request.group_id)
+        groups.check(context.node, request.group_id)
         group = groups.to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
         group.join(caller_of(context), request, respond)
     except KafkaError as error:
@@ -64,45 +66,42 @@ def join_group(context: Context, request: JoinGroupRequest) -> Parked:
     return parked
 
 
-def _check_session_timeout(context: Context, timeout_ms: int) -> None:
+def _check_session_timeout(context: RequestContext, timeout_ms: int) -> None:
     settings = context.cluster.settings
     shortest_ms, longest_ms = settings["group.min.session.timeout.ms"], settings["group.max.session.timeout.ms"]
     if not shortest_ms <= timeout_ms <= longest_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
-@handles(ApiKey.SYNC_GROUP, "0-5")
-def sync_group(context: Context, request: SyncGroupRequest) -> Parked:
+@handles(ApiKey.SYNC_GROUP)
+def sync_group(context: RequestContext, request: SyncGroupRequest) -> Parked:
     parked = Parked()
     named = request.protocol_type is not None and request.protocol_name is not None
-    try:
-        if context.version >= FIRST_SYNC_WITH_PROTOCOL and not named:
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        group = context.cluster.groups.of_members(context.node, request.group_id)
-        group.sync(caller_of(context), request, parked.complete)
-    except KafkaError as error:
-        parked.complete(SyncGroupResponse(error_code=error.code))
+    if context.version >= FIRST_SYNC_WITH_PROTOCOL and not named:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    context.authorize(READ_GROUP, request.group_id)
+    group = context.cluster.groups.of_members(context.node, request.group_id)
+    group.sync(caller_of(context), request, parked.complete)
     return parked
 
 
-@handles(ApiKey.HEARTBEAT, "0-4")
-def heartbeat(context: Context, request: HeartbeatRequest) -> HeartbeatResponse:
-    try:
-        context.cluster.groups.of_members(context.node, request.group_id).heartbeat(request)
-    except KafkaError as error:
-        return HeartbeatResponse(error_code=error.code)
+@handles(ApiKey.HEARTBEAT)
+def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    context.authorize(READ_GROUP, request.group_id)
+    context.cluster.groups.of_members(context.node, request.group_id).heartbeat(request)
     return HeartbeatResponse()
 
 
-@handles(ApiKey.LEAVE_GROUP, "0-5")
-def leave_group(context: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+@handles(ApiKey.LEAVE_GROUP)
+def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     several = context.version >= FIRST_LEAVE_WITH_SEVERAL
     members = request.members if several else [Identity(member_id=request.member_id)]
+    context.authorize(READ_GROUP, request.group_id)
     try:
         left = context.cluster.groups.of_members(context.node, request.group_id).leave(members)
     except KafkaError as error:
         if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
-            return LeaveGroupResponse(error_code=error.code)
+            raise
         left = [  # there is no such group, and that is told of each
             Left(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error.code)
             for each in members

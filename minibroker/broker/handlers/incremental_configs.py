@@ -22,10 +22,12 @@ from minibroker.broker.configs.logger_levels import change_levels
 from minibroker.broker.configs.settings import broker_setting, validate_broker_overrides, validate_topic_overrides
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS, ConfigType, Setting
 from minibroker.broker.control.controller import MINIMUM_ISR
-from minibroker.broker.handlers.configs import INTEGER, ResourceType, check_broker
+from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize, check_broker
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.metadata.partitions import check_name
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS, Right
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import (
@@ -37,20 +39,27 @@ from minibroker.protocol.steps import Steps, counted, each_in_steps
 Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
 
+TO_ALTER: dict[int, Right] = {
+    ResourceType.TOPIC: ALTER_TOPIC_CONFIGS,
+    ResourceType.BROKER: ALTER_CLUSTER_CONFIGS,
+    ResourceType.BROKER_LOGGER: ALTER_CLUSTER_CONFIGS,
+    ResourceType.CLIENT_METRICS: ALTER_CLUSTER_CONFIGS,
+    ResourceType.GROUP: ALTER_GROUP_CONFIGS,
+}
 LIST_CHANGES = (ChangeKind.APPEND, ChangeKind.SUBTRACT)
 GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, "0-1", durable=True)
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, durable=True)
 def incremental_alter_configs(
-    context: Context, request: IncrementalAlterConfigsRequest
+    context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> Steps[IncrementalAlterConfigsResponse]:
     answers = yield from altered(context, request.resources, validate_only=request.validate_only, loggers=True)
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
 def altered(
-    context: Context, resources: Sequence[AskedResource], *, validate_only: bool, loggers: bool
+    context: RequestContext, resources: Sequence[AskedResource], *, validate_only: bool, loggers: bool
 ) -> Steps[list[Altered]]:
     """Make the changes of all resources, each alone, unless they are only to be checked; an answer for each.
 
@@ -62,7 +71,7 @@ def altered(
 
 
 def _altered(
-    context: Context,
+    context: RequestContext,
     counts: Mapping[tuple[int, str], int],
     resource: AskedResource,
     *,
@@ -74,6 +83,7 @@ def _altered(
     try:
         if counts[kind, name] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        authorize(context, TO_ALTER, kind, name)
         if kind == ResourceType.BROKER_LOGGER and loggers:
             _change_loggers(context, resource, validate_only=validate_only)
             return answer
@@ -87,7 +97,7 @@ def _altered(
     return answer
 
 
-def _decided(context: Context, resource: AskedResource) -> dict[str, str | None]:
+def _decided(context: RequestContext, resource: AskedResource) -> dict[str, str | None]:
     """Return what the change comes to: new texts by name, None for what is removed. Raises KafkaError."""
     _check_form(resource)
     if resource.resource_type == ResourceType.TOPIC:
@@ -121,9 +131,9 @@ def _changes(resource: AskedResource) -> list[Change]:
     return [Change(config.name, ChangeKind(config.config_operation), config.value or "") for config in resource.configs]
 
 
-def _topic_change(context: Context, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+def _topic_change(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
     cluster = context.cluster
-    topic = cluster.image.topics.get(name)
+    topic = context.find_topic(name)
     current = {} if topic is None else topic.overrides
     texts = outcome(TOPIC_SETTINGS, current, changes)
     if not name:
@@ -135,7 +145,7 @@ def _topic_change(context: Context, name: str, changes: Iterable[Change]) -> dic
     return differences(current, valid)
 
 
-def _broker_change(context: Context, name: str, changes: Sequence[Change]) -> dict[str, str | None]:
+def _broker_change(context: RequestContext, name: str, changes: Sequence[Change]) -> dict[str, str | None]:
     cluster = context.cluster
     if name:
         check_broker(context, name, "Node id")
@@ -171,7 +181,7 @@ def _check_minimum_isr(name: str, text: str | None) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
-def _group_change(context: Context, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+def _group_change(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     current = context.cluster.image.configs.get((ResourceType.GROUP, name), {})
@@ -179,14 +189,14 @@ def _group_change(context: Context, name: str, changes: Iterable[Change]) -> dic
     return differences(current, texts)
 
 
-def _client_metrics_change(context: Context, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+def _client_metrics_change(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     current = context.cluster.image.configs.get((ResourceType.CLIENT_METRICS, name), {})
     return differences(current, validate_client_metrics(outcome(CLIENT_METRICS_SETTINGS, current, changes)))
 
 
-def _change_loggers(context: Context, resource: AskedResource, *, validate_only: bool) -> None:
+def _change_loggers(context: RequestContext, resource: AskedResource, *, validate_only: bool) -> None:
     """Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG."""
     _check_form(resource)
     name, node_id = resource.resource_name, context.node.node_id

@@ -21,8 +21,10 @@ import os
 from collections import defaultdict
 
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.replicas import (
@@ -32,7 +34,7 @@ from minibroker.protocol.messages.replicas import (
     DescribeLogDirsResponse,
 )
 from minibroker.protocol.steps import Steps, each_in_steps
-from minibroker.storage.log_directory import LogDirectory
+from minibroker.storage.directories.log_directory import LogDirectory
 from minibroker.storage.names import MAX_NAME_BYTES, future_log_name
 
 log = logging.getLogger("minibroker.moves")
@@ -51,8 +53,9 @@ NO_UNIQUE = "0" * 32  # for the length of a name
 Asked = dict[str, set[int]] | None
 
 
-@handles(ApiKey.DESCRIBE_LOG_DIRS, "0-5")
-def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
+@handles(ApiKey.DESCRIBE_LOG_DIRS)
+def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> Steps[DescribeLogDirsResponse]:
+    context.authorize(DESCRIBE_CLUSTER)
     asked = _asked(request)
     directories = context.cluster.logs.directories
     results = yield from each_in_steps(lambda directory: _result(context, directory, asked), directories)
@@ -68,7 +71,7 @@ def _asked(request: DescribeLogDirsRequest) -> Asked:
     return asked
 
 
-def _result(context: Context, directory: LogDirectory, asked: Asked) -> Steps[Result]:
+def _result(context: RequestContext, directory: LogDirectory, asked: Asked) -> Steps[Result]:
     result = Result(log_dir=os.path.abspath(directory.path))
     if context.version >= FIRST_WITH_SPACE:
         try:
@@ -92,19 +95,20 @@ def _result(context: Context, directory: LogDirectory, asked: Asked) -> Steps[Re
     return result
 
 
-def _is_told(context: Context, name: str, index: int, asked: Asked) -> bool:
+def _is_told(context: RequestContext, name: str, index: int, asked: Asked) -> bool:
     if name == METADATA_TOPIC or (asked is not None and index not in asked.get(name, ())):
         return False
-    topic = context.cluster.image.topics.get(name)
-    partition = None if topic is None else topic.partition(index)
+    partition = context.find_partition(name, index)
     return partition is not None and context.node.node_id in partition.replicas
 
 
 # --- AlterReplicaLogDirs ------------------------------------------------------------------------
 
 
-@handles(ApiKey.ALTER_REPLICA_LOG_DIRS, "0-2")
-def alter_replica_log_dirs(context: Context, request: AlterReplicaLogDirsRequest) -> Steps[AlterReplicaLogDirsResponse]:
+@handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
+def alter_replica_log_dirs(
+    context: RequestContext, request: AlterReplicaLogDirsRequest
+) -> Steps[AlterReplicaLogDirsResponse]:
     wanted = {
         (topic.name, index): asked.path
         for asked in request.dirs
@@ -125,14 +129,14 @@ def alter_replica_log_dirs(context: Context, request: AlterReplicaLogDirsRequest
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-def _move(context: Context, name: str, index: int, path: str) -> None:
+def _move(context: RequestContext, name: str, index: int, path: str) -> None:
     """Take on the move of a log to the directory of this path. Raises KafkaError."""
+    context.authorize(ALTER_CLUSTER)
     cluster = context.cluster
     if len(future_log_name(name, index, NO_UNIQUE)) > MAX_NAME_BYTES:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
     directory = _directory(context, path)
-    topic = cluster.image.topics.get(name)
-    partition = None if topic is None else topic.partition(index)
+    partition = context.find_partition(name, index)
     if partition is not None and partition.is_offline:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)
     if partition is None or not partition.is_here:
@@ -144,7 +148,7 @@ def _move(context: Context, name: str, index: int, path: str) -> None:
     cluster.moves.begin(partition, directory)
 
 
-def _directory(context: Context, path: str) -> LogDirectory:
+def _directory(context: RequestContext, path: str) -> LogDirectory:
     """The log directory of this absolute path. Raises KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR."""
     logs = context.cluster.logs
     for directory in logs.directories:

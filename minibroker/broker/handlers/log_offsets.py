@@ -28,7 +28,9 @@ from functools import partial
 from typing import NamedTuple
 
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import CLUSTER_ACTION, DESCRIBE_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.log_offsets import (
@@ -74,8 +76,8 @@ class Found(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
-@handles(ApiKey.LIST_OFFSETS, "0-11")
-def list_offsets(context: Context, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
+@handles(ApiKey.LIST_OFFSETS)
+def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Steps[ListOffsetsResponse]:
     asked = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
     counts = yield from counted([(name, partition.partition_index) for name, partition in asked])
     answers: dict[tuple[str, int], PartitionAnswer] = {}
@@ -92,13 +94,14 @@ def list_offsets(context: Context, request: ListOffsetsRequest) -> Steps[ListOff
 
 
 def _listed(
-    context: Context, request: ListOffsetsRequest, name: str, asked: AskedPartition, repeated: bool
+    context: RequestContext, request: ListOffsetsRequest, name: str, asked: AskedPartition, repeated: bool
 ) -> Steps[PartitionAnswer]:
     try:
         if repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}-{asked.partition_index} is asked for more than once.")
         if asked.timestamp < 0 and 0 < context.version < FIRST_VERSIONS.get(asked.timestamp, context.version + 1):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There is no timestamp {asked.timestamp}.")
+        context.authorize(DESCRIBE_TOPIC, name)
         partition = _led(context, name, asked.partition_index, asked.current_leader_epoch)
         if context.version == 0:
             offsets = _offsets_before(
@@ -116,9 +119,9 @@ def _listed(
     )
 
 
-def _led(context: Context, topic: str, index: int, current_leader_epoch: int) -> Partition:
+def _led(context: RequestContext, topic: str, index: int, current_leader_epoch: int) -> Partition:
     """The partition, if this node leads it in the epoch that the client knows."""
-    partition = context.cluster.led_partition(context.node, context.cluster.image.topics.get(topic), index)
+    partition = context.partition(topic, index)
     partition.check_epoch(current_leader_epoch)
     return partition
 
@@ -165,9 +168,9 @@ def _first_epoch(partition: Partition) -> int:
     return partition.leader_epoch if epoch == NO_EPOCH else epoch
 
 
-@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, "0-4")
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 def offset_for_leader_epoch(
-    context: Context, request: OffsetForLeaderEpochRequest
+    context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Steps[OffsetForLeaderEpochResponse]:
     def topic_answer(topic: AskedEpochTopic) -> Steps[EpochTopicAnswer]:
         partitions = yield from each(partial(_epoch_end, context, topic.topic), topic.partitions)
@@ -176,8 +179,10 @@ def offset_for_leader_epoch(
     return OffsetForLeaderEpochResponse(topics=(yield from each_in_steps(topic_answer, request.topics)))
 
 
-def _epoch_end(context: Context, topic: str, asked: AskedEpoch) -> EpochAnswer:
+def _epoch_end(context: RequestContext, topic: str, asked: AskedEpoch) -> EpochAnswer:
     try:
+        if not context.allows(CLUSTER_ACTION):
+            context.authorize(DESCRIBE_TOPIC, topic)
         partition = _led(context, topic, asked.partition, asked.current_leader_epoch)
         epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     except KafkaError as error:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from minibroker.broker.handlers.cluster import cluster_operations
 from minibroker.broker.metadata.leaders import available_leader, offline_replicas
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
@@ -27,9 +28,10 @@ from minibroker.broker.metadata.partitions import (
     Topic,
     check_name,
 )
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.refusals import refused, tell_refusals
-from minibroker.broker.security.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC, ResourceType
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -48,25 +50,25 @@ FIRST_BY_TOPIC_ID = 12
 NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TOPIC}
 
 
-@handles(ApiKey.METADATA, "0-13", durable=True)
-def metadata(context: Context, request: MetadataRequest) -> Steps[MetadataResponse]:
+@handles(ApiKey.METADATA, durable=True, lasting=True)
+def metadata(context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
     topics = yield from _topics(context, request)
+    context.lasts = not any([topic.error_code for topic in topics])  # what is missing may be made by who asks again
     tell_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
         for topic in topics:
-            topic.topic_authorized_operations = NOT_ASKED if topic.name is None else TOPIC_OPERATIONS
+            if topic.name is not None:
+                topic.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, topic.name)
     return MetadataResponse(
         brokers=_brokers(context),
         cluster_id=context.cluster.cluster_id,
         controller_id=context.cluster.controller_id,
         topics=topics,
-        cluster_authorized_operations=(
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
-        ),
+        cluster_authorized_operations=cluster_operations(context, request.include_cluster_authorized_operations),
     )
 
 
-def _brokers(context: Context) -> list[MetadataResponse.MetadataResponseBroker]:
+def _brokers(context: RequestContext) -> list[MetadataResponse.MetadataResponseBroker]:
     listener = context.connection.listener
     return [
         MetadataResponse.MetadataResponseBroker(
@@ -79,9 +81,10 @@ def _brokers(context: Context) -> list[MetadataResponse.MetadataResponseBroker]:
     ]
 
 
-def _topics(context: Context, request: MetadataRequest) -> Steps[list[TopicAnswer]]:
+def _topics(context: RequestContext, request: MetadataRequest) -> Steps[list[TopicAnswer]]:
     if request.topics is None or (context.version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
-        return (yield from each_in_steps(partial(_found, context), list(context.cluster.image.topics.values())))
+        told = [topic for name, topic in context.cluster.image.topics.items() if context.allows(DESCRIBE_TOPIC, name)]
+        return (yield from each_in_steps(partial(_found, context), told))
     names: dict[str, None] = {}
     ids: dict[bytes, None] = {}
     some_without_name = False
@@ -103,15 +106,16 @@ def _refused(asked: AskedTopic) -> TopicAnswer:
     return TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
 
 
-def _by_id(context: Context, topic_id: bytes) -> Steps[TopicAnswer]:
-    topic = context.cluster.image.topics_by_id.get(topic_id)
-    if topic is None:
+def _by_id(context: RequestContext, topic_id: bytes) -> Steps[TopicAnswer]:
+    topic = context.find_topic(topic_id)
+    if topic is None or not context.allows(DESCRIBE_TOPIC, topic.name):
         return TopicAnswer(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
     return (yield from _found(context, topic))
 
 
-def _by_name(context: Context, name: str, create: bool) -> Steps[TopicAnswer]:
+def _by_name(context: RequestContext, name: str, create: bool) -> Steps[TopicAnswer]:
     try:
+        context.authorize(DESCRIBE_TOPIC, name)
         check_name(name)
         topic = yield from _existing(context, name, create)
         return (yield from _found(context, topic))
@@ -119,12 +123,14 @@ def _by_name(context: Context, name: str, create: bool) -> Steps[TopicAnswer]:
         return TopicAnswer(error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _existing(context: Context, name: str, create: bool) -> Steps[Topic]:
-    """The topic, if it is there; else it is made if need be. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
-    topics = context.cluster.image.topics
-    if name in topics:
-        return topics[name]
+def _existing(context: RequestContext, name: str, create: bool) -> Steps[Topic]:
+    """The topic, if it is there; else it is made if need be. Raises KafkaError."""
+    topic = context.find_topic(name)
+    if topic is not None:
+        return topic
     if create and context.cluster.settings["auto.create.topics.enable"] and name not in NEVER_MADE:
+        if not context.allows(CREATE_CLUSTER):
+            context.authorize(CREATE_TOPIC, name)
         try:
             yield from _create(context, name)
         except KafkaError as error:
@@ -133,16 +139,15 @@ def _existing(context: Context, name: str, create: bool) -> Steps[Topic]:
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _create(context: Context, name: str) -> Steps[None]:
-    if name == GROUPS_TOPIC:
-        yield from context.cluster.groups.topic.create_in_steps()
-    elif name == TRANSACTIONS_TOPIC:
-        yield from context.cluster.transactions.create_topic_in_steps()
+def _create(context: RequestContext, name: str) -> Steps[None]:
+    coordinators = context.cluster.coordinators.of_topic(name)
+    if coordinators is not None:
+        yield from coordinators.log.create_in_steps()
     else:
         yield from context.cluster.controller.create_topic_in_steps(name)
 
 
-def _found(context: Context, topic: Topic) -> Steps[TopicAnswer]:
+def _found(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
     answer = TopicAnswer(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal)
     for portion in chunks(topic.partitions):
         answer.partitions += [_partition(context, partition) for partition in portion]
@@ -150,7 +155,7 @@ def _found(context: Context, topic: Topic) -> Steps[TopicAnswer]:
     return answer
 
 
-def _partition(context: Context, partition: Partition) -> PartitionAnswer:
+def _partition(context: RequestContext, partition: Partition) -> PartitionAnswer:
     leader_id = available_leader(partition)
     return PartitionAnswer(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,

@@ -14,7 +14,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DELETE_GROUP, READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetDeleteResponse
@@ -29,26 +31,21 @@ TopicAnswer = OffsetDeleteResponse.OffsetDeleteResponseTopic
 PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 
-@handles(ApiKey.OFFSET_DELETE, "0")
-def offset_delete(context: Context, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
+@handles(ApiKey.OFFSET_DELETE)
+def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
     from minibroker.broker.groups.commits import delete_offsets, wait_for_offsets  # no start is to wait for it
 
-    groups = context.cluster.groups
-    try:
-        group = _group(context, request.group_id)
-        # As Kafka, which says nothing of a topic that there is and of which nothing is asked.
-        known = context.cluster.image.topics
-        asked = [topic for topic in request.topics if topic.partitions or topic.name not in known]
-        topics = yield from each_in_steps(partial(_answer, context, group), asked)
-        for wanted in chunks(_deletable(topics)):
-            group = _group(context, request.group_id)  # it may be another one of its name by now
-            committed = group.offsets
-            delete_offsets(groups, group, [found for found in wanted if committed.has(*found)])
-            yield
-        response = OffsetDeleteResponse(topics=topics)
-        wait_for_offsets(context, request.group_id, lambda error: _refuse(response, error))
-    except KafkaError as error:
-        return OffsetDeleteResponse(error_code=error.code)
+    group = _group(context, request.group_id)
+    # As Kafka, which says nothing of a topic that there is and of which nothing is asked.
+    asked = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
+    topics = yield from each_in_steps(partial(_answer, context, group), asked)
+    for wanted in chunks(_deletable(topics)):
+        group = _group(context, request.group_id)  # it may be another one of its name by now
+        committed = group.offsets
+        delete_offsets(context.cluster.groups, group, [found for found in wanted if committed.has(*found)])
+        yield
+    response = OffsetDeleteResponse(topics=topics)
+    wait_for_offsets(context, request.group_id, lambda error: _refuse(response, error))
     return response
 
 
@@ -56,10 +53,11 @@ def _refuse(response: OffsetDeleteResponse, error: KafkaError) -> None:
     response.error_code, response.topics = error.code, []
 
 
-def _group(context: Context, group_id: str) -> Group:
+def _group(context: RequestContext, group_id: str) -> Group:
     """The group, if offsets of it may be deleted. Raises KafkaError."""
+    context.authorize(DELETE_GROUP, group_id)
     groups = context.cluster.groups
-    groups.check(context.node, group_id)
+    groups.check_named(context.node, group_id)
     group = groups.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id}.")
@@ -67,13 +65,15 @@ def _group(context: Context, group_id: str) -> Group:
     return group
 
 
-def _answer(context: Context, group: Group, asked: AskedTopic) -> Steps[TopicAnswer]:
-    topic = context.cluster.image.topics.get(asked.name)
+def _answer(context: RequestContext, group: Group, asked: AskedTopic) -> Steps[TopicAnswer]:
+    topic, is_allowed = context.find_topic(asked.name), context.allows(READ_TOPIC, asked.name)
     subscribed = group.is_subscribed_to(asked.name)
 
     def answer(partition: AskedPartition) -> PartitionAnswer:
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
-        if topic is None or topic.partition(partition.partition_index) is None:
+        if not is_allowed:
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is None or topic.partition(partition.partition_index) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionAnswer(partition_index=partition.partition_index, error_code=code)
 

@@ -24,11 +24,15 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from minibroker.broker.handlers.known_produce import lost, remember
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
-from minibroker.broker.metadata.partitions import Partition, Topic
-from minibroker.broker.requests.dispatch import Context, Unanswerable, handles
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.dispatch import Unanswerable
 from minibroker.broker.requests.refusals import refused, tell_refusals
+from minibroker.broker.requests.served import handles
 from minibroker.broker.requests.turn import Wait
+from minibroker.broker.security.operations import WRITE_TOPIC, WRITE_TRANSACTIONAL_ID
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -50,6 +54,7 @@ FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 10
 ADMIN_CLIENT = "__admin_client"
 ACKS = (-1, 0, 1)
+DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 # As in Kafka, a refusal tells where the log starts if the log itself has looked at the batch, not only the request.
 TELL_LOG_START = frozenset(
@@ -62,8 +67,8 @@ TELL_LOG_START = frozenset(
 )
 
 
-@handles(ApiKey.PRODUCE, "0-13")
-def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Steps[ProduceResponse | None] | None:
+@handles(ApiKey.PRODUCE)
+def produce(context: RequestContext, request: ProduceRequest) -> ProduceResponse | Steps[ProduceResponse | None] | None:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
         return _in_steps(context, request)
     data = request.topic_data[0]
@@ -72,9 +77,9 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Step
         return _in_steps(context, request)
     cluster = context.cluster
     failed: list[PartitionAnswer] = []
-    topic = _topic(context, data)
+    key = _key(context, data)
     try:
-        partition = _led(context, topic, asked.index)
+        partition = _led(context, key, asked.index)
         _check_writable(context, request, partition)
         now_ms = cluster.clock.wall_ms()
         admitted = admit_plain(partition.log, asked.records, now_ms)
@@ -82,16 +87,17 @@ def produce(context: Context, request: ProduceRequest) -> ProduceResponse | Step
             return _in_steps(context, request)
         appended = _append(context, partition, request, asked.index, admitted, None, now_ms)
     except KafkaError as error:
-        appended = _refused(context, topic, data.name, asked.index, error)
+        appended = _refused(context, key, asked.index, error)
         failed.append(appended)
         tell_refusals(context, log, ApiKey.PRODUCE)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
+        remember(context, partition, len(asked.records), answer)
         return ProduceResponse(responses=[answer])
     return _answered(context, request, [answer], failed)
 
 
-def _in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | None]:
+def _in_steps(context: RequestContext, request: ProduceRequest) -> Steps[ProduceResponse | None]:
     """Produce as `produce` does, for more; keep the records before the first step, which may have to wait."""
     if not context.keep_frame():
         for data in request.topic_data:
@@ -101,20 +107,22 @@ def _in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceRespons
     return _produce_in_steps(context, request)
 
 
-def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[ProduceResponse | None]:
+def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps[ProduceResponse | None]:
     """The steps: a partition at a time, while others may append to the same ones."""
     answers = []
     failed: list[PartitionAnswer] = []
-    refusal = yield from _refusal_of_all(request)
+    refusal = yield from _refusal_of_all(context, request)
     for data in request.topic_data:
+        key = _key(context, data)
         answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
         for asked in data.partition_data:
             try:
                 if refusal is not None:
                     raise refusal
-                appended = yield from _admit_and_append(context, request, data, asked)
+                appended = yield from _admit_and_append(context, request, key, asked)
             except KafkaError as error:
-                appended = _refused(context, _topic(context, data), data.name, asked.index, error)
+                error.__traceback__ = None  # which would hold this frame, if it is the refusal
+                appended = _refused(context, key, asked.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
             yield
@@ -126,23 +134,23 @@ def _produce_in_steps(context: Context, request: ProduceRequest) -> Steps[Produc
 
 
 def _admit_and_append(
-    context: Context, request: ProduceRequest, data: ProduceRequest.TopicProduceData, asked: PartitionData
+    context: RequestContext, request: ProduceRequest, key: str | bytes, asked: PartitionData
 ) -> Steps[PartitionAnswer]:
-    partition, records, joined = _ready(context, request, _topic(context, data), asked)
+    partition, records, joined = _ready(context, request, key, asked)
     now_ms = context.cluster.clock.wall_ms()
     admitted = admit_plain(partition.log, records, now_ms) if is_plain(records) else None
     if admitted is None:
         admitted_to = partition.log
         admitted = yield from admit_in_steps(admitted_to, records, api_version=context.version, now_ms=now_ms)
         # Others have had their turn: the partition may have gone, or have another leader, and the transaction an end.
-        partition, _, joined = _ready(context, request, _topic(context, data), asked)
+        partition, _, joined = _ready(context, request, key, asked)
         if partition.log is not admitted_to:  # it has moved, or is a namesake's; the offsets may not be its own
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has another log now.")
     return _append(context, partition, request, asked.index, admitted, joined, now_ms)
 
 
 def _answered(
-    context: Context, request: ProduceRequest, answers: list[TopicAnswer], failed: list[PartitionAnswer]
+    context: RequestContext, request: ProduceRequest, answers: list[TopicAnswer], failed: list[PartitionAnswer]
 ) -> ProduceResponse | None:
     if request.acks == 0:
         if failed:
@@ -151,18 +159,22 @@ def _answered(
     response = ProduceResponse(responses=answers)
     if failed and context.version >= FIRST_WITH_LEADERS:
         leaders = [partition.current_leader for answer in answers for partition in answer.partition_responses]
-        response.node_endpoints = leader_endpoints(context, leaders, ProduceResponse.NodeEndpoint)
+        response.node_endpoints = leader_endpoints(
+            context.cluster.nodes, context.connection.listener, leaders, ProduceResponse.NodeEndpoint
+        )
     return response
 
 
-def _refusal_of_all(request: ProduceRequest) -> Steps[KafkaError | None]:
+def _refusal_of_all(context: RequestContext, request: ProduceRequest) -> Steps[KafkaError | None]:
     """Return what is wrong with the request as a whole, so that nothing of it is appended or looked at."""
     producers: set[tuple[int, int]] = set()
     for data in request.topic_data:
         for partition in data.partition_data:
             if partition.records and is_transactional(partition.records):
                 if request.transactional_id is None:
-                    return _without_transactional_id()
+                    return KafkaError(DENIED, "The request has no transactional id.")
+                if not context.allows(WRITE_TRANSACTIONAL_ID, request.transactional_id):
+                    return KafkaError(DENIED)
                 header = read_header(memoryview(partition.records))
                 if header.producer_id >= 0:
                     producers.add((header.producer_id, header.producer_epoch))
@@ -172,18 +184,16 @@ def _refusal_of_all(request: ProduceRequest) -> Steps[KafkaError | None]:
     return None
 
 
-def _without_transactional_id() -> KafkaError:
-    return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "The request has no transactional id.")
+def _key(context: RequestContext, data: ProduceRequest.TopicProduceData) -> str | bytes:
+    return data.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else data.name
 
 
-def _topic(context: Context, data: ProduceRequest.TopicProduceData) -> Topic | None:
-    image = context.cluster.image
-    if context.version >= FIRST_WITH_TOPIC_IDS:
-        return image.topics_by_id.get(data.topic_id)
-    return image.topics.get(data.name)
+def _led(context: RequestContext, key: str | bytes, index: int) -> Partition:
+    context.authorize_topic(WRITE_TOPIC, key)
+    return context.partition(key, index)
 
 
-def _check_writable(context: Context, request: ProduceRequest, partition: Partition) -> None:
+def _check_writable(context: RequestContext, request: ProduceRequest, partition: Partition) -> None:
     """Raises KafkaError unless this request may write to the partition."""
     if request.acks not in ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -194,11 +204,11 @@ def _check_writable(context: Context, request: ProduceRequest, partition: Partit
 
 
 def _ready(
-    context: Context, request: ProduceRequest, topic: Topic | None, asked: PartitionData
+    context: RequestContext, request: ProduceRequest, key: str | bytes, asked: PartitionData
 ) -> tuple[Partition, memoryview, Wait | None]:
     """The partition, the records that may be written to it, and the promise that its transaction has it."""
     joined = None
-    partition = _led(context, topic, asked.index)
+    partition = _led(context, key, asked.index)
     if request.transactional_id is not None and asked.records is not None and is_transactional(asked.records):
         joined = _join_transaction(context, partition, asked.records, request.transactional_id)
     _check_writable(context, request, partition)
@@ -207,14 +217,8 @@ def _ready(
     return partition, memoryview(asked.records), joined
 
 
-def _led(context: Context, topic: Topic | None, index: int) -> Partition:
-    if topic is None and context.version >= FIRST_WITH_TOPIC_IDS:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-    return context.cluster.led_partition(context.node, topic, index)
-
-
 def _append(
-    context: Context,
+    context: RequestContext,
     partition: Partition,
     request: ProduceRequest,
     index: int,
@@ -251,27 +255,23 @@ def _append(
     return answer
 
 
-def _wait_for(context: Context, request: ProduceRequest, wait: Wait, answer: PartitionAnswer) -> None:
+def _wait_for(context: RequestContext, request: ProduceRequest, wait: Wait, answer: PartitionAnswer) -> None:
     if request.acks:
-        context.wait_for(wait, partial(_lost, answer))
+        context.wait_for(wait, partial(lost, answer))
     else:
         context.cluster.turn.when(wait, partial(_unanswered, context))
 
 
-def _lost(answer: PartitionAnswer, failure: KafkaError) -> None:
-    answer.error_code = failure.code
-    answer.error_message = failure.message
-    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-
-
-def _unanswered(context: Context, failure: KafkaError | None) -> None:
+def _unanswered(context: RequestContext, failure: KafkaError | None) -> None:
     """Close the connection of a client that wants no answer, which is all that it can notice."""
     if failure is not None:
         log.warning("closing %s: a Produce with acks=0 failed: %s", context.connection.peer, failure)
         context.connection.fail()
 
 
-def _join_transaction(context: Context, partition: Partition, records: Bytes, transactional_id: str) -> Wait | None:
+def _join_transaction(
+    context: RequestContext, partition: Partition, records: Bytes, transactional_id: str
+) -> Wait | None:
     from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
 
     header = read_header(records)
@@ -280,8 +280,9 @@ def _join_transaction(context: Context, partition: Partition, records: Bytes, tr
     return check_produce(context.cluster, partition, header, transactional_id, context.version)
 
 
-def _refused(context: Context, topic: Topic | None, name: str, index: int, error: KafkaError) -> PartitionAnswer:
-    refused(context, error, topic.name if topic is not None else name or "?", index)
+def _refused(context: RequestContext, key: str | bytes, index: int, error: KafkaError) -> PartitionAnswer:
+    topic = context.find_topic(key)
+    refused(context, error, topic.name if topic is not None else key if isinstance(key, str) else "?", index)
     answer = PartitionAnswer(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
     if isinstance(error, InvalidRecords):
         answer.record_errors = [

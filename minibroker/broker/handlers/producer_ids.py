@@ -13,7 +13,9 @@ Not implemented: two-phase commit (KIP-939), which version 6 brings.
 
 from __future__ import annotations
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import IDEMPOTENT_WRITE, WRITE_TRANSACTIONAL_ID
 from minibroker.broker.transactions.answers import code_for
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -24,9 +26,13 @@ FIRST_EPOCH = 0
 FIRST_WITH_PRODUCER_FENCED = 4
 
 
-@handles(ApiKey.INIT_PRODUCER_ID, "0-5", durable=True)
-def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+@handles(ApiKey.INIT_PRODUCER_ID, durable=True)
+def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     try:
+        if request.transactional_id is not None:
+            context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
+        else:
+            context.authorize(IDEMPOTENT_WRITE)
         if (request.producer_id == NONE_GIVEN) != (request.producer_epoch == NONE_GIVEN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch go together.")
         if request.transactional_id is not None:
@@ -37,7 +43,9 @@ def init_producer_id(context: Context, request: InitProducerIdRequest) -> InitPr
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
 
 
-def _transactional(context: Context, request: InitProducerIdRequest, transactional_id: str) -> InitProducerIdResponse:
+def _transactional(
+    context: RequestContext, request: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponse:
     transactions = context.cluster.transactions
     transactions.check(context.node, transactional_id)
     timeout_ms = request.transaction_timeout_ms
@@ -55,6 +63,6 @@ def _transactional(context: Context, request: InitProducerIdRequest, transaction
     return response
 
 
-def _refused(context: Context, error: KafkaError) -> InitProducerIdResponse:
+def _refused(context: RequestContext, error: KafkaError) -> InitProducerIdResponse:
     code = code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

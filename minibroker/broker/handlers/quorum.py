@@ -13,8 +13,11 @@ Not implemented: a listener of the controllers' own; a voter's addresses are tho
 
 from __future__ import annotations
 
+from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import (
@@ -34,8 +37,9 @@ ReplicaState = DescribeQuorumResponse.ReplicaState
 UNKNOWN_TIME = -1
 
 
-@handles(ApiKey.DESCRIBE_QUORUM, "0-2")
-def describe_quorum(context: Context, request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
+@handles(ApiKey.DESCRIBE_QUORUM)
+def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> Steps[DescribeQuorumResponse]:
+    context.authorize(DESCRIBE_CLUSTER)
     asked = yield from each(
         lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics
     )
@@ -46,14 +50,14 @@ def describe_quorum(context: Context, request: DescribeQuorumRequest) -> Steps[D
 
 
 def _unknown(name: str, indexes: list[int]) -> Steps[TopicAnswer]:
-    code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     partitions = yield from each(
-        lambda index: PartitionAnswer(partition_index=index, error_code=code, error_message=message), indexes
+        lambda index: PartitionAnswer(partition_index=index, error_code=code, error_message=NOT_HOSTED), indexes
     )
     return TopicAnswer(topic_name=name, partitions=partitions)
 
 
-def _partition(context: Context) -> PartitionAnswer:
+def _partition(context: RequestContext) -> PartitionAnswer:
     cluster = context.cluster
     quorum = cluster.metadata_log
     voters = dict.fromkeys(quorum.voters)
@@ -66,7 +70,7 @@ def _partition(context: Context) -> PartitionAnswer:
     )
 
 
-def _state(context: Context, replica_id: int) -> ReplicaState:
+def _state(context: RequestContext, replica_id: int) -> ReplicaState:
     """How far a replica is. One that is not in this process has never been heard of."""
     cluster = context.cluster
     if replica_id not in cluster.nodes and replica_id != cluster.metadata_log.leader_id:
@@ -80,7 +84,7 @@ def _state(context: Context, replica_id: int) -> ReplicaState:
     )
 
 
-def _voters(context: Context) -> list[DescribeQuorumResponse.Node]:
+def _voters(context: RequestContext) -> list[DescribeQuorumResponse.Node]:
     """The voters of this process, with their addresses."""
     nodes = context.cluster.nodes
     shape = DescribeQuorumResponse.Node
@@ -97,24 +101,24 @@ def _voters(context: Context) -> list[DescribeQuorumResponse.Node]:
     ]
 
 
-@handles(ApiKey.ADD_RAFT_VOTER, "0-1")
-def add_raft_voter(context: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+@handles(ApiKey.ADD_RAFT_VOTER)
+def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     refusal = _refusal(context, request, "Add", "adding")
     if request.cluster_id in (None, context.cluster.cluster_id) and not request.listeners:
         message = "Add voter request didn't include the endpoint for the default listener"
         refusal = KafkaError(ErrorCode.INVALID_REQUEST, message)
-    return AddRaftVoterResponse(error_code=refusal.code, error_message=refusal.message)
+    raise refusal
 
 
-@handles(ApiKey.REMOVE_RAFT_VOTER, "0")
-def remove_raft_voter(context: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    refusal = _refusal(context, request, "Remove", "removing")
-    return RemoveRaftVoterResponse(error_code=refusal.code, error_message=refusal.message)
+@handles(ApiKey.REMOVE_RAFT_VOTER)
+def remove_raft_voter(context: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    raise _refusal(context, request, "Remove", "removing")
 
 
 def _refusal(
-    context: Context, request: AddRaftVoterRequest | RemoveRaftVoterRequest, what: str, doing: str
+    context: RequestContext, request: AddRaftVoterRequest | RemoveRaftVoterRequest, what: str, doing: str
 ) -> KafkaError:
+    context.authorize(ALTER_CLUSTER)
     cluster_id = context.cluster.cluster_id
     if request.cluster_id not in (None, cluster_id):
         message = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"'

@@ -17,7 +17,9 @@ from collections.abc import Iterator, Sequence
 from minibroker.broker.control.elections import apply_changes, catch_up
 from minibroker.broker.control.reassignments import cancellation, reassignment
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -36,10 +38,11 @@ Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = Ongoing.OngoingPartitionReassignment
 
 
-@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "0-1", durable=True)
+@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, durable=True)
 def alter_partition_reassignments(
-    context: Context, request: AlterPartitionReassignmentsRequest
+    context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Steps[AlterPartitionReassignmentsResponse]:
+    context.authorize(ALTER_CLUSTER)
     if not request.topics:
         return AlterPartitionReassignmentsResponse()
     response = AlterPartitionReassignmentsResponse(
@@ -49,17 +52,14 @@ def alter_partition_reassignments(
         yield
         answer = Altered(name=topic.name)
         for portion in chunks(topic.partitions):
-            try:
-                answer.partitions += _altered(context, request, topic.name, portion)
-            except KafkaError as error:
-                return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+            answer.partitions += _altered(context, request, topic.name, portion)
             yield
         response.responses.append(answer)
     return response
 
 
 def _altered(
-    context: Context, request: AlterPartitionReassignmentsRequest, name: str, portion: Sequence[AskedPartition]
+    context: RequestContext, request: AlterPartitionReassignmentsRequest, name: str, portion: Sequence[AskedPartition]
 ) -> list[AlteredPartition]:
     """Begin or cancel the moves of some partitions, and answer for each. Raises KafkaError if nothing can be done."""
     changes: list[PartitionChangeRecord | None] = []
@@ -79,18 +79,15 @@ def _altered(
     return results
 
 
-def _existing(context: Context, name: str, index: int) -> Partition:
-    topic = context.cluster.image.topics.get(name)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-    partition = topic.partition(index)
+def _existing(context: RequestContext, name: str, index: int) -> Partition:
+    partition = context.topic(name, f"Unable to find a topic named {name}.").partition(index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
     return partition
 
 
 def _change(
-    context: Context, request: AlterPartitionReassignmentsRequest, partition: Partition, asked: AskedPartition
+    context: RequestContext, request: AlterPartitionReassignmentsRequest, partition: Partition, asked: AskedPartition
 ) -> PartitionChangeRecord | None:
     if asked.replicas is None:
         return cancellation(context.cluster, partition)
@@ -98,10 +95,11 @@ def _change(
     return reassignment(context.cluster, partition, asked.replicas, keep_factor=keep_factor)
 
 
-@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, "0")
+@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 def list_partition_reassignments(
-    context: Context, request: ListPartitionReassignmentsRequest
+    context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Steps[ListPartitionReassignmentsResponse]:
+    context.authorize(DESCRIBE_CLUSTER)
     response = ListPartitionReassignmentsResponse(error_message=None)
     for name, partitions in _asked(context, request):
         ongoing = [_ongoing(partition) for partition in partitions if partition.is_reassigned]
@@ -111,16 +109,16 @@ def list_partition_reassignments(
     return response
 
 
-def _asked(context: Context, request: ListPartitionReassignmentsRequest) -> Iterator[tuple[str, list[Partition]]]:
+def _asked(
+    context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> Iterator[tuple[str, list[Partition]]]:
     """(topic, those of its partitions that are asked for and exist)."""
-    topics = context.cluster.image.topics
     if request.topics is None:
-        yield from ((name, topic.partitions) for name, topic in list(topics.items()))
+        yield from ((name, topic.partitions) for name, topic in list(context.cluster.image.topics.items()))
         return
     for asked in request.topics:
-        if asked.name in topics:
-            found = [topics[asked.name].partition(index) for index in asked.partition_indexes]
-            yield asked.name, [partition for partition in found if partition is not None]
+        found = [context.find_partition(asked.name, index) for index in asked.partition_indexes]
+        yield asked.name, [partition for partition in found if partition is not None]
 
 
 def _ongoing(partition: Partition) -> OngoingPartition:

@@ -11,7 +11,8 @@ Not implemented: authentication.
 
 from __future__ import annotations
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import (
@@ -22,12 +23,12 @@ from minibroker.protocol.messages.security import (
 )
 
 
-@handles(ApiKey.SASL_HANDSHAKE, "0-1", authenticated=False)
-def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+@handles(ApiKey.SASL_HANDSHAKE, authenticated=False)
+def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
-@handles(ApiKey.SASL_AUTHENTICATE, "0-2", authenticated=False)
-def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+@handles(ApiKey.SASL_AUTHENTICATE, authenticated=False)
+def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     message = "SaslAuthenticate request received after successful authentication"
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections import Counter
 from enum import IntEnum
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -47,10 +49,11 @@ class Mechanism(IntEnum):
 HASHES = {Mechanism.SCRAM_SHA_256: "sha256", Mechanism.SCRAM_SHA_512: "sha512"}
 
 
-@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "0")
+@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS)
 def describe_user_scram_credentials(
-    context: Context, request: DescribeUserScramCredentialsRequest
+    context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Steps[DescribeUserScramCredentialsResponse]:
+    context.authorize(DESCRIBE_CLUSTER)
     known = context.cluster.image.scram_credentials
     if request.users:
         asked = yield from counted([user.name for user in request.users])
@@ -60,7 +63,7 @@ def describe_user_scram_credentials(
     return DescribeUserScramCredentialsResponse(results=results)
 
 
-def _described(context: Context, name: str, count: int) -> Described:
+def _described(context: RequestContext, name: str, count: int) -> Described:
     result = Described(user=name)
     known = context.cluster.image.scram_credentials
     found = [known[name, mechanism] for mechanism in Mechanism if (name, mechanism) in known]
@@ -79,9 +82,9 @@ def _described(context: Context, name: str, count: int) -> Described:
     return result
 
 
-@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, "0", durable=True)
+@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, durable=True)
 def alter_user_scram_credentials(
-    context: Context, request: AlterUserScramCredentialsRequest
+    context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Steps[AlterUserScramCredentialsResponse]:
     by_user: dict[str, list[Upsertion | Deletion]] = {}
     changes: list[Upsertion | Deletion] = [*request.deletions, *request.upsertions]
@@ -92,11 +95,12 @@ def alter_user_scram_credentials(
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _altered(context: Context, name: str, changes: list[Upsertion | Deletion]) -> Altered:
+def _altered(context: RequestContext, name: str, changes: list[Upsertion | Deletion]) -> Altered:
     """Make the one change of a user. If there are more, the fault of the first comes before that."""
     result = Altered(user=name, error_message=None)
     change = changes[0]
     try:
+        context.authorize(ALTER_CLUSTER)
         _check(context, change)
         if len(changes) > 1:
             message = "A user credential cannot be altered twice in the same request"
@@ -107,7 +111,7 @@ def _altered(context: Context, name: str, changes: list[Upsertion | Deletion]) -
     return result
 
 
-def _check(context: Context, change: Upsertion | Deletion) -> None:
+def _check(context: RequestContext, change: Upsertion | Deletion) -> None:
     """Raises KafkaError for a change that cannot be made."""
     if not change.name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")

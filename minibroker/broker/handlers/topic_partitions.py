@@ -11,9 +11,10 @@ but a directory of Kafka's may have some.
 from __future__ import annotations
 
 from minibroker.broker.metadata.leaders import available_leader, offline_replicas
-from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, NO_LEADER, Partition, Topic, check_name
-from minibroker.broker.requests.dispatch import Context, handles
-from minibroker.broker.security.operations import TOPIC_OPERATIONS
+from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, NO_LEADER, Partition, check_name
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DESCRIBE_TOPIC, ResourceType
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
@@ -24,16 +25,16 @@ PartitionAnswer = TopicAnswer.DescribeTopicPartitionsResponsePartition
 Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
-@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "0")
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
 def describe_topic_partitions(
-    context: Context, request: DescribeTopicPartitionsRequest
+    context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Steps[DescribeTopicPartitionsResponse]:
     asked = {topic.name for topic in request.topics}
     cursor = request.cursor
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
         refused = [TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=topic.name) for topic in request.topics]
         return DescribeTopicPartitionsResponse(topics=refused)
-    names = sorted(asked or context.cluster.image.topics)
+    names = sorted(asked or (name for name in context.cluster.image.topics if context.allows(DESCRIBE_TOPIC, name)))
     start = 0
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
@@ -42,7 +43,7 @@ def describe_topic_partitions(
     return (yield from _page(context, names, start, max(limit, 1)))
 
 
-def _page(context: Context, names: list[str], start: int, left: int) -> Steps[DescribeTopicPartitionsResponse]:
+def _page(context: RequestContext, names: list[str], start: int, left: int) -> Steps[DescribeTopicPartitionsResponse]:
     """The topics `names`, the first one from partition `start` on, up to `left` partitions."""
     response = DescribeTopicPartitionsResponse()
     for name in names:
@@ -60,11 +61,14 @@ def _page(context: Context, names: list[str], start: int, left: int) -> Steps[De
     return response
 
 
-def _topic(context: Context, name: str, start: int, limit: int) -> tuple[TopicAnswer, int | None]:
+def _topic(context: RequestContext, name: str, start: int, limit: int) -> tuple[TopicAnswer, int | None]:
     """Answer for a topic; return, too, the partition to go on with, if it has more than `limit`."""
-    answer = TopicAnswer(name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=TOPIC_OPERATIONS)
+    answer = TopicAnswer(name=name, is_internal=name in INTERNAL_TOPICS)
+    answer.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, name)
     try:
-        topic = _existing(context, name)
+        context.authorize(DESCRIBE_TOPIC, name)
+        check_name(name)
+        topic = context.topic(name)
     except KafkaError as error:
         answer.error_code = error.code
         return answer, None
@@ -74,15 +78,7 @@ def _topic(context: Context, name: str, start: int, limit: int) -> tuple[TopicAn
     return answer, end if end < len(topic.partitions) else None
 
 
-def _existing(context: Context, name: str) -> Topic:
-    check_name(name)
-    topic = context.cluster.image.topics.get(name)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return topic
-
-
-def _partition(context: Context, partition: Partition) -> PartitionAnswer:
+def _partition(context: RequestContext, partition: Partition) -> PartitionAnswer:
     leader_id = available_leader(partition)
     return PartitionAnswer(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE,

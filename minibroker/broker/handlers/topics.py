@@ -15,8 +15,17 @@ from __future__ import annotations
 from collections import Counter
 
 from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
+from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import Topic
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import (
+    ALTER_TOPIC,
+    CREATE_CLUSTER,
+    CREATE_TOPIC,
+    DELETE_TOPIC,
+    DESCRIBE_TOPIC_CONFIGS,
+)
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.topics import (
@@ -39,8 +48,8 @@ FIRST_DELETION_BY_ID = 6
 FIRST_WITH_DELETION_DISABLED = 3
 
 
-@handles(ApiKey.CREATE_TOPICS, "0-7", durable=True)
-def create_topics(context: Context, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
+@handles(ApiKey.CREATE_TOPICS, durable=True)
+def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
     repeated = yield from _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     topics = [_refused(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated]
@@ -53,7 +62,7 @@ def create_topics(context: Context, request: CreateTopicsRequest) -> Steps[Creat
     return CreateTopicsResponse(topics=topics)
 
 
-def _partition_count(context: Context, topic: CreateTopicsRequest.CreatableTopic) -> int:
+def _partition_count(context: RequestContext, topic: CreateTopicsRequest.CreatableTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
     default: int = context.cluster.settings["num.partitions"]
@@ -69,8 +78,10 @@ def _repeated(names: list[str]) -> Steps[dict[str, None]]:
     return {name: None for name, count in (yield from counted(names)).items() if count > 1}
 
 
-def _created(context: Context, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> Steps[Created]:
+def _created(context: RequestContext, topic: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> Steps[Created]:
     try:
+        if not context.allows(CREATE_CLUSTER):
+            context.authorize(CREATE_TOPIC, topic.name)
         overrides = {config.name: config.value for config in topic.configs}
         topic_id, replicas = yield from context.cluster.controller.create_topic_in_steps(
             topic.name,
@@ -82,6 +93,9 @@ def _created(context: Context, topic: CreateTopicsRequest.CreatableTopic, valida
         )
     except KafkaError as error:
         return _refused(topic.name, error)
+    if not context.allows(DESCRIBE_TOPIC_CONFIGS, topic.name):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return Created(name=topic.name, topic_id=topic_id, error_message=None, topic_config_error_code=code)
     texts = {name: value for name, value in overrides.items() if value is not None}
     return Created(
         name=topic.name,
@@ -93,7 +107,7 @@ def _created(context: Context, topic: CreateTopicsRequest.CreatableTopic, valida
     )
 
 
-def _configs(context: Context, overrides: dict[str, str]) -> list[CreatedConfig]:
+def _configs(context: RequestContext, overrides: dict[str, str]) -> list[CreatedConfig]:
     return [
         CreatedConfig(
             name=entry.name,
@@ -107,8 +121,8 @@ def _configs(context: Context, overrides: dict[str, str]) -> list[CreatedConfig]
     ]
 
 
-@handles(ApiKey.DELETE_TOPICS, "0-6", durable=True)
-def delete_topics(context: Context, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
+@handles(ApiKey.DELETE_TOPICS, durable=True)
+def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Steps[DeleteTopicsResponse]:
     if context.version >= FIRST_DELETION_BY_ID:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
     else:
@@ -130,7 +144,7 @@ def _not_deleted(name: str | None, topic_id: bytes, error: KafkaError) -> Delete
     return Deleted(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
 
 
-def _deleted(context: Context, topic: Topic, twice: bool) -> Steps[Deleted]:
+def _deleted(context: RequestContext, topic: Topic, twice: bool) -> Steps[Deleted]:
     """Delete a topic, unless it is asked for both by its name and by its id."""
     try:
         if twice:
@@ -143,7 +157,7 @@ def _deleted(context: Context, topic: Topic, twice: bool) -> Steps[Deleted]:
     return Deleted(name=topic.name, topic_id=topic.topic_id)
 
 
-def _check_deletion(context: Context, name: str | None, topic_id: bytes, repeated: bool) -> None:
+def _check_deletion(context: RequestContext, name: str | None, topic_id: bytes, repeated: bool) -> None:
     if not context.cluster.settings["delete.topic.enable"]:
         newer = context.version >= FIRST_WITH_DELETION_DISABLED
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST)
@@ -156,18 +170,18 @@ def _check_deletion(context: Context, name: str | None, topic_id: bytes, repeate
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {which}.")
 
 
-def _existing(context: Context, name: str | None, topic_id: bytes) -> Topic:
-    image = context.cluster.image
-    topic = image.topics_by_id.get(topic_id) if name is None else image.topics.get(name)
-    if topic is not None:
-        return topic
-    if name is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+def _existing(context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
+    """The topic, if it is there and may be deleted. Raises KafkaError."""
+    if name is not None:
+        context.authorize(DELETE_TOPIC, name)
+        return context.topic(name, NOT_HOSTED)
+    topic = context.topic(topic_id, "This server does not host this topic ID.")
+    context.authorize(DELETE_TOPIC, topic.name)
+    return topic
 
 
-@handles(ApiKey.CREATE_PARTITIONS, "0-3", durable=True)
-def create_partitions(context: Context, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
+@handles(ApiKey.CREATE_PARTITIONS, durable=True)
+def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> Steps[CreatePartitionsResponse]:
     repeated = yield from _repeated([topic.name for topic in request.topics])
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     results = yield from each_in_steps(lambda topic: _grown(context, topic, request.validate_only), wanted)
@@ -178,10 +192,13 @@ def create_partitions(context: Context, request: CreatePartitionsRequest) -> Ste
     return CreatePartitionsResponse(results=results)
 
 
-def _grown(context: Context, topic: CreatePartitionsRequest.CreatePartitionsTopic, validate_only: bool) -> Steps[Grown]:
+def _grown(
+    context: RequestContext, topic: CreatePartitionsRequest.CreatePartitionsTopic, validate_only: bool
+) -> Steps[Grown]:
     assignment = None if topic.assignments is None else [given.broker_ids for given in topic.assignments]
     controller = context.cluster.controller
     try:
+        context.authorize(ALTER_TOPIC, topic.name)
         yield from controller.add_partitions_in_steps(topic.name, topic.count, assignment, validate_only=validate_only)
     except KafkaError as error:
         return Grown(name=topic.name, error_code=error.code, error_message=error.message)

@@ -17,8 +17,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import DESCRIBE_TOPIC, DESCRIBE_TRANSACTIONAL_ID, READ_TOPIC
 from minibroker.broker.transactions.transaction import LABELS, State, Transaction
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -31,7 +33,7 @@ from minibroker.protocol.messages.transactions import (
     ListTransactionsResponse,
 )
 from minibroker.protocol.steps import Steps, each, each_in_steps, each_once
-from minibroker.storage.producer_state import ProducerEntry
+from minibroker.storage.producers.producer_state import ProducerEntry
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.consumer.patterns.program import Pattern
@@ -46,17 +48,18 @@ ProducerAnswer = PartitionAnswer.ProducerState
 # --- DescribeTransactions -----------------------------------------------------------------------
 
 
-@handles(ApiKey.DESCRIBE_TRANSACTIONS, "0")
+@handles(ApiKey.DESCRIBE_TRANSACTIONS)
 def describe_transactions(
-    context: Context, request: DescribeTransactionsRequest
+    context: RequestContext, request: DescribeTransactionsRequest
 ) -> Steps[DescribeTransactionsResponse]:
     states = yield from each_once(partial(_described, context), request.transactional_ids)
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _described(context: Context, transactional_id: str) -> Described:
+def _described(context: RequestContext, transactional_id: str) -> Described:
     transactions = context.cluster.transactions
     try:
+        context.authorize(DESCRIBE_TRANSACTIONAL_ID, transactional_id)
         transactions.check(context.node, transactional_id)
     except KafkaError as error:
         return Described(error_code=error.code, transactional_id=transactional_id)
@@ -65,7 +68,8 @@ def _described(context: Context, transactional_id: str) -> Described:
         return Described(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id)
     by_topic: dict[str, list[int]] = {}
     for topic, index in sorted(transactions.markers.missing(transactional_id) or transaction.partitions):
-        by_topic.setdefault(topic, []).append(index)
+        if context.allows(DESCRIBE_TOPIC, topic):
+            by_topic.setdefault(topic, []).append(index)
     return Described(
         transactional_id=transactional_id,
         transaction_state=transaction.state.label,
@@ -80,24 +84,22 @@ def _described(context: Context, transactional_id: str) -> Described:
 # --- ListTransactions ---------------------------------------------------------------------------
 
 
-@handles(ApiKey.LIST_TRANSACTIONS, "0-2")
-def list_transactions(context: Context, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
+@handles(ApiKey.LIST_TRANSACTIONS)
+def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
     unknown = [name for name in request.state_filters if name not in LABELS]
     states = {LABELS[name] for name in request.state_filters if name in LABELS}
     response = ListTransactionsResponse(unknown_state_filters=unknown)
     if request.state_filters and not states:
         return response  # none of the states that it asks for can be
-    try:
-        passes = _filter(request, states, context.cluster.clock.wall_ms())
-    except KafkaError as error:
-        response.error_code = error.code
-        return response
+    passes = _filter(request, states, context.cluster.clock.wall_ms())
     transactions = context.cluster.transactions
     for transaction in list(transactions.transactions.values()):
         yield
-        if transactions.node_of(transaction.transactional_id) is context.node and passes(transaction):
+        transactional_id = transaction.transactional_id
+        is_here = transactions.node_of(transactional_id) is context.node
+        if is_here and passes(transaction) and context.allows(DESCRIBE_TRANSACTIONAL_ID, transactional_id):
             listed = Listed(
-                transactional_id=transaction.transactional_id,
+                transactional_id=transactional_id,
                 producer_id=transaction.producer_id,
                 transaction_state=transaction.state.label,
             )
@@ -138,8 +140,8 @@ def _pattern(text: str) -> Pattern:
 # --- DescribeProducers --------------------------------------------------------------------------
 
 
-@handles(ApiKey.DESCRIBE_PRODUCERS, "0")
-def describe_producers(context: Context, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
+@handles(ApiKey.DESCRIBE_PRODUCERS)
+def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
     namings = Namings()
 
     def topic_answer(topic: DescribeProducersRequest.TopicRequest) -> Steps[TopicAnswer]:
@@ -152,10 +154,11 @@ def describe_producers(context: Context, request: DescribeProducersRequest) -> S
     return DescribeProducersResponse(topics=(yield from each_in_steps(topic_answer, request.topics)))
 
 
-def _partition(context: Context, topic: str, index: int, namings: Namings) -> Steps[PartitionAnswer]:
+def _partition(context: RequestContext, topic: str, index: int, namings: Namings) -> Steps[PartitionAnswer]:
     try:
         namings.add((topic, index))
-        partition = context.cluster.led_partition(context.node, context.cluster.image.topics.get(topic), index)
+        context.authorize(READ_TOPIC, topic)
+        partition = context.partition(topic, index)
     except KafkaError as error:
         return PartitionAnswer(partition_index=index, error_code=error.code, error_message=error.message)
     entries = list(partition.log.producers.entries())

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import check_topics, java_length
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
 from minibroker.broker.requests.turn import Wait
+from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
 from minibroker.broker.transactions.verification import join_or_verify
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -42,12 +44,14 @@ FIRST_THAT_JOINS = 5
 NO_GENERATION = -1
 
 
-@handles(ApiKey.TXN_OFFSET_COMMIT, "0-5")
-def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
+@handles(ApiKey.TXN_OFFSET_COMMIT)
+def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
     from minibroker.broker.groups.commits import wait_for_offsets  # no start is to wait for it
 
     response = TxnOffsetCommitResponse()
     asked = yield from _existing(context, request, response)
+    if not asked:
+        return response  # as in Kafka, nothing becomes part of the transaction then
     try:
         taken, joined = yield from _committed(context, request, asked)
         if taken:
@@ -59,19 +63,25 @@ def txn_offset_commit(context: Context, request: TxnOffsetCommitRequest) -> Step
     return response
 
 
-def _for_client(context: Context, error: KafkaError) -> KafkaError:
+def _for_client(context: RequestContext, error: KafkaError) -> KafkaError:
     if error.code == ErrorCode.TRANSACTION_ABORTABLE and context.version < FIRST_WITH_ABORTABLE:
         return KafkaError(ErrorCode.INVALID_TXN_STATE, error.message)
     return error
 
 
 def _existing(
-    context: Context, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
+    context: RequestContext, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
 ) -> Steps[list[Asked]]:
     """The partitions that there are. The answer gets all of them, the others with what is wrong."""
     found: list[Asked] = []
     for topic in request.topics:
-        known = context.cluster.image.topics.get(topic.name)
+        known, unknown = context.find_topic(topic.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
+            context.authorize(READ_GROUP, request.group_id)
+            context.authorize(READ_TOPIC, topic.name)
+        except KafkaError as error:
+            known, unknown = None, error.code
         answers = TopicAnswer(name=topic.name)
         response.topics.append(answers)
         yield
@@ -80,7 +90,7 @@ def _existing(
             answer = Answer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
             if known is None or known.partition(partition.partition_index) is None:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                answer.error_code = unknown
             else:
                 found.append((known, partition, answer))
     return found
@@ -92,14 +102,16 @@ def _refuse(asked: Iterable[Asked], error: KafkaError) -> None:
 
 
 def _committed(
-    context: Context, request: TxnOffsetCommitRequest, asked: Sequence[Asked]
+    context: RequestContext, request: TxnOffsetCommitRequest, asked: Sequence[Asked]
 ) -> Steps[tuple[list[Asked], Wait | None]]:
     """Record what is asked for as pending: those of `asked` for which that was done, and as `join_or_verify`.
 
     Raises KafkaError for all.
     """
+    from minibroker.broker.groups.commits import commit_offsets
+
     groups = context.cluster.groups
-    groups.check(context.node, request.group_id)
+    groups.check_named(context.node, request.group_id)
     producer = request.producer_id, request.producer_epoch
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     now_ms = context.cluster.clock.wall_ms()
@@ -122,20 +134,20 @@ def _committed(
             for topic, partition, _ in taken:
                 check_partition(topic.name, ZERO_UUID, partition.partition_index)
 
-    yield from groups.transactional.commit(request.group_id, producer, offsets, check)
+    yield from commit_offsets(groups, request.group_id, offsets, check, producer)
     return taken, joined
 
 
-def _joined(context: Context, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Wait | None:
+def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: tuple[int, int]) -> Wait | None:
     """Make the group's partition part of the transaction, as `join_or_verify` does. Raises KafkaError."""
     groups = context.cluster.groups
-    groups.check(context.node, request.group_id)
-    partition = GROUPS_TOPIC, groups.topic.partition_of(request.group_id)
+    groups.check_named(context.node, request.group_id)
+    partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
     joins = context.version >= FIRST_THAT_JOINS
     return join_or_verify(context.cluster, request.transactional_id, producer, partition, joins=joins)
 
 
-def _check_committer(context: Context, request: TxnOffsetCommitRequest) -> CheckPartition | None:
+def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest) -> CheckPartition | None:
     """Whether who asks may commit; what is to be checked of each partition. Raises KafkaError."""
     group = context.cluster.groups.groups.get(request.group_id)
     if group is not None:

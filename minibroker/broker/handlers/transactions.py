@@ -19,7 +19,15 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import (
+    ALTER_CLUSTER,
+    CLUSTER_ACTION,
+    READ_GROUP,
+    WRITE_TOPIC,
+    WRITE_TRANSACTIONAL_ID,
+)
 from minibroker.broker.transactions.answers import code_for
 from minibroker.broker.transactions.marking import write_markers
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition
@@ -35,13 +43,16 @@ from minibroker.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps, chunks, each, each_in_steps
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+MarkerTopic = WriteTxnMarkersRequest.WritableTxnMarker.WritableTxnMarkerTopic
+MarkerResult = WriteTxnMarkersResponse.WritableTxnMarkerResult
+MarkerTopicResult = MarkerResult.WritableTxnMarkerTopicResult
 Codes = dict[TopicPartition, ErrorCode]
 
 FIRST_WITH_PRODUCER_FENCED = 2
@@ -52,14 +63,19 @@ CLASSIC = 0  # the transaction version of clients that add partitions by this re
 # --- AddPartitionsToTxn -------------------------------------------------------------------------
 
 
-@handles(ApiKey.ADD_PARTITIONS_TO_TXN, "0-5")
-def add_partitions_to_txn(context: Context, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
+@handles(ApiKey.ADD_PARTITIONS_TO_TXN)
+def add_partitions_to_txn(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Steps[AddPartitionsToTxnResponse]:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
+        context.authorize(CLUSTER_ACTION)
         return (yield from _added_by_brokers(context, request))
     return (yield from _added_by_producer(context, request))
 
 
-def _added_by_producer(context: Context, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
+def _added_by_producer(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Steps[AddPartitionsToTxnResponse]:
     topics, transactional_id = request.v3_and_below_topics, request.v3_and_below_transactional_id
     producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
 
@@ -67,11 +83,12 @@ def _added_by_producer(context: Context, request: AddPartitionsToTxnRequest) -> 
         _refuse(done.results_by_topic_v3_and_below, code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED))
 
     transactions = context.cluster.transactions
-    codes = yield from _existing(context, topics)
+    codes = yield from _existing(context, topics, by_producer=True)
     done = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from _results(topics, codes)))
-    if any(codes.values()):
-        return done
     try:
+        context.authorize(WRITE_TRANSACTIONAL_ID, transactional_id)
+        if any(codes.values()):
+            return done
         transactions.check(context.node, transactional_id)
         transactions.add_partitions(transactional_id, producer, codes, CLASSIC)
         context.wait_for(transactions.wait(transactional_id), refuse)
@@ -80,7 +97,7 @@ def _added_by_producer(context: Context, request: AddPartitionsToTxnRequest) -> 
     return done
 
 
-def _added_by_brokers(context: Context, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
+def _added_by_brokers(context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
     outcomes: list[tuple[Asked, Codes]] = []
     for asked in request.transactions:
         outcomes.append((asked, (yield from _added_by_broker(context, asked))))
@@ -114,9 +131,9 @@ def _refuse(topics: Iterable[TopicResult], code: ErrorCode) -> None:
             partition.partition_error_code = code
 
 
-def _added_by_broker(context: Context, asked: Asked) -> Steps[Codes]:
+def _added_by_broker(context: RequestContext, asked: Asked) -> Steps[Codes]:
     """The code of each partition that another broker wants added, or (`verify_only`) wants to know of."""
-    codes = yield from _existing(context, asked.topics)
+    codes = yield from _existing(context, asked.topics, by_producer=False)
     if any(codes.values()):
         return codes
     transactions = context.cluster.transactions
@@ -137,14 +154,16 @@ def _added_by_broker(context: Context, asked: Asked) -> Steps[Codes]:
     return codes
 
 
-def _existing(context: Context, topics: Iterable[AskedTopic]) -> Steps[Codes]:
-    """NONE for each partition; if there is one that does not exist, nothing is attempted for the others."""
+def _existing(context: RequestContext, topics: Iterable[AskedTopic], *, by_producer: bool) -> Steps[Codes]:
+    """NONE for each partition; if one does not exist, or the producer may not write to it, nothing is attempted."""
     codes: Codes = {}
     for asked in topics:
-        topic = context.cluster.image.topics.get(asked.name)
+        topic, unknown = context.find_topic(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if by_producer and not context.allows(WRITE_TOPIC, asked.name):
+            topic, unknown = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for index in asked.partitions:
             known = topic is not None and topic.partition(index) is not None
-            codes[asked.name, index] = ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            codes[asked.name, index] = ErrorCode.NONE if known else unknown
             yield
         yield
     if any(codes.values()):
@@ -170,8 +189,8 @@ def _results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[list[TopicResu
 # --- AddOffsetsToTxn ----------------------------------------------------------------------------
 
 
-@handles(ApiKey.ADD_OFFSETS_TO_TXN, "0-4", durable=True)
-def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+@handles(ApiKey.ADD_OFFSETS_TO_TXN, durable=True)
+def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     response = AddOffsetsToTxnResponse()
 
     def refuse(error: KafkaError) -> None:
@@ -179,9 +198,11 @@ def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) -> Add
 
     transactions, groups = context.cluster.transactions, context.cluster.groups
     try:
+        context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
+        context.authorize(READ_GROUP, request.group_id)
         transactions.check(context.node, request.transactional_id)
-        groups.topic.create()
-        partition = GROUPS_TOPIC, groups.topic.partition_of(request.group_id)
+        groups.log.create()
+        partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
         producer = request.producer_id, request.producer_epoch
         transactions.add_partitions(request.transactional_id, producer, [partition], CLASSIC)
         context.wait_for(transactions.wait(request.transactional_id), refuse)
@@ -193,8 +214,8 @@ def add_offsets_to_txn(context: Context, request: AddOffsetsToTxnRequest) -> Add
 # --- EndTxn and its markers ---------------------------------------------------------------------
 
 
-@handles(ApiKey.END_TXN, "0-5", durable=True)
-def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
+@handles(ApiKey.END_TXN, durable=True)
+def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     response = EndTxnResponse()
 
     def refuse(error: KafkaError) -> None:
@@ -205,6 +226,7 @@ def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
     producer = request.producer_id, request.producer_epoch
     version = OWN_EPOCHS if context.version >= FIRST_END_WITH_OWN_EPOCHS else CLASSIC
     try:
+        context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
         transactions.check(context.node, request.transactional_id)
         after = transactions.end(request.transactional_id, producer, request.committed, version)
         response.producer_id, response.producer_epoch = after
@@ -214,6 +236,22 @@ def end_txn(context: Context, request: EndTxnRequest) -> EndTxnResponse:
     return response
 
 
-@handles(ApiKey.WRITE_TXN_MARKERS, "0-2")
-def write_txn_markers(context: Context, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
+@handles(ApiKey.WRITE_TXN_MARKERS)
+def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
+    if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION)):
+        return _no_markers(request)
     return write_markers(context.cluster, context.node, request)
+
+
+def _no_markers(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
+    response = WriteTxnMarkersResponse()
+    for marker in request.markers:
+        topics = yield from each_in_steps(_no_marker, marker.topics)
+        response.markers.append(MarkerResult(producer_id=marker.producer_id, topics=topics))
+    return response
+
+
+def _no_marker(asked: MarkerTopic) -> Steps[MarkerTopicResult]:
+    shape, code = MarkerTopicResult.WritableTxnMarkerPartitionResult, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    partitions = yield from each(lambda index: shape(partition_index=index, error_code=code), asked.partition_indexes)
+    return MarkerTopicResult(name=asked.name, partitions=partitions)

@@ -10,17 +10,16 @@ Versions: there is only 0.
 from __future__ import annotations
 
 from minibroker.broker.control.registration import unregister
-from minibroker.broker.requests.dispatch import Context, handles
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.served import handles
+from minibroker.broker.security.operations import ALTER_CLUSTER
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.cluster import UnregisterBrokerRequest, UnregisterBrokerResponse
 from minibroker.protocol.steps import Steps
 
 
-@handles(ApiKey.UNREGISTER_BROKER, "0", durable=True)
-def unregister_broker(context: Context, request: UnregisterBrokerRequest) -> Steps[UnregisterBrokerResponse]:
-    try:
-        yield from unregister(context.cluster, request.broker_id)
-    except KafkaError as error:
-        return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+@handles(ApiKey.UNREGISTER_BROKER, durable=True)
+def unregister_broker(context: RequestContext, request: UnregisterBrokerRequest) -> Steps[UnregisterBrokerResponse]:
+    context.authorize(ALTER_CLUSTER)
+    yield from unregister(context.cluster, request.broker_id)
     return UnregisterBrokerResponse()

@@ -6,7 +6,7 @@ What is read, and how it is answered, is `fetch`'s business.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minibroker.broker.clock import Timer
 from minibroker.broker.metadata.partitions import Partition
@@ -35,14 +35,11 @@ class WaitingFetch:
         for partition in self._partitions:
             partition.waiters.add(self)
         clock = reading.context.cluster.clock
-        self._timer: Timer = clock.call_later(reading.request.max_wait_ms, self._time_is_up)
+        self._timer: Timer | None = clock.call_later(reading.request.max_wait_ms, self._time_is_up)
 
     def _waited_for(self) -> Iterable[Partition]:
-        image = self._reading.context.cluster.image
         for fetched in self._reading.wanted:
-            key: Any = fetched.topic
-            topic = image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
-            partition = None if topic is None else topic.partition(fetched.index)
+            partition = self._reading.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
                 yield partition
 
@@ -105,9 +102,16 @@ class WaitingFetch:
         self.parked.complete(self._reading.response())
 
     def _forget(self) -> None:
-        self._timer.cancel()
+        _cancel_timer(self)
         for partition in self._partitions:
             partition.waiters.discard(self)
+
+
+def _cancel_timer(fetch: WaitingFetch | WaitingInSteps) -> None:
+    """Cancel the timer, and drop it: uvloop's keeps its callback, which keeps the fetch."""
+    if fetch._timer is not None:
+        fetch._timer.cancel()
+        fetch._timer = None
 
 
 class WaitingInSteps:
@@ -162,15 +166,12 @@ class WaitingInSteps:
             raise
         self._begun = True
         clock = self._reading.context.cluster.clock
-        self._timer: Timer = clock.call_later(self._reading.request.max_wait_ms, self._time_is_up)
+        self._timer: Timer | None = clock.call_later(self._reading.request.max_wait_ms, self._time_is_up)
         self.changed()
 
     def _join(self) -> Steps[None]:
-        image = self._reading.context.cluster.image
         for number, fetched in enumerate(self._reading.wanted):
-            key: Any = fetched.topic
-            topic = image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
-            partition = None if topic is None else topic.partition(fetched.index)
+            partition = self._reading.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
                 self._numbers.setdefault(partition, []).append(number)
                 partition.waiters.add(self)
@@ -220,7 +221,7 @@ class WaitingInSteps:
             self._run(self._reading.read_in_steps(), self._answer)
 
     def _answer(self) -> None:
-        self._timer.cancel()
+        _cancel_timer(self)
         self._run(self._respond(), lambda: None)
 
     def _respond(self) -> Steps[None]:
@@ -243,7 +244,7 @@ class WaitingInSteps:
             work.on_end = ended
 
     def _cancel(self) -> None:
-        self._timer.cancel()
+        _cancel_timer(self)
         if self._work is not None:
             self._work.drop()
         self._slicer.start(self._forget())

@@ -1,4 +1,4 @@
-"""The cluster's features and their levels (KIP-584, KIP-1022): which there are, and which may be set when.
+"""The cluster's features and their levels (KIP-584, KIP-1022): which exist, and when which may be set.
 
 Which level is in force is in the metadata log; how a client asks for another is in `handlers/features`.
 """
@@ -22,12 +22,12 @@ SHARE_VERSION = "share.version"  # 1 has share groups (KIP-932), which are not s
 STREAMS_VERSION = "streams.version"  # 1 has groups of Kafka Streams (KIP-1071), which are not served here
 KRAFT_VERSION = "kraft.version"  # 1 has the voters of the quorum in the metadata log (KIP-853)
 
-# The levels of metadata.version with which the form of the records changed; nobody may go back behind one of them.
+# The levels of metadata.version with which the form of the records changed; there is no way back across one of them.
 METADATA_CHANGES = (8, 11, 13, 14, 15, 17, 23, 30)
 
 
 class UpgradeType(IntEnum):
-    """What UpdateFeatures may do with a feature's level."""
+    """What UpdateFeatures may do with the level of a feature."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -35,7 +35,7 @@ class UpgradeType(IntEnum):
 
 
 class Feature(NamedTuple):
-    """One feature: its levels, the one that a new cluster begins with, and what else a level needs (feature, level)."""
+    """One feature: its levels, the initial one of a new cluster, and what a level needs: (feature, level)."""
 
     levels: range
     initial: int
@@ -58,7 +58,7 @@ NOT_SUPPORTED = range(1)  # level 0 of any feature means that it is off
 
 
 class Update(NamedTuple):
-    """What a client wants a feature's level to be; `kind` is an UpgradeType, or a number that is none."""
+    """The level that a client wants for a feature; `kind` is an UpgradeType, or an invalid number."""
 
     name: str
     level: int
@@ -68,10 +68,10 @@ class Update(NamedTuple):
 def check_updates(
     updates: Iterable[Update], current: Mapping[str, int], supported: Iterable[tuple[str, Mapping[str, range]]]
 ) -> None:
-    """Whether all of the updates may be made, one with the other; `current` are the levels that are in force.
+    """Check that all updates may be made together; `current` are the levels in force.
 
-    `supported` has, for everybody who must support a level, how to call him, and his levels by feature. Raises
-    KafkaError(INVALID_UPDATE_VERSION).
+    `supported` has the name, for messages, and the levels by feature of each node that must support the new levels.
+    Raise KafkaError(INVALID_UPDATE_VERSION).
     """
     wanted = list(updates)
     proposed = {**current, **{update.name: update.level for update in wanted}}
@@ -116,7 +116,7 @@ def _check_direction(update: Update, current: int) -> None:
 
 
 def _check_downgrade(update: Update, current: int) -> None:
-    """A lower metadata.version is allowed as long as the records have the same form in it."""
+    """Check that the records have the same form in a lower metadata.version, or refuse it."""
     if not any(update.level < change <= current for change in METADATA_CHANGES):
         return
     reason = "Refusing to perform the requested downgrade because it might delete metadata information."
@@ -127,7 +127,7 @@ def _check_downgrade(update: Update, current: int) -> None:
 
 
 def _check_voters(update: Update, current: int) -> None:
-    """Where the voters of the quorum are written does not change: that would take a controller with an address."""
+    """Refuse to change where the voters of the quorum are written: that needs a controller with an address."""
     if update.level < current:
         raise _invalid(update, "Can't downgrade the version of this feature.")
     if update.level > current:

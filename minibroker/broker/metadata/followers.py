@@ -1,4 +1,4 @@
-"""Reading from followers (KIP-392): which nodes may serve a consumer, and which one it is told to ask.
+"""Reading from followers (KIP-392): which nodes may serve a consumer, and which one it should ask.
 
 All nodes here share one log of each partition, so a follower has what the leader has. What is read is in
 `handlers/fetch`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.settings_table import RACK_AWARE
-from minibroker.broker.metadata.partitions import Partition, Topic
+from minibroker.broker.metadata.partitions import Partition
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 FIRST_WITH_RACKS = 11  # of Fetch: older clients do not know that a follower may serve them
 
 
-def readable_partition(cluster: Cluster, node: Node, topic: Topic | None, index: int, version: int) -> Partition:
-    """The partition, if `node` leads it, or has a replica of it. Raises as `Cluster.led_partition` does."""
-    partition = None if topic is None else topic.partition(index)
-    if partition is not None and version >= FIRST_WITH_RACKS and _follows(node, partition):
-        return partition
-    return cluster.led_partition(node, topic, index)
+def serves_as_follower(node: Node, partition: Partition, version: int) -> bool:
+    """Return whether `node` serves a Fetch of this version without leading the partition.
 
-
-def _follows(node: Node, partition: Partition) -> bool:
-    """As in Kafka, whoever has a replica serves it, in sync or not, and also while nobody leads."""
-    return partition.leader_id != node.node_id and node.node_id in partition.replicas and not partition.is_offline
+    As in Kafka, whoever has a replica serves it, in sync or not, and also while nobody leads.
+    """
+    return (
+        version >= FIRST_WITH_RACKS
+        and partition.leader_id != node.node_id
+        and node.node_id in partition.replicas
+        and not partition.is_offline
+    )
 
 
 def preferred_replica(cluster: Cluster, node: Node, partition: Partition, rack_id: str) -> int | None:
-    """The follower that the leader tells a consumer to read from: one in its rack, if the leader is in another."""
+    """Return the follower in the consumer's rack that it should read from, or None; only the leader says so."""
     if not rack_id or partition.leader_id != node.node_id or node.rack == rack_id:
         return None
     if cluster.settings["replica.selector.class"] != RACK_AWARE:

@@ -1,6 +1,6 @@
-"""What the metadata log says: brokers, topics, partitions, configs, features, quotas, credentials, record by record.
+"""The metadata image, a fold over the metadata log: brokers, topics, configs, features, quotas, credentials.
 
-`Image.apply` is all that ever changes it, at start and while running alike; who decides is the controller.
+Only `Image.apply` changes it, at the start and later; the controller decides on the records.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ TOPIC_RESOURCE = 2  # config resource types, as in ConfigRecord and in the reque
 BROKER_RESOURCE = 4
 CLIENT_METRICS_RESOURCE = 16
 GROUP_RESOURCE = 32
-# Whom a quota is for: (type, name) of each part, such as {("user", "a"), ("client-id", None)}; None is the default.
+# The entity of a quota: (type, name) of each part, such as {("user", "a"), ("client-id", None)}; None is the default.
 QuotaEntity = frozenset[tuple[str, str | None]]
 LEADER_UNCHANGED = -2  # PartitionChangeRecord's default
 
 
 class InconsistentMetadata(ValueError):
-    """A record about something that the records before it do not know of."""
+    """A record about something that no record before it has created."""
 
 
 class Image:
@@ -41,19 +41,19 @@ class Image:
         self.next_producer_id = 0
 
     def apply(self, record: Message) -> None:
-        """Fold one record in; kinds that say nothing of what we hold are passed over. Raises InconsistentMetadata."""
+        """Fold one record in, and ignore kinds that concern nothing here. Raise InconsistentMetadata."""
         apply = APPLY.get(type(record))
         if apply is not None:
             apply(self, record)
 
     def add(self, topic: Topic) -> None:
-        """Put in a topic whose records have been folded."""
+        """Add a topic whose records have been folded."""
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
         self.topics_by_colliding_name.setdefault(colliding_name(topic.name), {})[topic.name] = topic
 
     def take_over(self, topic: Topic, beside: Image) -> None:
-        """Put in a topic, or what it has more than before, from an image in which its records were folded."""
+        """Take a topic, or its additional partitions, from an image in which the records were folded."""
         known = self.topics_by_id.get(topic.topic_id)
         if known is None:
             topic.overrides = self.config(TOPIC_RESOURCE, topic.name)
@@ -66,7 +66,7 @@ class Image:
         known.partitions += added
 
     def config(self, resource_type: int, name: str) -> dict[str, str]:
-        """The settings of a topic, or of a broker ("" is the default for all brokers), as text by name."""
+        """Return the configs of a topic, or of a broker ("" is the default for all brokers), as text by name."""
         return self.configs.setdefault((resource_type, name), {})
 
 
@@ -164,7 +164,7 @@ def _known_broker(image: Image, broker_id: int) -> records.RegisterBrokerRecord:
 
 
 def _changed(before: bool, change: int) -> bool:
-    """BrokerRegistrationChangeRecord says of a flag: 1 it is set, -1 it is cleared, 0 it stays."""
+    """Return the flag after a change of BrokerRegistrationChangeRecord: 1 sets it, -1 clears it, 0 keeps it."""
     return before if change == 0 else change > 0
 
 

@@ -65,21 +65,21 @@ WRITTEN_VERSIONS: dict[type[Message], tuple[tuple[int, int], ...]] = {
 
 
 class MetadataError(Exception):
-    """Why the metadata log cannot be built on, in one line that says where."""
+    """The metadata log cannot be used; the message is one line that says where."""
 
 
 class UnknownMetadata(ValueError):
-    """A record of a kind or version that no Kafka up to 4.3 writes; what it would change is not known."""
+    """A record of a kind or version that no Kafka up to 4.3 writes; its effect is unknown."""
 
 
 def written_version(kind: type[Message], metadata_version: int) -> int:
-    """The version in which Kafka writes this kind of record at a level of metadata.version."""
+    """Return the version in which Kafka writes this kind of record at a level of metadata.version."""
     versions = WRITTEN_VERSIONS.get(kind, ())
     return next((version for level, version in versions if level <= metadata_version), 0)
 
 
 def encode_record(message: Message, metadata_version: int) -> bytes:
-    """The value of the record that says `message`, in the version that goes with a level of metadata.version."""
+    """Return `message` as the value of a record, in the version that belongs to a level of metadata.version."""
     version = written_version(type(message), metadata_version)
     out = Output()
     out += varint(FRAME_VERSION) + varint(message.api_key) + varint(version)
@@ -88,7 +88,7 @@ def encode_record(message: Message, metadata_version: int) -> bytes:
 
 
 def decode_record(value: bytes) -> Message:
-    """The message in a record's value. Raises UnknownMetadata, or MalformedMessage."""
+    """Return the message in the value of a record. Raise UnknownMetadata or MalformedMessage."""
     try:
         frame_version, position = read_varint(value, 0)
         api_key, position = read_varint(value, position)
@@ -105,8 +105,7 @@ class MetadataLog:
     """The log of partition 0 of `__cluster_metadata`: replayed once, then led and appended to.
 
     `leader_epoch` is the one that `lead` has begun, with `leader_id` as the leader that `voters` have elected;
-    `kraft_version` is 1 if a Kafka has written the voters into the log. `is_new` says that nothing was ever written
-    here.
+    `kraft_version` is 1 if a Kafka has written the voters into the log.
     """
 
     def __init__(self, storage: Log, disk: Disk) -> None:
@@ -121,16 +120,16 @@ class MetadataLog:
 
     @property
     def is_new(self) -> bool:
-        """Whether the log is empty, and no snapshot says what was in it."""
+        """Whether nothing was ever written here: the log ends at offset 0."""
         return self.storage.log_end_offset == 0
 
     # --- reading --------------------------------------------------------------------------------
 
     def replay(self, apply: Callable[[Message], None]) -> None:
-        """Hand all records to `apply`, which may refuse one with InconsistentMetadata. Raises MetadataError.
+        """Hand all records to `apply`, which may refuse one with InconsistentMetadata. Raise MetadataError.
 
-        The newest snapshot stands for all records before its end. Those of a transaction (KIP-868) are handed over
-        when it ends, and never if it was aborted, or has not ended.
+        The newest snapshot replaces all records before its end. Records of a transaction (KIP-868) are handed over
+        when it ends, and never if it was aborted or has not ended.
         """
         start = self._replay_snapshot(apply)
         if start < self.storage.log_start_offset:
@@ -138,7 +137,7 @@ class MetadataLog:
         self._fold(self.storage.directory, self._values(start), apply)
 
     def bootstrap(self) -> list[Message]:
-        """What a new log is to begin with: what Kafka's format command has left, if it has. Raises MetadataError."""
+        """Return the first records of a new log, if Kafka's format command has left any. Raise MetadataError."""
         path = f"{os.path.dirname(self.storage.directory)}/{BOOTSTRAP}"
         try:
             if not self._disk.exists(path):
@@ -154,7 +153,7 @@ class MetadataLog:
         return messages
 
     def _replay_snapshot(self, apply: Callable[[Message], None]) -> int:
-        """Hand over the newest snapshot's records, if there is one; where the log goes on."""
+        """Hand over the records of the newest snapshot, if there is one; return the offset at which the log goes on."""
         try:
             snapshot = newest_snapshot(self._disk, self.storage.directory)
         except OSError as error:
@@ -168,7 +167,7 @@ class MetadataLog:
         return snapshot.end_offset
 
     def _values(self, start: int) -> Iterator[tuple[int, bytes]]:
-        """(offset, value) of all records from `start` on but those of control batches. Raises KafkaError."""
+        """Yield (offset, value) of all records from `start` on, without control batches. Raise KafkaError."""
         offset = start
         while (region := self.storage.read(offset, READ_BYTES, minimum_one=True)) is not None:
             data = region.file.read(region.position, region.size_bytes)
@@ -176,12 +175,12 @@ class MetadataLog:
             offset = region.next_offset
 
     def _values_in(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """As `values_in`, noting the level of kraft.version."""
+        """Yield what `values_in` does, and note the level of kraft.version."""
         self.kraft_version = kraft_version_in(data, self.kraft_version)
         yield from values_in(data)
 
     def _fold(self, path: str, values: Iterable[tuple[int, bytes]], apply: Callable[[Message], None]) -> None:
-        """Decode records that lie in `path` and hand them over, as far as transactions allow it."""
+        """Decode the records of `path` and hand them over, once their transactions have ended."""
         offset = 0
         try:
             for offset, value in values:
@@ -192,7 +191,7 @@ class MetadataLog:
             raise MetadataError(f"{path} cannot be used, offset {offset}: {error}") from error
 
     def _released(self, offset: int, message: Message) -> Iterable[tuple[int, Message]]:
-        """What holds now that this record has come: it itself, nothing yet, or the transaction that it ends."""
+        """Return what a record makes valid: the record itself, nothing yet, or the transaction that it ends."""
         if isinstance(message, BeginTransactionRecord):
             if self._pending is not None:
                 raise InconsistentMetadata("a transaction begins within another")
@@ -211,9 +210,9 @@ class MetadataLog:
     # --- writing --------------------------------------------------------------------------------
 
     def lead(self, node_id: int, now_ms: int) -> None:
-        """Begin a leader epoch after all that were, as a voter does that is elected. Raises MetadataError, KafkaError.
+        """Begin a new leader epoch, as a voter does that is elected. Raise MetadataError or KafkaError.
 
-        A transaction that its controller has not lived to end is aborted.
+        A transaction that its controller did not end is aborted.
         """
         state = self._quorum_state()
         known = (state.leader_epoch, self.storage.leader_epoch, self._snapshot_epoch, 0)
@@ -234,11 +233,11 @@ class MetadataLog:
             self.append([AbortTransactionRecord(reason=ABORT_REASON)], now_ms, LOWEST_METADATA_VERSION)
 
     def append(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> None:
-        """Write the records, for this level of metadata.version, as one batch: after a crash all are there, or none."""
+        """Write the records at this level of metadata.version as one batch: after a crash all are there, or none."""
         self._append(Record(0, now_ms, None, encode_record(message, metadata_version), ()) for message in messages)
 
     def batch_in_steps(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> Steps[memoryview]:
-        """The batch that `append` would write, for `append_batch`."""
+        """Make the batch that `append` would write, for `append_batch`."""
         written = yield from each(
             lambda message: Record(0, now_ms, None, encode_record(message, metadata_version), ()), messages
         )
@@ -258,14 +257,14 @@ class MetadataLog:
         return f"{self.storage.directory}/{QUORUM_STATE}"
 
     def _quorum_state(self) -> QuorumState:
-        """What the file says; if it is no good, the log knows the epochs too."""
+        """Read the file; if it is damaged, return an empty state, as the log knows the epochs too."""
         try:
             if self._disk.exists(self._quorum_path):
                 return quorum_state_from_text(self._disk.read_whole(self._quorum_path))
         except OSError as error:
             raise MetadataError(f"{self._quorum_path} cannot be read: {error}") from error
         except MalformedQuorumState as error:
-            log.warning("%s is of no use: %s", self._quorum_path, error)
+            log.warning("%s cannot be used: %s", self._quorum_path, error)
         return QuorumState()
 
     def _error(self, offset: int, reason: object) -> MetadataError:

@@ -1,7 +1,7 @@
-"""Repairing a data directory whose metadata log is damaged: what is left of it, and what the directories of logs say.
+"""Repairing a data directory whose metadata log is damaged, from what is left of it and from the directories of logs.
 
-A directory says its topic's name, its number and, in `partition.metadata`, the topic's id. So topics come back with
-their ids, and partitions with their records. Configs of topics, quotas and credentials are in the metadata log alone.
+A directory names the topic, the partition and, in `partition.metadata`, the id of the topic. So topics come back with
+their ids, and partitions with their records. Only the metadata log has configs of topics, quotas and credentials.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from minibroker.protocol.primitives import uuid_from_text, uuid_text
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
-from minibroker.storage.checkpoints import (
+from minibroker.storage.batch_scanning import headers
+from minibroker.storage.checkpoints.checkpoint_texts import (
     CLEANER_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     PARTITION_METADATA,
@@ -39,9 +40,14 @@ from minibroker.storage.checkpoints import (
     properties_from_text,
     topic_id_from_text,
 )
+from minibroker.storage.directories.log_directory import (
+    CLEAN_SHUTDOWN,
+    LOCK,
+    OFFSET_CHECKPOINTS,
+    is_directory_id,
+)
 from minibroker.storage.environment import Environment
 from minibroker.storage.files import Disk, File
-from minibroker.storage.log_directory import CLEAN_SHUTDOWN, LOCK, OFFSET_CHECKPOINTS, is_directory_id
 from minibroker.storage.names import (
     LOG_SUFFIX,
     STRAY_LOG_SUFFIX,
@@ -52,16 +58,15 @@ from minibroker.storage.names import (
     topic_partition_of,
     unlisted_log_name,
 )
-from minibroker.storage.recovery import LogDirectoryError, new_log
-from minibroker.storage.scanning import headers
+from minibroker.storage.recovery.recovery import LogDirectoryError, new_log
 
 RECORDS_OF_A_BATCH = 500
-UNWRITTEN_PRODUCER_IDS = 1_000_000  # so many may have been given out, and no log has a batch of them
+UNWRITTEN_PRODUCER_IDS = 1_000_000  # as many may be in use without a batch in any log
 METADATA = METADATA_TOPIC, 0
 
 
 class FoundLog(NamedTuple):
-    """The directory of a partition, the topic id in it (None if there is none that can be read), and its owner's."""
+    """The directory of a partition, the topic id in it (None if it cannot be read), and the id of its log directory."""
 
     path: str
     topic_id: bytes | None
@@ -69,9 +74,9 @@ class FoundLog(NamedTuple):
 
 
 class Repair:
-    """What is to be done to the directories at `paths`: `steps` says it in a line each, `apply` does it.
+    """The repair of the directories at `paths`: `steps` describes it, a line a step, and `apply` does it.
 
-    The directories are locked from the beginning to `close`. Raises `LogDirectoryError` if they are no use.
+    The directories are locked from the beginning to `close`. Raises `LogDirectoryError` if they cannot be used.
     """
 
     def __init__(self, disk: Disk, paths: Sequence[str], now_ms: int) -> None:
@@ -92,7 +97,7 @@ class Repair:
             raise LogDirectoryError(str(error)) from error
 
     def close(self) -> None:
-        """Let others use the directories again."""
+        """Unlock the directories."""
         while self._locks:
             self._locks.pop().close()
 
@@ -101,14 +106,14 @@ class Repair:
     def _lock(self) -> None:
         for path in self._paths:
             if not self._disk.exists(f"{path}/{META_PROPERTIES}"):
-                raise LogDirectoryError(f"{path} has no {META_PROPERTIES}, and is no log directory")
+                raise LogDirectoryError(f"{path} has no {META_PROPERTIES}, and is not a log directory")
             lock = self._disk.lock(f"{path}/{LOCK}")
             if lock is None:
                 raise LogDirectoryError(f"log directory {path} is in use by another process")
             self._locks.append(lock)
 
     def _find(self) -> tuple[int, dict[TopicPartition, FoundLog]]:
-        """The node's id, and the log of each partition."""
+        """Return the id of the node, and the log of each partition."""
         node_ids, found = set(), {}
         for path in self._paths:
             node_id, directory_id = self._properties(f"{path}/{META_PROPERTIES}")
@@ -182,7 +187,7 @@ class Repair:
                     self._write_id(found.path, topic.topic_id)
 
     def _plan_topic(self, name: str, logs: dict[int, FoundLog]) -> None:
-        """A topic that is lost, if it was not deleted. If its directories disagree, most of them are right."""
+        """Plan to restore a lost topic, unless it was deleted. If its directories disagree, the majority is right."""
         ids = Counter(found.topic_id for found in logs.values() if found.topic_id is not None)
         for removed in [topic_id for topic_id in ids if topic_id in self._salvage.removed]:
             del ids[removed]
@@ -205,7 +210,7 @@ class Repair:
                 self._write_id(found.path, topic_id)
 
     def _configs(self, name: str) -> dict[str, str]:
-        """What can be told of a topic's configs: nothing if they are not lost, else whether it was compacted."""
+        """Return what is known of the lost configs of a topic: whether it was compacted."""
         if self._salvage.image.config(TOPIC_RESOURCE, name):
             return {}
         cleaned = any(
@@ -232,7 +237,7 @@ class Repair:
             self._added.append(partition)
 
     def _plan_basics(self) -> None:
-        """Feature levels, without which nobody reads the records, and the next producer id."""
+        """Plan the feature levels, without which nobody reads the records, and the next producer id."""
         if features.METADATA_VERSION not in self._salvage.image.features:
             levels = features.INITIAL.items()
             first = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
@@ -244,7 +249,7 @@ class Repair:
             self._added.append(owner)
 
     def _written(self, path: str) -> tuple[int, int]:
-        """(largest leader epoch, largest producer id) of the batches in a log; 0 and -1 if there is none."""
+        """Return the largest leader epoch and producer id of the batches in a log; 0 and -1 if there are none."""
         epoch, producer_id = 0, -1
         for base_offset in offsets_with(self._disk.names(path), LOG_SUFFIX):
             file = self._disk.open_to_read(f"{path}/{segment_name(base_offset)}{LOG_SUFFIX}")
@@ -258,11 +263,11 @@ class Repair:
         self._ids.append((path, topic_id))
 
     def _checkpoints(self) -> list[tuple[str, str]]:
-        """(directory, name) of each offset checkpoint."""
+        """Return (directory, name) of each offset checkpoint."""
         return [(path, name) for path in self._paths for name in OFFSET_CHECKPOINTS]
 
     def _checkpoint(self, folder: str, name: str) -> dict[TopicPartition, int]:
-        """The rows of a checkpoint; none if there is no use in it, which a start tells."""
+        """Return the rows of a checkpoint; none if it is damaged, which the next start reports."""
         path = f"{folder}/{name}"
         with suppress(MalformedCheckpoint):
             return offsets_from_text(self._disk.read_whole(path)) if self._disk.exists(path) else {}
@@ -273,7 +278,7 @@ class Repair:
     def apply(self) -> None:
         """Do what `steps` says, so that the next start recovers all logs.
 
-        Raises `OSError`, `LogDirectoryError`, `KafkaError`.
+        Raise `OSError`, `LogDirectoryError` or `KafkaError`.
         """
         for path, topic_id in self._ids:
             self._disk.write_whole(f"{path}/{PARTITION_METADATA}", partition_metadata_text(topic_id), sync=True)
@@ -284,7 +289,7 @@ class Repair:
         old = self._logs.get(METADATA)
         folder = self._paths[0] if old is None else os.path.dirname(old.path)
         unique = self._random.randbytes(16).hex()
-        new = f"{folder}/{future_log_name(*METADATA, unique)}"  # which a start removes, if we do not live to rename it
+        new = f"{folder}/{future_log_name(*METADATA, unique)}"  # removed by the next start if we are interrupted
         self._write_log(new, None if old is None else f"{old.path}/{QUORUM_STATE}")
         for path, name in self._checkpoints():
             offsets = self._checkpoint(path, name)
@@ -299,7 +304,7 @@ class Repair:
         self._disk.sync_directory(folder)
 
     def _write_log(self, path: str, quorum_state: str | None) -> None:
-        """A metadata log in `path`, whose leader epochs go on where the old one's ended."""
+        """Write a metadata log to `path`, whose leader epochs go on where those of the old one ended."""
         self._disk.make_directory(path)
         self._disk.write_whole(f"{path}/{PARTITION_METADATA}", partition_metadata_text(METADATA_TOPIC_ID), sync=True)
         if quorum_state is not None and self._disk.exists(quorum_state):

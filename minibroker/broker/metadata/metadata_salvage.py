@@ -1,6 +1,6 @@
-"""What can still be read of a damaged metadata log: the records around the damage, as far as they go together.
+"""What can still be read of a damaged metadata log: the records around the damage, as far as they are consistent.
 
-What is missing is not known here; `metadata_repair` looks for it in the directories of the partitions.
+`metadata_repair` looks for what is missing in the directories of the partitions.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from minibroker.protocol.messages.metadata_records import (
 )
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import read_header
+from minibroker.protocol.records.walking import next_sound_batch
 from minibroker.storage.files import Disk
 from minibroker.storage.names import LOG_SUFFIX, offsets_with, segment_name
-from minibroker.storage.torn import next_sound_batch
 
 
 class Salvage:
-    """The `messages` that are left of the log in `directory` (None if it is gone), and the `image` they come to.
+    """The `messages` that are left of the log in `directory` (None if it is gone), and the `image` that they make.
 
-    `problems` says in a line each what is damaged or makes no sense any more. `removed` has the ids of deleted topics,
-    `latest_epoch` is the newest leader epoch of a batch. `has_snapshot` says that older deletions are not known.
+    `problems` describes the damage, a line each. `removed` has the ids of deleted topics, `latest_epoch` is the newest
+    leader epoch of a batch. With `has_snapshot`, deletions before the snapshot are unknown.
     """
 
     def __init__(self, disk: Disk, directory: str | None) -> None:
-        """Read all. Raises `OSError`."""
+        """Read the whole log. Raise `OSError`."""
         self.messages: list[Message] = []
         self.image = Image()
         self.problems: list[str] = []
@@ -57,7 +57,7 @@ class Salvage:
             self._take(path, self._values(path, disk.read_whole(path), start))
 
     def _values(self, path: str, data: bytes, start: int) -> Iterator[tuple[int, bytes]]:
-        """(offset, value) of the records from `start` on in the sound batches of a segment."""
+        """Yield (offset, value) of the records from `start` on in the sound batches of a segment."""
         position = 0
         while position < len(data):
             found = next_sound_batch(data, position)
@@ -88,7 +88,7 @@ class Salvage:
                 self.problems.append(f"{path}: the record at offset {offset} is left out: {error}")
 
     def _released(self, message: Message) -> list[Message]:
-        """What holds now that this record has come; what is left of a transaction whose end is lost does not."""
+        """Return the messages that a record makes valid; a transaction whose end is lost never becomes valid."""
         pending = self._pending
         if isinstance(message, BeginTransactionRecord):
             self._pending = []

@@ -1,6 +1,6 @@
 """Kafka's snapshots of the metadata: `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` beside the metadata log.
 
-A snapshot says what all records below its end offset come to, so the log below it may be gone. It is a run of batches
+A snapshot replaces all records below its end offset, so the log below it may be gone. It is a run of batches
 like the log's, of which the first record is a header and the last one a footer: without it, the file is not whole.
 `bootstrap.checkpoint`, which `kafka-storage format` writes, has the same form. What records mean is not known here.
 
@@ -20,7 +20,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.control_records import KRaftVersionRecord
 from minibroker.protocol.records.batch import batches, check_batch
 from minibroker.protocol.records.control import ControlType, control_message, control_type
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 from minibroker.storage.files import Disk
 
 log = logging.getLogger("minibroker.metadata")
@@ -30,7 +30,7 @@ _NAME = re.compile(r"(?P<end_offset>[0-9]{20})-(?P<leader_epoch>[0-9]{10})\.chec
 
 
 class Snapshot(NamedTuple):
-    """What stands for the log below `end_offset`, whose last record was written in `leader_epoch`."""
+    """The replacement of the log below `end_offset`, whose last record was written in `leader_epoch`."""
 
     path: str
     end_offset: int
@@ -39,7 +39,7 @@ class Snapshot(NamedTuple):
 
 
 def newest_snapshot(disk: Disk, directory: str) -> Snapshot | None:
-    """The newest snapshot in a directory that is whole; a warning for each newer one. Raises `OSError`."""
+    """Return the newest complete snapshot in a directory, and warn of each newer one. Raise `OSError`."""
     for match in filter(None, map(_NAME.fullmatch, reversed(disk.names(directory)))):
         path = f"{directory}/{match[0]}"
         data = disk.read_whole(path)
@@ -51,7 +51,7 @@ def newest_snapshot(disk: Disk, directory: str) -> Snapshot | None:
 
 
 def values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(offset, value) of the records in some whole batches, without those of control batches. Raises KafkaError."""
+    """Yield (offset, value) of the records in whole batches, without control batches. Raise KafkaError."""
     for position, header in batches(data):
         check_batch(data, position)
         if not header.is_control:
@@ -60,7 +60,7 @@ def values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def kraft_version_in(data: bytes, before: int) -> int:
-    """The level of kraft.version after some whole batches, of which the control batches tell. Raises KafkaError."""
+    """Return the level of kraft.version after the control batches among whole batches. Raise KafkaError."""
     level = before
     for position, header in batches(data):
         if header.is_control:
@@ -72,7 +72,7 @@ def kraft_version_in(data: bytes, before: int) -> int:
 
 
 def incompleteness(data: bytes) -> str | None:
-    """Why these bytes are no whole snapshot, None if they are one."""
+    """Return why these bytes are not a complete snapshot, or None."""
     end, last = 0, None
     try:
         for position, header in batches(data):

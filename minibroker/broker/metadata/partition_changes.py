@@ -1,7 +1,8 @@
-"""What to record so that a partition comes to have other replicas, replicas in sync, or another leader.
+"""The record that gives a partition other replicas, other replicas in sync, or another leader.
 
-Pure: a `PartitionChange` is told what is wanted, and says it as one record, if there is anything to say. Who wants what
-is in `elections`, `reassignments` and `registration`. The rules are those of Kafka's controller (KIP-455, KIP-966).
+Pure: the fields of a `PartitionChange` say what is wanted, and it makes one record of them, if anything changes. The
+callers are `elections`, `reassignments` and `registration`. The rules are those of Kafka's controller (KIP-455,
+KIP-966).
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ class Election(Enum):
 
 
 class PartitionChange:
-    """A change of `partition` in the making; what is not set stays.
+    """A change of `partition`; fields that are not set stay as they are.
 
-    `may_lead` says of a node whether it is there. `minimum_isr` is how many replicas in sync there must be before
-    others are remembered as eligible, None where that is not done (eligible.leader.replicas.version 0).
+    `may_lead(node)` says whether a node is there. Below `minimum_isr` replicas in sync, others are remembered as
+    eligible leaders; None if that is off (eligible.leader.replicas.version 0).
     """
 
     def __init__(self, partition: Partition, may_lead: Callable[[int], bool], minimum_isr: int | None) -> None:
@@ -41,14 +42,14 @@ class PartitionChange:
         self._eligible = list(partition.eligible_leader_replicas)
 
     def record(self) -> PartitionChangeRecord | None:
-        """The record that brings the change about, None if there is nothing to change."""
+        """Return the record that makes the change, or None if nothing changes."""
         partition = self._partition
         self._complete_reassignment()
         self._remember_eligible()
         change = PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id)
         clean = self._elect(change)
         if change.leader == UNCHANGED.leader and set(partition.replicas) - set(self.replicas):
-            change.leader = partition.leader_id  # so that whoever asks a replica that is gone hears of a new epoch
+            change.leader = partition.leader_id  # a new epoch, for clients that ask a replica that is gone
         if not clean or self._minimum_isr is None:
             self._eligible = []
         if self._eligible != partition.eligible_leader_replicas:
@@ -60,7 +61,7 @@ class PartitionChange:
         return None if change == _unchanged(partition) else change
 
     def _complete_reassignment(self) -> None:
-        """Let the replicas go that are to go, once all others are in sync."""
+        """Drop the replicas to be removed once all others are in sync."""
         if not (self.adding or self.removing):
             return
         isr = [node for node in self.isr if node not in self.removing]
@@ -69,14 +70,14 @@ class PartitionChange:
             self.isr, self.replicas, self.adding, self.removing = isr, replicas, [], []
 
     def _remember_eligible(self) -> None:
-        """Below the minimum, who leaves the replicas in sync has every record up to the high watermark (KIP-966)."""
+        """Remember replicas that leave the ISR below its minimum: they have all committed records (KIP-966)."""
         if self._minimum_isr is None:
             return
         known = [] if len(self.isr) >= self._minimum_isr else [*self._partition.isr, *self._eligible]
         self._eligible = [node for node in dict.fromkeys(known) if node not in self.isr]
 
     def _elect(self, change: PartitionChangeRecord) -> bool:
-        """Give the change a leader, if it is to be another one; whether it has every record."""
+        """Put the leader into the change if it is a new one; return whether it has every record."""
         leader, clean = self._elected()
         if leader != self._partition.leader_id:
             change.leader = leader
@@ -88,7 +89,7 @@ class PartitionChange:
         return clean
 
     def _elected(self) -> tuple[int, bool]:
-        """(who is to lead, whether it has every record)."""
+        """Return who is to lead, and whether it has every record."""
         present = self._partition.leader_id
         preferred = self.replicas[:1] if self.election is Election.PREFERRED else []
         for node in [*preferred, present, *self.replicas]:

@@ -1,6 +1,6 @@
 """Topics and partitions as the broker holds them in memory: a fold over the metadata log.
 
-Who decides on them is the controller; what is in their logs is storage's business.
+The controller decides on them; what is in their logs is the business of storage.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ class Waiter(Protocol):
     """A parked request that an append may complete."""
 
     def appended(self, partition: Partition, size_bytes: int) -> None:
-        """`size_bytes` of new records of the partition are readable."""
+        """Note that `size_bytes` of new records of the partition are readable."""
 
     def look(self) -> None:
         """Look at what was appended."""
 
     def changed(self) -> None:
-        """The partition is gone, or has another leader: look again."""
+        """Look again, as the partition is gone or has another leader."""
 
 
 class Turn(Protocol):
-    """Where a partition says what it has appended: the present turn of the loop."""
+    """The present turn of the loop, to which a partition reports its appends."""
 
     @property
     def collects(self) -> bool:
         """Whether small appends may wait for the end of the turn."""
 
     def pending(self, partition: Partition, size_bytes: int) -> None:
-        """Have the partition's log written, and then tell who waits for records of it."""
+        """Write the log of the partition when the turn ends, and then tell those who wait for its records."""
 
 
 class Partition:
@@ -105,7 +105,7 @@ class Partition:
 
     @property
     def is_offline(self) -> bool:
-        """Whether its log is in this process and of no use: then no replica here can lead."""
+        """Whether its log is in this process and offline: then no replica here can lead."""
         return self.is_here and bool(self.log.offline)
 
     @property
@@ -114,11 +114,11 @@ class Partition:
         return bool(self.adding_replicas or self.removing_replicas)
 
     def directory_of_replica(self) -> dict[int, bytes]:
-        """The log directory's id of each replica of which it is recorded."""
+        """Return the recorded ids of log directories by replica."""
         return dict(zip(self.replicas, self.directories, strict=False))
 
     def check_in_sync(self) -> None:
-        """Raises KafkaError(NOT_ENOUGH_REPLICAS) below min.insync.replicas, as for whoever wants acks=all.
+        """Raise KafkaError(NOT_ENOUGH_REPLICAS) below min.insync.replicas, as for acks=all.
 
         As in Kafka, a partition with fewer replicas than that needs all of them.
         """
@@ -126,10 +126,10 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
 
     def append(self, turn: Turn, records: memoryview, headers: Sequence[BatchHeader]) -> int:
-        """Append admitted batches, tell who waits for them, and return the first offset.
+        """Append admitted batches, tell those who wait for them, and return the first offset.
 
-        A small batch is written when the turn ends: an answer that tells of it waits for that, and so do readers.
-        Raises KafkaError(KAFKA_STORAGE_ERROR).
+        A small batch is written when the turn ends; answers that report it wait for that, and so do readers.
+        Raise KafkaError(KAFKA_STORAGE_ERROR).
         """
         if turn.collects and len(records) <= COLLECTED_BYTES and len(headers) == 1:
             offset = self.log.append_soon(records, headers[0], self.leader_epoch)
@@ -142,14 +142,14 @@ class Partition:
         return offset
 
     def tell_waiters(self, size_bytes: int) -> None:
-        """Tell those who wait for records that there are more."""
+        """Tell those who wait for records that there are `size_bytes` more."""
         for waiter in self.waiters:
             waiter.appended(self, size_bytes)
 
     def check_epoch(self, epoch: int) -> None:
-        """KIP-320: whether `epoch`, in which a client believes the leader to be (-1 if it says nothing), is right.
+        """Check the leader epoch that a client knows, -1 if it names none (KIP-320).
 
-        Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
+        Raise KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
         """
         if epoch in (NO_EPOCH, self.leader_epoch):
             return
@@ -157,7 +157,7 @@ class Partition:
         raise KafkaError(code, f"{self} is in leader epoch {self.leader_epoch}, not {epoch}.")
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the largest epoch at or below `epoch`, where it ends), or (-1, -1) if that is not known (KIP-101).
+        """Return the largest epoch at or below `epoch` and its end offset, or (-1, -1) if unknown (KIP-101).
 
         The log learns of an epoch with its first record; the leader's own has begun before, at the log's end.
         """
@@ -172,7 +172,7 @@ class Partition:
         return log.end_offset_for_epoch(epoch)
 
     def wake(self) -> None:
-        """Have everybody who waits look again."""
+        """Let everybody who waits look again."""
         for waiter in list(self.waiters):
             waiter.changed()
 
@@ -196,19 +196,19 @@ class Topic:
         self.partitions: list[Partition] = []
 
     def copy(self) -> Topic:
-        """Another topic with the same partitions, to which more may be added."""
+        """Return another topic with the same partitions, to which more may be added."""
         copy = Topic(self.name, self.topic_id)
         copy.overrides = self.overrides
         copy.partitions = list(self.partitions)
         return copy
 
     def partition(self, index: int) -> Partition | None:
-        """The partition with this number, if there is one."""
+        """Return the partition with this number, or None."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
 def check_name(name: str) -> None:
-    """Raises KafkaError(INVALID_TOPIC_EXCEPTION) for a name that Kafka does not allow."""
+    """Raise KafkaError(INVALID_TOPIC_EXCEPTION) for a name that Kafka does not allow."""
     reason = None
     if not name:
         reason = "the empty string is not allowed"
@@ -223,5 +223,5 @@ def check_name(name: str) -> None:
 
 
 def colliding_name(name: str) -> str:
-    """Names that differ only in '.' and '_' collide in metric names; this is equal for those."""
+    """Return what is equal for names that collide in metric names: they differ only in '.' and '_'."""
     return name.replace(".", "_")

@@ -20,7 +20,7 @@ NOBODY = -1
 
 
 class MalformedQuorumState(ValueError):
-    """A text that Kafka could not have written."""
+    """A text that Kafka would not write."""
 
 
 class QuorumState(NamedTuple):
@@ -32,12 +32,12 @@ class QuorumState(NamedTuple):
     version: int = 0
 
     def elected(self, leader_id: int, leader_epoch: int) -> QuorumState:
-        """The state once this node leads."""
+        """Return the state after the election of this node."""
         voters = self.voters or (leader_id,) if self.version == 0 else ()
         return self._replace(leader_id=leader_id, leader_epoch=leader_epoch, voters=voters)
 
     def text(self) -> bytes:
-        """The file's content, as Kafka writes it."""
+        """Return the content of the file, as Kafka writes it."""
         leader = f'"leaderId":{self.leader_id},"leaderEpoch":{self.leader_epoch},"votedId":{NOBODY}'
         if self.version == 1:
             return f'{{{leader},"votedDirectoryId":"{uuid_text(ZERO_UUID)}","data_version":1}}'.encode()
@@ -46,7 +46,7 @@ class QuorumState(NamedTuple):
 
 
 def quorum_state_from_text(text: bytes) -> QuorumState:
-    """What the file says. Raises `MalformedQuorumState`."""
+    """Read the content of the file. Raise `MalformedQuorumState`."""
     import json  # takes longer than all else here, and a new directory has no such file
 
     try:

@@ -1,1 +1,1 @@
-"""What the broker counts, and how it is told."""
+"""What the broker counts, and how it is shown."""

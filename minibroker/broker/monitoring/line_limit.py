@@ -1,6 +1,6 @@
-"""A limit for the log lines that clients cause: so many a second of each kind, and then one that counts the others.
+"""A limit for the log lines that clients cause: `LINES` a second of each kind, and then one that counts the others.
 
-What is wrong with a client's requests is worth a line. A client that sends nothing else must not fill the disk.
+A bad request is worth a line. A client that sends only bad requests must not fill the disk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minibroker.broker.clock import Clock, Timer
 
 LINES = 20
 WINDOW_MS = 1000
-# Those whose lines follow on requests and connections. What is told of files and damage is always told whole.
+# The loggers whose lines are caused by requests and connections. Lines about files and damage are never left out.
 LIMITED = tuple(
     f"minibroker.{name}"
     for name in (
@@ -36,7 +36,7 @@ LIMITED = tuple(
 
 
 class Kind(NamedTuple):
-    """Lines that tell the same of different clients: `code` is the error's name, where the line has one."""
+    """Lines that say the same of different clients: `code` is the name of the error, if the line has one."""
 
     logger: str
     level: int
@@ -71,7 +71,7 @@ class LineLimit(logging.Filter):
         return False
 
     def tell(self) -> None:
-        """Log of each kind how many lines were left out, and begin to count anew."""
+        """Log for each kind how many lines were left out, and start counting again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,6 +1,6 @@
-"""A disk that notes how long it takes until something is on it: how often fsync was called, how long, and in vain.
+"""A disk that measures fsync: how often it is called, how long it takes, how often it fails.
 
-It is the real disk otherwise. What is shown of the numbers, and how, is in `metrics`.
+It is the real disk otherwise. `metrics` shows the numbers.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from minibroker.storage.files import Disk, File
 
 
 class SyncStatistics:
-    """All syncs since it was made, of files and of directories; may be used from any thread.
+    """All syncs of files and directories since it was made; may be used from any thread.
 
-    `durations` counts them by the first of `DURATION_BUCKETS_MS` that is not exceeded, the last those beyond all.
+    `durations` counts them by the first of `DURATION_BUCKETS_MS` that is not exceeded; the last counts the rest.
     """
 
     __slots__ = ("duration_ms", "durations", "failures", "_lock")
@@ -29,7 +29,7 @@ class SyncStatistics:
         self._lock = Lock()
 
     def measure(self, sync: Callable[[], None]) -> None:
-        """Run `sync` and note it. Raises `OSError` as it does."""
+        """Run `sync` and note its time. Raise `OSError` as it does."""
         began_ns, failed = time.monotonic_ns(), True
         try:
             sync()
@@ -56,7 +56,7 @@ class MeasuredFile(File):
 
 
 class MeasuredDisk(Disk):
-    """The disk, with what its syncs took in `syncs`."""
+    """The disk, with the times of its syncs in `syncs`."""
 
     def __init__(self, syncs: SyncStatistics | None = None) -> None:
         self.syncs = syncs or SyncStatistics()

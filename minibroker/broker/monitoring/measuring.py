@@ -1,6 +1,6 @@
-"""What a process counts for its metrics, in all lives of its broker, and the address at which it tells them.
+"""What a process counts for its metrics, in all lives of its broker, and the address that serves them.
 
-What the metrics are is in `metrics`, how they are asked for in `metrics_server`.
+The metrics are in `metrics`, their server in `metrics_server`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import NamedTuple
 
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.lifecycle import Running, StartError
+from minibroker.broker.lifecycle import BrokerLifecycle, StartError
 from minibroker.broker.monitoring.measured_disk import SyncStatistics
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.listeners import Listener, broker_listeners
@@ -22,9 +22,9 @@ DOWN = "The broker does not run."
 
 
 class Measurements(NamedTuple):
-    """What is counted, and where it is told.
+    """The counters, and the address that serves them.
 
-    `started_s` is when the process began, in seconds since 1970. `accepted` is that of the server.
+    `started_s` is when the process began, in seconds since 1970. `accepted` is that of `Server`.
     """
 
     bound: BoundListener
@@ -37,9 +37,9 @@ class Measurements(NamedTuple):
 
 @contextlib.contextmanager
 def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], int]) -> Iterator[Measurements | None]:
-    """Take the address for the metrics, on the first listener's host; gives it back in the end.
+    """Bind the address of the metrics on the host of the first listener, and release it at the end.
 
-    Port 0 is any free one, None is for no metrics. Raises StartError.
+    Port 0 is any free one; with None there are no metrics. Raise StartError.
     """
     if port is None:
         yield None
@@ -56,12 +56,14 @@ def bound_metrics(settings: Settings, port: int | None, wall_ms: Callable[[], in
 
 
 @contextlib.asynccontextmanager
-async def metrics_served(measured: Measurements | None, present: Callable[[], Running | None]) -> AsyncIterator[None]:
+async def metrics_served(
+    measured: Measurements | None, present: Callable[[], BrokerLifecycle | None]
+) -> AsyncIterator[None]:
     """Serve the metrics inside the block, if they are asked for; `present` is the broker's life, None if it is down."""
     if measured is None:
         yield
         return
-    # Imported only when they are asked for: the library would double the time to start.
+    # Imported only on request: the library would double the time to start.
     from minibroker.broker.monitoring.metrics import Observed, exposition
     from minibroker.broker.monitoring.metrics_server import MetricsServer, Unavailable
 

@@ -1,8 +1,7 @@
 """The metrics: a row each, and their text in Prometheus's format, made in slices that leave the event loop responsive.
 
-Most are looked up in the cluster when they are asked for; what must be counted meanwhile is in `request_statistics`,
-`measured_disk` and `cleaner_statistics`.
-Who asks, and how, is the business of `metrics_server`.
+Most are looked up in the cluster on request; `request_statistics`, `measured_disk` and `cleaner_statistics` count the
+others. `metrics_server` serves the text.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ PREFIX = "minibroker_"
 # About one millisecond's work; a slow reader of Kafka's protocol would notice ten of them.
 LINES_PER_SLICE = 150
 KNOWN_CODES = frozenset(ErrorCode)
-# Clients make topics, and each would be five more lines in each scrape. No topic can have the name of the others.
+# Clients create topics, and each adds five lines to a scrape. No topic can have the name that the others share.
 PARTITIONS_TOLD = 10_000
 OTHERS = ("(other)", "(other)")
 
@@ -43,7 +42,7 @@ Sample = tuple[tuple[str, ...], Any]  # the values of the labels, and the value
 
 
 class Observed(NamedTuple):
-    """What the metrics look at. `started_s` is when the broker started, in seconds since 1970."""
+    """What the metrics are read from. `started_s` is when the broker started, in seconds since 1970."""
 
     cluster: Cluster
     server: Server
@@ -60,7 +59,7 @@ class Row(NamedTuple):
     kind: Kind
     labels: tuple[str, ...]
     help: str
-    samples: Callable[[Observed], Iterable[Sample | None]]  # None makes no line, and is a step of the way all the same
+    samples: Callable[[Observed], Iterable[Sample | None]]  # None makes no line, but counts as a step
 
     @property
     def full_name(self) -> str:
@@ -74,7 +73,7 @@ class Row(NamedTuple):
 
 
 async def exposition(observed: Observed) -> bytes:
-    """All metrics, as text. Between slices the loop serves others, so that it is no picture of one moment."""
+    """Return all metrics as text. The loop serves others between slices, so they are not of a single moment."""
     parts = []
     for row in ROWS:
         samples = iter(row.samples(observed))
@@ -90,7 +89,7 @@ async def exposition(observed: Observed) -> bytes:
 
 
 class _Registry:
-    """What `generate_latest` takes for one metric."""
+    """One metric in the form that `generate_latest` takes."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -111,7 +110,7 @@ def _text(row: Row, samples: Iterable[Sample | None]) -> bytes:
 
 
 def _without_head(text: bytes) -> bytes:
-    """The samples without the lines HELP and TYPE, which may stand only once."""
+    """Return the samples without the lines HELP and TYPE, which may occur only once."""
     return text.split(b"\n", 2)[2]
 
 
@@ -159,7 +158,7 @@ def _parked(observed: Observed) -> Iterator[Sample]:
 
 
 def _of_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sample | None]]:
-    """Each partition, up to `PARTITIONS_TOLD`; the sum of all others."""
+    """Return samples of each partition, up to `PARTITIONS_TOLD`, and the sum of the others."""
 
     def samples(observed: Observed) -> Iterator[Sample | None]:
         count = rest = 0
@@ -176,7 +175,7 @@ def _of_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sampl
 
 
 def _partitions(cluster: Cluster) -> Iterator[Partition]:
-    """Those that have a log; topics may come and go in between."""
+    """Yield the partitions that have a log; topics may come and go in between."""
     for topic in list(cluster.image.topics.values()):
         yield from (partition for partition in list(topic.partitions) if hasattr(partition, "log"))
 

@@ -16,13 +16,13 @@ from minibroker.broker.network.server import BoundListener
 log = logging.getLogger("minibroker.metrics")
 
 REQUEST_BYTES = 8 << 10
-PATIENCE_SECONDS = 10.0  # for a request to come, and for an answer to be taken
+PATIENCE_SECONDS = 10.0  # for a whole exchange with a client
 CLIENTS_MAX = 16
 PATH = "/metrics"
 
 
 class Unavailable(Exception):
-    """Why there are no metrics now, in one line."""
+    """There are no metrics now; the message says why, in one line."""
 
 
 class MetricsServer:
@@ -41,7 +41,7 @@ class MetricsServer:
         log.info("metrics are at http://%s:%d%s", f"[{host}]" if ":" in host else host, port, PATH)
 
     async def close(self) -> None:
-        """Accept nobody any more, and let go of those who are there."""
+        """Stop accepting scrapers, and disconnect those that are there."""
         if self._server is not None:
             self._server.close()
         for client in self._clients:
@@ -65,7 +65,7 @@ class MetricsServer:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             log.debug("a scraper left or sent no request: %r", error)
         except Exception:
-            log.exception("the metrics could not be told")
+            log.exception("the metrics could not be served")
         finally:
             writer.close()
 

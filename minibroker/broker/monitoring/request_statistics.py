@@ -1,6 +1,6 @@
-"""Counting requests: how many of which API, how large, how long, and with which errors.
+"""Counters of requests by API: number, size, duration and errors.
 
-An interceptor that only adds up; what of it is shown, and how, is in `metrics`.
+An interceptor that only counts; `metrics` shows the numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ApiStatistics:
     """What was counted of one API.
 
     `requests` is by version, `errors` by code. `durations` counts the answered requests by the first of
-    `DURATION_BUCKETS_MS` that is not exceeded, the last those beyond all; `lost` those that got no answer.
+    `DURATION_BUCKETS_MS` that is not exceeded; the last counts the rest. `lost` counts requests without an answer.
     """
 
     __slots__ = ("duration_ms", "durations", "errors", "lost", "received_bytes", "requests", "sent_bytes")
@@ -36,7 +36,7 @@ class ApiStatistics:
 
 
 class RequestStatistics(Interceptor):
-    """All requests since it was made, by API. It counts what it sees: put it first of all interceptors."""
+    """All requests since it was made, by API. It counts only what it sees, so it must be the first interceptor."""
 
     def __init__(self) -> None:
         self.by_api: dict[ApiKey, ApiStatistics] = {}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from minibroker.broker.network.framing import OWN_BYTES, PREFIX, FrameBudget, FrameError, PartialFrame, frame_size
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.security.principals import ANONYMOUS
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Node
@@ -60,7 +61,7 @@ class Connection:
 
     `execute(connection, frame)` runs one request (`frame` is a writable memoryview without the size, valid only during
     the call) and returns the items to send, a `Due`, a `Parked`, or None when the request has no answer.
-    `tell_at_end(connection)` has the connection told when the turn of the loop ends.
+    `tell_at_end(connection)` asks for a call of `turn_ended` when the turn of the loop ends.
     """
 
     __slots__ = (
@@ -73,10 +74,14 @@ class Connection:
         "_partial",
         "_running",
         "closed",
+        "known",
         "limit_bytes",
         "listener",
+        "must_authenticate",
         "node",
         "peer",
+        "principal",
+        "produced_to",
         "_tell_at_end",
         "software",
     )
@@ -96,8 +101,12 @@ class Connection:
         self.listener = listener
         self.peer = peer
         self.software = ""
+        self.principal = ANONYMOUS
+        self.must_authenticate = False  # before it may ask for anything else, as its listener wants it
         self.limit_bytes = limit_bytes
         self.closed = False
+        self.known: Any = None  # what the next request may be like, if it is like the last one
+        self.produced_to: Any = None  # the partition of the last request, if that was a plain Produce
         self._outlet = outlet
         self._execute = execute
         self._tell_at_end = tell_at_end
@@ -111,13 +120,13 @@ class Connection:
     # --- input ----------------------------------------------------------------------------------
 
     def room(self, scratch: memoryview) -> memoryview:
-        """Where the socket may put the next bytes: a partial frame's own buffer, else `scratch`."""
+        """Return where the socket may put the next bytes: the buffer of a partial frame, or else `scratch`."""
         if self._partial is not None:
             return self._partial.room()
         return scratch[:OWN_BYTES] if self._budget.full else scratch
 
     def received(self, scratch: memoryview, count: int) -> None:
-        """`count` bytes stand at the start of what `room` gave. Keeps no view of `scratch`."""
+        """Take the `count` bytes at the start of what `room` returned, without keeping a view of `scratch`."""
         partial = self._partial
         if self.closed:
             return  # what was answered still goes out; nothing more is read
@@ -186,7 +195,7 @@ class Connection:
             self._extend(partial)
 
     def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
-        """Where the frames that ran end; negative if others are due before the next one."""
+        """Run the frames in `data`; return where the last one ends, negative if it is the turn of others."""
         position, end, ran, stop_at = 0, len(data), 0, 0.0
         while end - position >= PREFIX.size:
             stop = position + PREFIX.size + frame_size(data, position, self.limit_bytes)
@@ -250,22 +259,22 @@ class Connection:
             self._backlog = bytearray()
 
     def _refuse(self, error: FrameError) -> None:
-        """After a size that cannot be, nothing tells where the next frame would begin."""
+        """Close the connection: after an impossible size, nobody knows where the next frame would begin."""
         log.warning("closing %s (%s): it sent %s", self.peer, self.software or "?", error, extra=self.log_fields)
         self.end()
 
     # --- waiting --------------------------------------------------------------------------------
 
     def hand_over(self) -> PartialFrame | None:
-        """Give away the frame that runs now: its bytes stay as they are until it is closed by who called this.
+        """Hand over the frame that runs now: its bytes stay as they are until the caller closes it.
 
-        None for one that lies in the scratch buffer, whose bytes are to be copied.
+        Return None for one that lies in the scratch buffer; the caller has to copy its bytes.
         """
         running, self._running = self._running, None
         return running
 
     def answered(self, items: list[Any]) -> None:
-        """The parked request has its answer; the frames behind it run in a turn of their own."""
+        """Send the answer of the parked request; the frames behind it run in the next turn."""
         self._parked = None
         if self.closed:
             return
@@ -273,7 +282,7 @@ class Connection:
         self._outlet.call_soon(self.resume)
 
     def ask_again(self) -> None:
-        """Have the request that waits run once more; if that cannot be, the connection is closed."""
+        """Run the waiting request once more, or close the connection if that is impossible."""
         parked = self._parked
         if parked is None:
             return
@@ -284,7 +293,7 @@ class Connection:
             self._parked = parked.run_again()
 
     def fail(self) -> None:
-        """A request cannot be answered: the answers so far still go out, and then the connection is closed."""
+        """Close the connection once the answers so far have left: a request cannot be answered."""
         self.closed = True
         parked, self._parked = self._parked, None
         if parked is not None:
@@ -303,7 +312,7 @@ class Connection:
 
     @property
     def log_fields(self) -> dict[str, Any]:
-        """Who this is, as fields of a structured log line."""
+        """The client, as fields of a structured log line."""
         return {"peer": self.peer, "software": self.software or None, "listener": self.listener}
 
     @property
@@ -318,15 +327,15 @@ class Connection:
 
     @property
     def crawls(self) -> bool:
-        """Whether the client has begun a request and hardly goes on, while others wait for the memory."""
+        """Whether the client has begun a request and sends hardly any more of it, while others wait for the memory."""
         return self._partial is not None and self._partial.crawls()
 
     def end(self) -> None:
-        """Called while frames run: the answers so far still go out, and then the connection is closed."""
+        """Close the connection once the answers so far have left; to be called while frames run."""
         self.closed = True
 
     def lost(self) -> None:
-        """The socket is gone: drop everything, and cancel the request that waits."""
+        """Drop everything and cancel the waiting request, as the socket is gone."""
         self.closed = True
         self._due = None
         if self._backlog is not None:

@@ -1,8 +1,8 @@
 """Frames: where a request that did not arrive in one piece waits for the rest of its bytes.
 
-A frame is an int32 size and as many bytes. Memory for it is taken as the bytes arrive, never on the word of the size: a
-buffer is at most twice as large as what is in it. All partial frames of a loop share a budget, small and large ones a
-part each, so that large ones never keep small ones waiting. What is in a frame is not known here.
+A frame is an int32 size and as many bytes. Memory for it is taken as the bytes arrive, whatever the size says: a
+buffer is at most twice as large as its content. All partial frames of a loop share a budget with a part for small and
+one for large ones, so that large ones never keep small ones waiting. This file does not know what is in a frame.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FrameError(Exception):
 
 
 def frame_size(data: memoryview, position: int, limit_bytes: int) -> int:
-    """The size that stands at `position`. Raises FrameError outside of 8 to `limit_bytes`."""
+    """Return the size at `position`. Raise FrameError unless it is between 8 and `limit_bytes`."""
     size: int = PREFIX.unpack_from(data, position)[0]
     if not MINIMUM_FRAME_BYTES <= size <= limit_bytes:
         raise FrameError(f"a frame of {size} bytes, which is not between {MINIMUM_FRAME_BYTES} and {limit_bytes}")
@@ -35,7 +35,7 @@ def frame_size(data: memoryview, position: int, limit_bytes: int) -> int:
 class Pool:
     """The bytes that partial frames of one kind hold together.
 
-    Who would exceed the limit waits, but for the oldest frame that is not complete: so one always gets on.
+    A frame that would exceed the limit waits, except for the oldest incomplete one, so that one always makes progress.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -50,7 +50,7 @@ class Pool:
         self._holders[frame] = size_bytes
 
     def has_room(self, frame: PartialFrame, size_bytes: int) -> bool:
-        """Whether `frame` may hold `size_bytes` in all."""
+        """Return whether `frame` may hold `size_bytes` in all."""
         more_bytes = size_bytes - self._holders.get(frame, 0)
         return size_bytes <= OWN_BYTES or self.held_bytes + more_bytes <= self.limit_bytes or frame is self._oldest()
 
@@ -58,7 +58,7 @@ class Pool:
         return next((frame for frame in self._holders if not frame.complete), None)
 
     def give_back(self, frame: PartialFrame) -> None:
-        """Forget `frame`, and wake those whose next bytes have room now, first who is nearest to the end."""
+        """Forget `frame`, and wake the frames whose next bytes have room now, the one that lacks least first."""
         self.waiting.pop(frame, None)
         self.held_bytes -= self._holders.pop(frame, 0)
         if not self.waiting:
@@ -102,7 +102,7 @@ class FrameBudget:
         self._count()
 
     def take(self, frame: PartialFrame, size_bytes: int) -> bool:
-        """Book `size_bytes` in all for `frame`; False, and nothing booked, when it has to wait."""
+        """Book `size_bytes` in all for `frame`; return False, and book nothing, if it has to wait."""
         if not frame.pool.has_room(frame, size_bytes):
             return False
         self.book(frame, size_bytes)
@@ -114,7 +114,7 @@ class FrameBudget:
         self._count()
 
     def backlog(self, more_bytes: int) -> None:
-        """Note that so many bytes more, or less, wait behind unfinished requests."""
+        """Note that `more_bytes` more (less, if negative) wait behind unfinished requests."""
         self.backlog_bytes += more_bytes
         self._count()
 
@@ -122,7 +122,7 @@ class FrameBudget:
         self.full = self.held_bytes >= self.large.limit_bytes
 
     def buffer(self, size_bytes: int, total_bytes: int) -> memoryview:
-        """A buffer of `size_bytes`, or of the whole frame's if that costs nothing; what is in it is anybody's."""
+        """Return a buffer of `size_bytes`, or of the whole frame if that costs nothing; its content is arbitrary."""
         if self._lent or not SMALL_FRAME_BYTES < total_bytes <= SPARE_BYTES:
             return memoryview(bytearray(size_bytes))
         if self._memory is None:
@@ -131,7 +131,7 @@ class FrameBudget:
         return memoryview(self._memory)[:total_bytes]
 
     def take_back(self, buffer: memoryview) -> None:
-        """Nobody needs `buffer` any more: the next frame may have its memory, which is warm and need not be zeroed."""
+        """Keep the memory of `buffer` for the next frame: it is warm, and does not have to be zeroed."""
         if buffer.obj is self._memory:
             self._lent = False
 
@@ -163,15 +163,15 @@ class PartialFrame:
 
     @property
     def waits(self) -> bool:
-        """Whether it is not read on for want of memory."""
+        """Whether it is not read on for lack of memory."""
         return self in self.pool.waiting
 
     def room(self) -> memoryview:
-        """Where the next bytes go; never empty, after `grow`."""
+        """Return where the next bytes go; never empty after `grow`."""
         return self._buffer[self._filled :]
 
     def filled(self, count: int) -> None:
-        """`count` bytes were written to the start of `room()`."""
+        """Note that `count` bytes were written to the start of `room()`."""
         self._filled += count
 
     @property
@@ -180,11 +180,11 @@ class PartialFrame:
         return self._total - self._filled
 
     def next_bytes(self) -> int:
-        """How large the buffer is to be next."""
+        """Return the next size of the buffer."""
         return min(self._total, max(OWN_BYTES, 2 * self._filled))
 
     def grow(self) -> bool:
-        """Make room if there is none; False if the budget says wait. Raises FrameError for an impossible size."""
+        """Make room if there is none; return False if it has to wait. Raise FrameError for an impossible size."""
         if self._total == 0 and self._filled >= PREFIX.size:
             self._begin()
         if self._filled < len(self._buffer) or self.complete:
@@ -205,18 +205,18 @@ class PartialFrame:
         self._budget.book(self, len(self._buffer))
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called when `grow` is worth another try."""
+        """Call `wake` when `grow` is worth another try."""
         self.pool.waiting[self] = wake
-        self._seen_bytes = -1  # that it stands still meanwhile is not the client's doing
+        self._seen_bytes = -1  # the client cannot help that it stands still
 
     def crawls(self) -> bool:
-        """Whether it holds memory for which others wait, and hardly grew since this was asked last."""
+        """Return whether it holds memory that others wait for, and has hardly grown since the last call."""
         seen_bytes, self._seen_bytes = self._seen_bytes, self._filled
         if seen_bytes < 0 or self._filled - seen_bytes >= LEAST_PROGRESS_BYTES or len(self._buffer) <= OWN_BYTES:
             return False
         return bool(self.pool.waiting) and not self.complete and not self.waits
 
     def close(self) -> None:
-        """The frame is over: give its memory back, which others may then write to."""
+        """Give the memory of the frame back, which others may then write to."""
         self._budget.take_back(self._buffer)
         self._budget.give_back(self)

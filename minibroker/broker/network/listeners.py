@@ -1,4 +1,4 @@
-"""The listeners a broker opens and what it tells clients of them, from `listeners` and the settings beside it.
+"""The listeners that a broker opens and advertises, from `listeners` and related settings.
 
 Text in, `Listener` out; sockets are opened elsewhere, and only there is a port 0 replaced by the one that was free.
 """
@@ -34,7 +34,7 @@ class Listener(NamedTuple):
 
 
 def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
-    """The listeners to open, in the order they are given. Raises SettingsError."""
+    """Return the listeners to open, in the order in which they are given. Raise SettingsError."""
     protocols = _protocol_map(settings["listener.security.protocol.map"])
     controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
     opened = _endpoints("listeners", settings["listeners"])
@@ -48,15 +48,15 @@ def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
 
 
 def controller_listeners(settings: Settings) -> tuple[str, ...]:
-    """The names in `listeners` that are not opened because they are a KRaft controller's: worth a line in the log."""
+    """Return the names in `listeners` that belong to a KRaft controller, and are not opened."""
     controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
     return tuple(name for name in _endpoints("listeners", settings["listeners"]) if name in controllers)
 
 
 def listeners_of_node(listeners: tuple[Listener, ...], index: int) -> tuple[Listener, ...]:
-    """The listeners of the node that is `index` after the first: `index` is added to every port that is not 0.
+    """Return the listeners of the node with this index: `index` is added to every port that is not 0.
 
-    Raises SettingsError for a port above 65535.
+    Raise SettingsError for a port above 65535.
     """
     return tuple(
         listener._replace(
@@ -67,7 +67,7 @@ def listeners_of_node(listeners: tuple[Listener, ...], index: int) -> tuple[List
 
 
 def settings_of_node(settings: Settings, node_id: int, rack: str | None) -> Settings:
-    """What the start gave, as one of several nodes has it: its own id, rack and ports."""
+    """Return the static settings as one of several nodes has them: with its own id, rack and ports."""
     texts = settings.given
     index = node_id - settings["node.id"]
     if index:
@@ -82,7 +82,7 @@ def settings_of_node(settings: Settings, node_id: int, rack: str | None) -> Sett
 
 
 def _shifted_text(text: str, by: int, controllers: Collection[str]) -> str:
-    """The address as a further node has it; a controller's is not opened, and stays."""
+    """Return the address as a further node has it; that of a controller is not opened, and stays."""
     match = LISTENER.fullmatch(text)
     if match is None or match["name"].upper() in controllers:
         return text
@@ -104,7 +104,7 @@ class _Endpoint(NamedTuple):
 
 
 def _endpoints(setting: str, texts: tuple[str, ...]) -> dict[str, _Endpoint]:
-    """The endpoints of a setting by listener name, in capitals as Kafka compares them."""
+    """Return the endpoints of a setting by listener name, in capitals as Kafka compares them."""
     endpoints: dict[str, _Endpoint] = {}
     for text in texts:
         match = LISTENER.fullmatch(text)
@@ -120,7 +120,7 @@ def _endpoints(setting: str, texts: tuple[str, ...]) -> dict[str, _Endpoint]:
 
 
 def _protocol_map(text: str) -> dict[str, str]:
-    """`NAME:PROTOCOL,...` as a dict, names in capitals."""
+    """Return `NAME:PROTOCOL,...` as a dict, names in capitals."""
     protocols: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, separator, protocol = (part.strip().upper() for part in pair.rpartition(":"))
@@ -133,7 +133,7 @@ def _protocol_map(text: str) -> dict[str, str]:
 def _check_advertised(
     opened: dict[str, _Endpoint], clients: dict[str, _Endpoint], advertised: dict[str, _Endpoint]
 ) -> None:
-    """What is advertised is opened, as in Kafka; and other than in Kafka, each listener for clients is advertised."""
+    """Check that what is advertised is opened, as Kafka does, and also that each listener for clients is advertised."""
     strangers = [name for name in advertised if name not in opened]
     if strangers:
         raise SettingsError(f"advertised.listeners: {', '.join(strangers)} is not among listeners")
@@ -143,7 +143,7 @@ def _check_advertised(
 
 
 def _check_ports(opened: dict[str, _Endpoint]) -> None:
-    """Two listeners share a port only if one is IPv4 and the other IPv6 (KIP-797)."""
+    """Check that two listeners share a port only if one is IPv4 and the other IPv6 (KIP-797)."""
     taken: dict[int, list[_Endpoint]] = {}
     for endpoint in opened.values():
         taken.setdefault(endpoint.port, []).append(endpoint)

@@ -31,7 +31,7 @@ DRAIN_SECONDS = 5.0
 
 
 class BoundListener(NamedTuple):
-    """A listener whose port is taken already, though nobody is accepted yet."""
+    """A listener whose port is bound, although no client is accepted yet."""
 
     listener: Listener
     socket: socket.socket
@@ -43,10 +43,12 @@ class BindError(Exception):
 
 
 def bind(listener: Listener, settings: Any) -> BoundListener:
-    """Take the listener's address. Raises BindError."""
+    """Bind the address of the listener. Raise BindError."""
     host = listener.host or "::"
     try:
-        family = socket.AF_INET6 if ":" in host else socket.getaddrinfo(host, listener.port)[0][0]
+        # A text would be encoded by a codec that takes a millisecond to import.
+        name = host.encode() if host.isascii() else host
+        family = socket.AF_INET6 if ":" in host else socket.getaddrinfo(name, listener.port)[0][0]
         bound = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         if listener.host:
@@ -79,7 +81,7 @@ def _configure(bound: socket.socket, settings: Any) -> None:
 
 
 class Server:
-    """All sockets of the process. `accepted` counts those that ever were, by node id and listener."""
+    """All sockets of the process. `accepted` counts the connections since the start by node id and listener."""
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class Server:
         interceptors: list[Interceptor] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`clock` is the cluster's, unless another is given: for when the server is to outlive the cluster."""
+        """`clock` is the cluster's by default; a server that outlives its cluster needs another one."""
         self._loop = loop
         self._clock = clock = clock or cluster.clock
         self._cluster = cluster
@@ -114,7 +116,7 @@ class Server:
         self._servers.append((node.node_id, server))
 
     def leave(self, node_id: int, *, cleanly: bool) -> None:
-        """Accept nobody for this node any more, and close its connections; `cleanly`, once their queues have left."""
+        """Stop accepting clients for this node and close its connections; `cleanly`, once their answers have left."""
         for of_node, server in self._servers:
             if of_node == node_id:
                 server.close()
@@ -123,12 +125,12 @@ class Server:
             client.close() if cleanly else client.abort()
 
     def hold(self, node_id: int) -> None:
-        """Let nothing leave to the clients of this node that are connected now, until it is `let_go`."""
+        """Send nothing to the clients of this node that are connected now, until `let_go`."""
         for client in self._clients_of(node_id):
             client.hold()
 
     def let_go(self, node_id: int) -> None:
-        """Let what was held of this node leave."""
+        """Send what was held back for clients of this node."""
         for client in self._clients_of(node_id):
             client.let_go()
 
@@ -154,11 +156,11 @@ class Server:
         self._cluster.turn.tell(connection)
 
     def connections(self) -> list[Connection]:
-        """Those that are open now."""
+        """Return the open connections."""
         return [client.connection for client in self._shared.sockets]
 
     def sweep_idle(self) -> None:
-        """Close the connections that were silent for connections.max.idle.ms, now and every ten seconds."""
+        """Close connections that were silent for connections.max.idle.ms, now and every ten seconds."""
         limit_ms = self._cluster.settings["connections.max.idle.ms"]
         now_ms = self._clock.monotonic_ms()
         for client in list(self._shared.sockets):
@@ -169,14 +171,14 @@ class Server:
         self._clock.call_later(IDLE_SWEEP_MS, self.sweep_idle)
 
     def drop_work(self) -> None:
-        """Run nothing more of the requests that run in slices: what they have not done yet is not done."""
+        """Abandon the requests that run in slices."""
         self._slicer.drop_all()
 
     def sweep_stalled(self) -> None:
         """Close the connections that get nowhere and hold memory, now and every second or five.
 
         These are those that sent nothing more of a request, or took nothing of their answers, for
-        connections.max.stall.ms, and those that send hardly anything of a request for whose memory others wait.
+        connections.max.stall.ms, and those that hardly go on with a request while others wait for its memory.
         """
         limit_ms = self._cluster.settings["connections.max.stall.ms"]
         since_ms = self._clock.monotonic_ms() - limit_ms
@@ -197,14 +199,14 @@ class Server:
             in_slices(self._cluster, lambda client: client.abort(), iter(clients), lambda: None)
 
     def go_on_with(self, cluster: Cluster) -> None:
-        """Serve the same clients from another cluster, which is to be asked what they wait for now."""
+        """Serve the same clients from another cluster, and run the requests that wait once more on it."""
         self._cluster = self._dispatcher.cluster = cluster
         cluster.turn.bind(self._loop.call_soon)
         for client in list(self._shared.sockets):
             client.connection.ask_again()
 
     async def close(self) -> None:
-        """Accept nobody any more, let the answers that are queued go out, and close all connections."""
+        """Stop accepting clients, send the queued answers, and close all connections."""
         for _, server in self._servers:
             server.close()
         for client in list(self._shared.sockets):
@@ -218,7 +220,7 @@ class Server:
         await asyncio.sleep(0)
 
     def abort(self) -> None:
-        """Accept nobody any more, and close all connections at once."""
+        """Stop accepting clients, and close all connections at once."""
         self._shared.closed = True
         for _, server in self._servers:
             server.close()

@@ -37,7 +37,7 @@ Attach = Callable[["SocketProtocol", str], Connection]
 
 
 class Shared:
-    """What all sockets of one event loop have together: the clock, buffers, what bounds them, and who they are."""
+    """What all sockets of one event loop share: the clock, buffers and their limits, and the set of open sockets."""
 
     def __init__(self, clock: Clock) -> None:
         self.now_ms = clock.monotonic_ms
@@ -45,7 +45,7 @@ class Shared:
         self.budget = FrameBudget()
         self.unread = Unread(self.now_ms)
         self.sockets: set[SocketProtocol] = set()
-        self.closed = False  # nobody is served any more, not even who was accepted meanwhile
+        self.closed = False  # also for clients that are accepted in the meantime
 
 
 class SocketProtocol(asyncio.BufferedProtocol):
@@ -101,6 +101,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared.sockets.discard(self)
         self._drop_queue()
         self._connection.lost()
+        del self._connection  # which knows this socket, too
 
     def eof_received(self) -> bool:
         return False  # a client that sends no more gets no more: close
@@ -149,7 +150,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         if self._paused_reading and not self._transport.is_closing():
             self._paused_reading = False
-            self.progress_ms = self._shared.now_ms()  # that nothing came was not the client's doing
+            self.progress_ms = self._shared.now_ms()  # the client was silent because we did not read
             self._transport.resume_reading()
 
     # --- writing --------------------------------------------------------------------------------
@@ -163,6 +164,14 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._loop.call_soon(callback)
 
     def send(self, items: list[Any]) -> None:
+        if (
+            len(items) == 1
+            and not (self._queue or self._write_paused or self._pump_due)
+            and items[0].__class__ in BYTES
+            and not self._transport.is_closing()
+        ):
+            self._transport.write(items[0])  # as below; most answers are one, alone
+            return
         self._queue += items
         if not self._write_paused and not self._pump_due:
             self._pump()
@@ -170,7 +179,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
             self._count_unread()
 
     def untaken_bytes(self) -> int:
-        """How much of what was written the client has not taken; while that is not 0, nothing more is written."""
+        """Return how many written bytes the client has not taken; while it is not 0, nothing more is written."""
         return self._transport.get_write_buffer_size()
 
     def _count_unread(self) -> None:
@@ -178,11 +187,11 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared.unread.book(self, self.untaken_bytes() + queued_bytes)
 
     def hold(self) -> None:
-        """Let nothing leave, as if the process stood still."""
+        """Send nothing more, as if the process stood still."""
         self._held = self._write_paused = True
 
     def let_go(self) -> None:
-        """Let what was held leave."""
+        """Send what was held back."""
         if self._held:
             self._held = False
             self._may_write()
@@ -197,7 +206,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._may_write()
 
     def _may_write(self) -> None:
-        """The transport takes more, or nothing is held: if neither stands in the way now, go on."""
+        """Go on writing, unless the transport is full or output is held back."""
         self._write_paused = self._is_full or self._held
         if not self._write_paused:
             # It may be called from inside of transport.write: never pump here.
@@ -214,12 +223,12 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._pump()
         if self.congested:
             self._count_unread()
-        else:
+        elif not self._transport.is_closing():
             self._shared.unread.forget(self)
             self._connection.resume()
 
     def _pump(self) -> None:
-        """Hand to the kernel what it takes, at most about TURN_BYTES; the only place that writes."""
+        """Hand as much to the kernel as it takes, about TURN_BYTES at most; the only place that writes."""
         budget_bytes = TURN_BYTES
         queue = self._queue
         while queue and not self._write_paused:
@@ -241,7 +250,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
                 return
 
     def _write_joined(self) -> int:
-        """Write the run of bytes at the head, and a small region behind it, at once: each write costs 10 us."""
+        """Write the bytes at the head of the queue and a small region behind them at once: each write costs 10 us."""
         queue = self._queue
         joined = [queue.popleft()]
         while queue and queue[0].__class__ in JOINED:
@@ -267,7 +276,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         return len(data)
 
     def _send_region(self, region: Any) -> int:
-        """Send a part of the region at the head of the queue; how much."""
+        """Send a part of the region at the head of the queue; return how many bytes."""
         position = region.position + self._region_sent_bytes
         left = region.size_bytes - self._region_sent_bytes
         try:
@@ -302,7 +311,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         return len(data)
 
     def _read(self, region: Any, position: int, size_bytes: int) -> bytes:
-        """Bytes of a region: fewer if the file is shorter, none if the disk fails."""
+        """Return bytes of a region: fewer if the file is shorter, none if the disk fails."""
         try:
             data: bytes = region.file.read(position, size_bytes)
             return data
@@ -319,7 +328,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
                 item.lost()
 
     def _promise_broken(self, region: Any) -> None:
-        """The length went out already and the bytes are not there: nothing but closing keeps the client from harm."""
+        """Close the connection: the length has left already, and the bytes that it promised are not there."""
         log.error("%s ends before the %d bytes at %d", region.file.path, region.size_bytes, region.position)
         self.abort()
 
@@ -329,6 +338,6 @@ JOINED = BYTES | {Mark}
 
 
 def peer_name(transport: asyncio.BaseTransport) -> str:
-    """The client's address, for people."""
+    """Return the address of the client, for people."""
     name = transport.get_extra_info("peername")
     return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "?")

@@ -1,8 +1,8 @@
-"""Answers that wait in memory for clients who do not take them: how much that is, and who has to go for it.
+"""Answers that wait in memory for clients that do not take them: how much memory that is, and which client must go.
 
-A little is every client's own. Beyond that the answers of all clients of a loop share a limit. Records that are sent
-from files hold no memory, so they do not count: a consumer may stop reading in the midst of them for as long as it is
-not idle.
+Every client may leave a little unread. Beyond that, the answers of all clients of a loop share a limit. Records that
+are sent from files hold no memory and do not count: a consumer may stop reading in the middle of them for as long as
+it is not idle.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Reader(Protocol):
     def peer(self) -> str: ...
 
     def untaken_bytes(self) -> int:
-        """How much of what was written the client has not taken; while that is not 0, nothing more is written."""
+        """Return how many written bytes the client has not taken; while it is not 0, nothing more is written."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -36,7 +36,7 @@ class Reader(Protocol):
 
 
 class _Holding:
-    """What one client leaves unread, and since when it has taken nothing of it."""
+    """What one client leaves unread, and since when it has taken nothing."""
 
     __slots__ = ("held_bytes", "since_ms", "untaken_bytes")
 
@@ -61,7 +61,7 @@ class Unread:
         self._holdings: dict[Reader, _Holding] = {}
 
     def book(self, client: Reader, held_bytes: int) -> None:
-        """Note that so many bytes in all wait for `client`; if all together are too much, close some."""
+        """Note that `held_bytes` in all wait for `client`; close clients if the sum is too large."""
         if held_bytes <= OWN_UNREAD_BYTES:
             self.forget(client)
             return
@@ -75,13 +75,13 @@ class Unread:
             self._relieve(client)
 
     def forget(self, client: Reader) -> None:
-        """Note that nothing to speak of waits for `client` any more."""
+        """Note that next to nothing waits for `client` any more."""
         holding = self._holdings.pop(client, None)
         if holding is not None:
             self.held_bytes -= holding.held_bytes
 
     def stalled(self, limit_ms: float) -> list[Reader]:
-        """Return the clients that have taken nothing for so long, as far as shows in how often this is asked."""
+        """Return the clients that have taken nothing for `limit_ms`; it is as exact as the calls are frequent."""
         self._look()
         since_ms = self._now_ms() - limit_ms
         return [client for client, holding in self._holdings.items() if holding.since_ms <= since_ms]
@@ -92,7 +92,7 @@ class Unread:
             holding.look(client.untaken_bytes(), now_ms)
 
     def _relieve(self, writing: Reader) -> None:
-        """Close those who have taken nothing for most seconds, of several first who holds most, until it is enough."""
+        """Close clients until the rest fits: those stalled for the most seconds first, and of these the largest."""
         self._look()
         now_ms = self._now_ms()
 
@@ -105,6 +105,6 @@ class Unread:
             self.forget(client)
             log.warning(TOO_MUCH, client.peer, holding.held_bytes, self.limit_bytes)
             if client is writing:
-                client.abort_soon()  # it is in the midst of a write
+                client.abort_soon()  # it is in the middle of a write
             else:
                 client.abort()

@@ -1,6 +1,6 @@
-"""The quotas of clients (KIP-546): for whom there can be which, what a value may be, and which ones a filter finds.
+"""The quotas of clients (KIP-546): which entities can have which, valid values, and filters.
 
-Pure. How requests are read and answered is in `handlers/client_quotas`; nobody is held to a quota yet.
+Pure. `handlers/client_quotas` reads and answers requests; no quota is enforced yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXACT, DEFAULT, SPECIFIED = 0, 1, 2  # DescribeClientQuotas' match types
 
 
 class Limit(NamedTuple):
-    """What a value may be: the largest, what Kafka calls the type, and whether it must be whole."""
+    """The valid values: the largest, Kafka's name of the type, and whether it must be a whole number."""
 
     maximum: float
     type: str
@@ -36,7 +36,7 @@ OF_ADDRESSES: Mapping[str, Limit] = {"connection_creation_rate": INT}
 
 
 def checked_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, Limit]]:
-    """(whom the parts name, the quotas there are for him). Raises KafkaError(INVALID_REQUEST)."""
+    """Return the entity that the parts name, and the quotas it can have. Raise KafkaError(INVALID_REQUEST)."""
     entity = dict(parts)
     for kind, name in entity.items():
         if kind not in (USER, CLIENT_ID, IP):
@@ -55,7 +55,7 @@ def checked_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity
 
 
 def _is_address(name: str | None) -> bool:
-    """Whether this is an address, or the default. Other than in Kafka, no name is looked up: clients would wait."""
+    """Return whether this is an address or the default. Unlike Kafka, look up no name: clients would wait."""
     import ipaddress  # a start takes a millisecond longer for it, and hardly a broker has a quota
 
     try:
@@ -65,7 +65,7 @@ def _is_address(name: str | None) -> bool:
 
 
 def check_value(limits: Mapping[str, Limit], key: str, value: float) -> None:
-    """Whether a quota may have this value. Raises KafkaError(INVALID_REQUEST)."""
+    """Check that a quota may have this value. Raise KafkaError(INVALID_REQUEST)."""
     limit = limits.get(key)
     if limit is None:
         raise _invalid(f"Invalid configuration key {key}")
@@ -78,13 +78,13 @@ def check_value(limits: Mapping[str, Limit], key: str, value: float) -> None:
 
 
 class Filter:
-    """Which entities are asked for: by part, each one exactly, the default one, or any.
+    """A filter of entities: for each part an exact name, the default, or any name.
 
-    With `strict`, entities that have further parts are left out.
+    With `strict`, entities that have further parts do not match.
     """
 
     def __init__(self, components: Iterable[tuple[str, int, str | None]], *, strict: bool) -> None:
-        """`components` are (type, match type, name). Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
+        """Take (type, match type, name) for each part. Raise KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION."""
         self._exact: dict[str, str | None] = {}
         self._any: set[str] = set()
         self._strict = strict
@@ -109,7 +109,7 @@ class Filter:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
 
     def find(self, entities: Iterable[QuotaEntity]) -> Iterator[QuotaEntity]:
-        """Those that match."""
+        """Return the entities that match."""
         return (entity for entity in entities if self._matches(dict(entity)))
 
     def _matches(self, entity: dict[str, str | None]) -> bool:

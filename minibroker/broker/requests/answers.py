@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,27 @@ from minibroker.protocol.primitives import Output
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.requests.context import RequestContext
     from minibroker.broker.requests.dispatch import Route
 
 SIZE = Struct(">i")
 SIZE_AND_CORRELATION_ID = Struct(">ii")
 MAX_ANSWER_BYTES = 100 << 20  # as large as a request may be
+MAX_LASTING_BYTES = 4 << 20  # of answers that are kept to be given again; the largest may come on top
 
 
 def answer_start(header_version: int) -> bytes:
     """What answers with this header begin with: room for size and correlation id, then what is always the same."""
     return bytes(SIZE.size) + ResponseHeader().encode(header_version)
+
+
+def throttled(context: RequestContext, response: Message) -> Message:
+    """Return the answer, which says for how long its client is throttled."""
+    throttle_ms = context.throttle()
+    if throttle_ms and hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = throttle_ms
+    return response
 
 
 def encoded(response: Message, version: int, start: bytes, correlation_id: int) -> list[Any]:
@@ -58,7 +70,42 @@ def intercepted(call: Call, route: Route, response: Message | None) -> list[Any]
     if response is None:
         call.sent(0)
         return None
-    return _marked(call, encoded(call.answered(response), route.version, route.answer_start, call.correlation_id))
+    response = call.answered(throttled(call.context, response))
+    return _marked(call, encoded(response, route.version, route.answer_start, call.correlation_id))
+
+
+class LastingAnswers:
+    """Answers that are the same until something changes, by what was asked: nothing is decoded or computed again."""
+
+    def __init__(self) -> None:
+        self._generation: Any = None
+        self._answers: dict[Hashable, bytes] = {}
+        self._size_bytes = 0
+
+    def answer(self, cluster: Cluster, asked: Hashable, correlation_id: int) -> list[Any] | None:
+        """Return the items of the answer, if it is known."""
+        if self._generation != (cluster, cluster.generation):
+            return None
+        kept = self._answers.get(asked)
+        if kept is None:
+            return None
+        size_bytes = len(kept) + SIZE.size
+        return [SIZE_AND_CORRELATION_ID.pack(size_bytes, correlation_id), kept]
+
+    def keeper(self, cluster: Cluster, asked: Hashable) -> Callable[[list[Any]], None]:
+        """Return what keeps the items of an answer that is to be computed now, unless something changes meanwhile."""
+        begun = (cluster, cluster.generation)
+
+        def keep(items: list[Any]) -> None:
+            now = (cluster, cluster.generation)
+            if begun != now or len(items) != 1 or len(items[0]) > MAX_LASTING_BYTES:
+                return
+            if self._generation != now or self._size_bytes > MAX_LASTING_BYTES:
+                self._generation, self._answers, self._size_bytes = now, {}, 0
+            self._answers[asked] = bytes(memoryview(items[0])[SIZE_AND_CORRELATION_ID.size :])
+            self._size_bytes += len(items[0])
+
+        return keep
 
 
 def _marked(call: Call, items: list[Any]) -> list[Any]:

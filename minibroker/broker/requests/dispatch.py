@@ -1,7 +1,8 @@
-"""From a frame to its handler and back: headers, versions, and the table of all handlers.
+"""From a frame to its handler and back: headers, versions, and what becomes of the answer.
 
 A handler is a plain function `(context, request) -> response | Parked | None`; None answers nothing (acks=0). It says
-with `@handles` which API and versions it serves; what it does stands in its own file. One whose work grows with its
+with `@handles` which API it serves; what it does stands in its own file (`served`). A KafkaError that it raises
+becomes the answer, where that has an error code for the whole request. One whose work grows with its
 request is a generator of steps instead, which returns as much; it is run in slices, and so are the reading of a large
 request and the writing of its answer.
 """
@@ -14,26 +15,33 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from struct import Struct
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.requests.answers import answer_start, encoded, encoded_in_steps, intercepted
+from minibroker.broker.requests.answers import (
+    LastingAnswers,
+    answer_start,
+    encoded,
+    encoded_in_steps,
+    intercepted,
+    throttled,
+)
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
-from minibroker.broker.requests.refusals import Refusals
+from minibroker.broker.requests.served import SERVED, Served
 from minibroker.broker.requests.slices import Sliced, Slicer
-from minibroker.broker.requests.turn import Refuse, Wait, failure_of
+from minibroker.broker.requests.turn import Wait, failure_of
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.fields import versions
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.steps import Steps, released
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Cluster
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.framing import PartialFrame
 
@@ -53,102 +61,8 @@ READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LI
     ApiKey.OFFSET_FETCH,
 }
 
-Handler = Callable[["Context", Any], Any]
+Context = RequestContext  # as the groups still call it
 KNOWN_KEYS = frozenset(ApiKey)
-AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
-
-
-class Served:
-    """One API as we serve it."""
-
-    def __init__(self, key: ApiKey, served: range, handler: Handler, authenticated: bool, durable: bool) -> None:
-        self.durable = durable
-        self.key = key
-        self.versions = served
-        self.handler = handler
-        self.authenticated = authenticated
-
-
-SERVED: dict[int, Served] = {}
-
-
-def handles(
-    key: ApiKey, served: str, *, authenticated: bool = True, durable: bool = False
-) -> Callable[[AnyHandler], AnyHandler]:
-    """Register a handler for `key` in the versions `served` ("0-12").
-
-    `authenticated` says whether a client has to be authenticated first, where its listener asks for that. `durable`
-    says that the request may change the cluster's metadata: then it is answered once the change is synced, as Kafka's
-    controller does, and if that fails, when nobody knows whether a start will find it, its connection is closed.
-    """
-
-    def register(handler: AnyHandler) -> AnyHandler:
-        if key in SERVED:
-            raise ValueError(f"{key.name} has a handler already")
-        SERVED[key] = Served(key, versions(served), handler, authenticated, durable)
-        return handler
-
-    return register
-
-
-class Context:
-    """What a handler knows beside the request itself."""
-
-    __slots__ = (
-        "client_id",
-        "cluster",
-        "connection",
-        "frame_is_kept",
-        "kept",
-        "long_arrays",
-        "must_sync",
-        "node",
-        "refusals",
-        "slicer",
-        "timeout",
-        "version",
-        "waits",
-    )
-
-    def __init__(
-        self, cluster: Cluster, connection: Connection, version: int, client_id: str | None, slicer: Slicer
-    ) -> None:
-        """`frame_is_kept`: whether the request's records stay as they are until it is answered, and not only now.
-
-        `kept` is the frame that was handed over for that, until somebody sees to it that it is closed.
-        """
-        self.cluster = cluster
-        self.connection = connection
-        self.node: Node = connection.node
-        self.version = version
-        self.client_id = client_id
-        self.slicer = slicer
-        self.frame_is_kept = False
-        self.kept: PartialFrame | None = None
-        self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
-        self.refusals: Refusals | None = None
-        self.waits: list[tuple[Wait, Refuse]] | None = None
-        self.must_sync = False
-        self.timeout: tuple[int, Callable[[], None]] | None = None
-
-    def wait_for(self, wait: Wait, refuse: Refuse) -> None:
-        """Let the answer leave once the promise is kept; `refuse` puts into it what broke the promise."""
-        if not wait.is_kept:
-            if self.waits is None:
-                self.waits = []
-            self.waits.append((wait, refuse))
-            self.must_sync = self.must_sync or wait.synced
-
-    def wait_at_most(self, timeout_ms: int, refuse: Callable[[], None]) -> None:
-        """Answer after this time what `refuse` has put into the answer, if the promises are not kept by then."""
-        self.timeout = timeout_ms, refuse
-
-    def keep_frame(self) -> bool:
-        """Keep the request's records for steps that may wait for their turn; return False if they must be copied."""
-        if not self.frame_is_kept:
-            self.kept = self.connection.hand_over()
-            self.frame_is_kept = self.kept is not None
-        return self.frame_is_kept
 
 
 class Unanswerable(Exception):
@@ -159,12 +73,15 @@ class Route:
     """How one version of one API is read, handled and answered; made when it is first asked for."""
 
     __slots__ = (
+        "_response_class",
         "answer_start",
+        "authenticated",
         "durable",
         "handler",
         "header_version",
         "key",
         "large_bytes",
+        "lasting",
         "request_class",
         "version",
     )
@@ -172,10 +89,13 @@ class Route:
     def __init__(self, served: Served, version: int) -> None:
         self.key = served.key
         self.handler = served.handler
+        self.authenticated = served.authenticated
         self.durable = served.durable
+        self.lasting = served.lasting
         self.version = version
         self.large_bytes = LARGE_PRODUCE_BYTES if served.key == ApiKey.PRODUCE else LARGE_FRAME_BYTES
         self.request_class: type[Message] = apis.request_class(served.key)
+        self._response_class: type[Message] = apis.response_class(served.key)
         self.header_version = headers.request_header_version(served.key, version)
         self.answer_start = answer_start(headers.response_header_version(served.key, version))
 
@@ -184,19 +104,38 @@ class Route:
         allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
         return self.request_class.decode_in_steps(frame, self.version, position, allowed_bytes)
 
-    def run(self, context: Context, request: Any) -> Any:
+    def run(self, context: RequestContext, request: Any) -> Any:
         """Run the handler: a response, None, steps, or a Parked, which waits also for the promises made."""
         commits = context.cluster.commits
-        outcome = self.handler(context, request)
+        try:
+            outcome = self.handler(context, request)
+        except KafkaError as error:
+            outcome = self.refusal(error)
         if outcome.__class__ is GeneratorType:
             return self.run_on(context, outcome, commits)
         return self.promised(context, outcome, commits)
 
-    def run_on(self, context: Context, steps: Steps[Any], commits: int) -> Steps[Any]:
+    def run_on(self, context: RequestContext, steps: Steps[Any], commits: int) -> Steps[Any]:
         """Run steps of the handler, and what follows them; what others change meanwhile is waited for as well."""
-        return self.promised(context, (yield from steps), commits)
+        try:
+            outcome = yield from steps
+        except KafkaError as error:
+            outcome = self.refusal(error)
+        return self.promised(context, outcome, commits)
 
-    def promised(self, context: Context, response: Any, commits: int) -> Any:
+    def refusal(self, error: KafkaError) -> Message:
+        """Return the answer that says nothing but this error. Raises `error` if that has no place in the answer."""
+        fields = self._response_class.__fields__
+        if "error_code" not in fields:
+            raise error
+        message = {"error_message": error.message} if "error_message" in fields else {}
+        return self._response_class(error_code=error.code, **message)
+
+    def answer(self, context: RequestContext, correlation_id: int, response: Message) -> list[Any]:
+        """Return the frame of an answer: bytes, and the file regions between them."""
+        return encoded(throttled(context, response), self.version, self.answer_start, correlation_id)
+
+    def promised(self, context: RequestContext, response: Any, commits: int) -> Any:
         """Return `response`, or a Parked of it if it depends on what is not written or synced yet.
 
         `commits` is how often the metadata had been changed when the handler began.
@@ -239,7 +178,7 @@ class Due:
 
     __slots__ = ("_context", "_correlation_id", "_response", "_route")
 
-    def __init__(self, context: Context, route: Route, correlation_id: int, response: Message) -> None:
+    def __init__(self, context: RequestContext, route: Route, correlation_id: int, response: Message) -> None:
         self._context = context
         self._route = route
         self._correlation_id = correlation_id
@@ -247,12 +186,12 @@ class Due:
 
     def items(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
-        for wait, refuse in self._context.waits or ():
+        waits, self._context.waits = self._context.waits, None  # `refuse` may hold the context
+        for wait, refuse in waits or ():
             failure = failure_of(wait)
             if failure is not None:
                 refuse(failure)
-        route = self._route
-        return encoded(self._response, route.version, route.answer_start, self._correlation_id)
+        return self._route.answer(self._context, self._correlation_id, self._response)
 
 
 class Dispatcher:
@@ -268,16 +207,24 @@ class Dispatcher:
         self.cluster = cluster
         self.slicer = slicer or Slicer()
         self._routes: dict[tuple[int, int], Route] = {}
+        self._lasting = LastingAnswers()
 
     def execute(self, connection: Connection, frame: memoryview) -> Any:
         """Run the request in `frame`: a list of items to send, a Parked, or None. Raises Unanswerable."""
         key, version, correlation_id = START.unpack_from(frame, 0)
+        known = connection.known
+        if known is not None and key == known.key and version == known.version and not self.interceptors:
+            outcome = known.run(self.cluster, correlation_id, frame)
+            if outcome is not None:
+                return outcome
         route = self._routes.get((key, version))
         if route is None:
             served = SERVED.get(key)
             if served is None or version not in served.versions:
                 return self._unsupported(key, version, correlation_id, served)
             route = self._routes[key, version] = Route(served, version)
+        if connection.must_authenticate and route.authenticated:
+            raise Unanswerable(f"{apis.api_name(key)} before the client has authenticated")
         try:
             header, position = RequestHeader.decode_from(frame, route.header_version)
             # As Kafka, pass over what follows: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
@@ -288,13 +235,23 @@ class Dispatcher:
                 request = _read_in_one_step(route, frame, position)
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
-        context = Context(self.cluster, connection, version, header.client_id, self.slicer)
+        context = RequestContext(self.cluster, connection, version, header.client_id, self.slicer)
+        if route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
+            asked = connection.node, connection.listener, connection.principal, version, bytes(frame[position:])
+            answer = self._lasting.answer(self.cluster, asked, correlation_id)
+            if answer is not None:
+                return answer
+            context.keep_answer = self._lasting.keeper(self.cluster, asked)
         if request is None:
             return self._read_and_run(context, route, correlation_id, frame, position)
         if self.interceptors:
             return self._intercepted(route, context, request, frame, correlation_id)
         commits = self.cluster.commits
-        response = route.handler(context, request)
+        context.frame = frame
+        try:
+            response = route.handler(context, request)
+        except KafkaError as error:
+            response = route.refusal(error)
         if response.__class__ is GeneratorType:
             response = self._begun(context, route, route.run_on(context, response, commits))
         elif route.durable and self.cluster.commits != commits:
@@ -307,12 +264,15 @@ class Dispatcher:
             return None
         if response.__class__ is Parked:
             return self._park(context, route, correlation_id, request, response)
-        return encoded(response, version, route.answer_start, correlation_id)
+        items = route.answer(context, correlation_id, response)
+        if context.lasts and context.keep_answer is not None:
+            context.keep_answer(items)
+        return items
 
     # --- in slices ------------------------------------------------------------------------------
 
     def _read_and_run(
-        self, context: Context, route: Route, correlation_id: int, frame: memoryview, position: int
+        self, context: RequestContext, route: Route, correlation_id: int, frame: memoryview, position: int
     ) -> Any:
         """Run a request of many items: reading it is the first of its steps."""
         context.frame_is_kept = True
@@ -329,9 +289,11 @@ class Dispatcher:
         response = self._begun(context, route, self._whole(context, route, None, frame, position), kept)
         if response.__class__ is Parked:
             return self._park(context, route, correlation_id, None, response)
-        return None if response is None else encoded(response, route.version, route.answer_start, correlation_id)
+        return None if response is None else route.answer(context, correlation_id, response)
 
-    def _whole(self, context: Context, route: Route, call: Call | None, frame: memoryview, position: int) -> Steps[Any]:
+    def _whole(
+        self, context: RequestContext, route: Route, call: Call | None, frame: memoryview, position: int
+    ) -> Steps[Any]:
         """Read the request and run its handler; the outcome is the handler's."""
         try:
             request, context.long_arrays = yield from route.read(frame, position)
@@ -344,7 +306,7 @@ class Dispatcher:
             outcome = call.run()
         return (yield from outcome) if outcome.__class__ is GeneratorType else outcome
 
-    def _begun(self, context: Context, route: Route, steps: Steps[Any], kept: PartialFrame | None = None) -> Any:
+    def _begun(self, context: RequestContext, route: Route, steps: Steps[Any], kept: PartialFrame | None = None) -> Any:
         """Run the first slice of a handler: its outcome if that was all, else a Parked that is completed with it."""
         if kept is None:
             context.keep_frame()
@@ -374,7 +336,7 @@ class Dispatcher:
         return self._begun(call.context, Route(served, call.context.version), steps)
 
     def _answer_in_steps(
-        self, context: Context, route: Route, correlation_id: int, response: Message, call: Call | None
+        self, context: RequestContext, route: Route, correlation_id: int, response: Message, call: Call | None
     ) -> None:
         """Write the answer of a request that has run in slices, send it, and give the memory of both back."""
 
@@ -386,6 +348,8 @@ class Dispatcher:
                 return
             if call is not None and context.connection.closed:
                 call.lost()
+            if context.lasts and context.keep_answer is not None:
+                context.keep_answer(items)
             context.connection.answered(items)
             self.slicer.start(released((*context.long_arrays, *long_arrays)))
 
@@ -394,6 +358,7 @@ class Dispatcher:
                 call.lost()
             context.connection.fail()
 
+        response = throttled(context, response)
         if call is not None:
             response = call.answered(response)
         work = self.slicer.start(encoded_in_steps(response, route, correlation_id, call))
@@ -406,10 +371,16 @@ class Dispatcher:
     # --- waiting --------------------------------------------------------------------------------
 
     def _park(
-        self, context: Context, route: Route, correlation_id: int, request: Message | None, parked: Parked
+        self, context: RequestContext, route: Route, correlation_id: int, request: Message | None, parked: Parked
     ) -> Any:
         if parked.done:
-            return encoded(parked.response, route.version, route.answer_start, correlation_id)
+            return route.answer(context, correlation_id, parked.response)
+        return self._wait(context, route, correlation_id, request, parked)
+
+    def _wait(
+        self, context: RequestContext, route: Route, correlation_id: int, request: Message | None, parked: Parked
+    ) -> Parked | None:
+        """Have the request answered once it is done; None if it was answered now."""
         connection = context.connection
 
         def finish(response: Message | None) -> None:
@@ -418,13 +389,12 @@ class Dispatcher:
             elif parked.is_long:
                 self._answer_in_steps(context, route, correlation_id, response, None)
             else:
-                connection.answered(encoded(response, route.version, route.answer_start, correlation_id))
+                connection.answered(route.answer(context, correlation_id, response))
 
         def fail(error: Exception) -> None:
             failed(context, route, error, None)
 
         def again() -> Parked | None:
-            nonlocal parked
             parked.cancel()
             context.cluster = self.cluster
             outcome = route.run(context, request)
@@ -433,19 +403,16 @@ class Dispatcher:
             if outcome.__class__ is not Parked:
                 finish(outcome)
                 return None
-            parked = outcome
-            parked.again = again
-            parked.attach(finish, fail)
-            return None if parked.done else parked
+            return self._wait(context, route, correlation_id, request, outcome)
 
         # Not what was written, and its records may be other bytes by now, nor what has not been read yet.
         if route.key != ApiKey.PRODUCE and request is not None:
             parked.again = again
         parked.attach(finish, fail)
-        return parked
+        return None if parked.done else parked
 
     def _intercepted(
-        self, route: Route, context: Context, request: Message, frame: memoryview, correlation_id: int
+        self, route: Route, context: RequestContext, request: Message, frame: memoryview, correlation_id: int
     ) -> Any:
         """Run a request through the interceptors' hooks."""
         call = Call(context, route.key, correlation_id, request, frame, route.run, self)
@@ -561,7 +528,7 @@ def _ended(work: Sliced, parked: Parked, kept: PartialFrame | None) -> None:
         parked.follow(outcome)
 
 
-def failed(context: Context, route: Route, error: Exception, call: Call | None) -> None:
+def failed(context: RequestContext, route: Route, error: Exception, call: Call | None) -> None:
     """Cut off the client of a request that has failed outside of `execute`."""
     if call is not None:
         call.lost()

@@ -14,8 +14,8 @@ from minibroker.protocol.records.batch import ELIDED_BIT, BatchHeader
 from minibroker.protocol.records.conversion import down_converted_in_steps
 from minibroker.protocol.records.elision import with_attributes_in_steps
 from minibroker.protocol.steps import Steps
+from minibroker.storage.batch_scanning import headers, stored_batch_in_steps
 from minibroker.storage.log import Log
-from minibroker.storage.scanning import headers, stored_batch_in_steps
 from minibroker.storage.segment import Region
 
 # What one request may have converted, at 5 us a record, and holds in memory. The rest is asked for later.

@@ -20,7 +20,8 @@ from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
 
 if TYPE_CHECKING:
-    from minibroker.broker.requests.dispatch import Context, Dispatcher
+    from minibroker.broker.requests.context import RequestContext
+    from minibroker.broker.requests.dispatch import Dispatcher
 
 log = logging.getLogger("minibroker.requests")
 
@@ -98,12 +99,12 @@ class Call:
 
     def __init__(
         self,
-        context: Context,
+        context: RequestContext,
         api_key: ApiKey,
         correlation_id: int,
         request: Message,
         frame: memoryview,
-        handler: Callable[[Context, Any], Any],
+        handler: Callable[[RequestContext, Any], Any],
         dispatcher: Dispatcher,
     ) -> None:
         self.context = context

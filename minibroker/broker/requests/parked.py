@@ -33,11 +33,13 @@ class Parked:
             return
         self.done = True
         self.response = response
-        if self._finish is not None:
-            try:
+        try:
+            if self._finish is not None:
                 self._finish(response)
-            except Exception as error:
-                self._cut_off(error)
+        except Exception as error:
+            self._cut_off(error)
+        finally:
+            self._forget()
 
     def fail(self, error: Exception) -> None:
         """End the request without an answer: the client is cut off."""
@@ -45,6 +47,7 @@ class Parked:
             self.done = True
             if self._failed is not None:
                 self._failed(error)
+            self._forget()
 
     def attempt(self, work: Callable[[], None]) -> None:
         """Do a part of the request when somebody else calls: what it raises costs this client its connection alone."""
@@ -68,12 +71,17 @@ class Parked:
             raise error  # nobody else has called
         self._failed(error)
 
+    def _forget(self) -> None:
+        """Drop the callbacks: most of them hold this request, and only a collection would free it and them."""
+        self._finish = self.on_cancel = self.again = None
+
     def attach(self, finish: Callable[[Any], None], failed: Callable[[Exception], None] | None = None) -> None:
         """Say who sends the answer, and who cuts the client off. An answer that is there already is sent now."""
-        self._finish = finish
-        self._failed = failed
         if self.done:
             finish(self.response)
+            self._forget()
+        else:
+            self._finish, self._failed = finish, failed
 
     def follow(self, other: Parked) -> None:
         """Be answered as `other` is, and cancel it with this one."""
@@ -93,3 +101,4 @@ class Parked:
             self.done = True
             if self.on_cancel is not None:
                 self.on_cancel()
+            self._forget()

@@ -12,7 +12,7 @@ from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from minibroker.broker.requests.dispatch import Context
+    from minibroker.broker.requests.context import RequestContext
 
 Refusals = dict[ErrorCode, "Reason"]  # of one request
 
@@ -33,7 +33,7 @@ class Reason:
         return where if self.count == 1 else f"{where} and {self.count - 1} more"
 
 
-def refused(context: Context, error: KafkaError, topic: str, partition: int | None = None) -> None:
+def refused(context: RequestContext, error: KafkaError, topic: str, partition: int | None = None) -> None:
     """Note that a topic, or one of its partitions, is refused for this error."""
     if context.refusals is None:
         context.refusals = {}
@@ -43,7 +43,7 @@ def refused(context: Context, error: KafkaError, topic: str, partition: int | No
     reason.count += 1
 
 
-def tell_refusals(context: Context, logger: logging.Logger, key: ApiKey, level: int = logging.INFO) -> None:
+def tell_refusals(context: RequestContext, logger: logging.Logger, key: ApiKey, level: int = logging.INFO) -> None:
     """Log a line for each reason for which parts of the request were refused."""
     refusals, context.refusals = context.refusals, None
     client, api = context.client_id, api_name(key)

@@ -57,14 +57,18 @@ class Sliced:
         return False
 
     def result(self) -> Any:
-        """Return the steps' result, or raise their error."""
-        if self._error is not None:
-            raise self._error
-        return self._result
+        """Return the steps' result, or raise their error, once."""
+        error, self._error = self._error, None
+        if error is None:
+            return self._result
+        try:
+            raise error
+        finally:
+            del error  # whose traceback holds this frame
 
     def drop(self) -> None:
         """Run no further step. State is consistent wherever steps stop."""
-        self.on_end, on_drop = None, self.on_drop
+        on_drop, self.on_end, self.on_drop = self.on_drop, None, None
         if not self.done:
             self.done = True
             self._steps.close()
@@ -151,7 +155,8 @@ class Slicer:
         if self._queue and self._call_soon is not None:
             self._call_soon(self._turn)
         if work.done and work.on_end is not None:
-            _tell(work, work.on_end)
+            on_end, work.on_end, work.on_drop = work.on_end, None, None  # they know the work, too
+            _tell(work, on_end)
 
 
 def _tell(work: Sliced, on_end: Callable[[Sliced], None]) -> None:

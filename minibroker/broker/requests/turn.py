@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.metadata.partitions import Partition, Waiter
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log import Log
 from minibroker.storage.pending import Pending
@@ -60,13 +60,6 @@ def write_now(wait: Wait) -> None:
         raise failure
 
 
-class Sleeper(Protocol):
-    """Who has something to look at once all is written and told."""
-
-    def look(self) -> None:
-        """Look at what has become of the turn."""
-
-
 class Teller(Protocol):
     """Who has answers that wait for the end of the turn."""
 
@@ -76,10 +69,12 @@ class Teller(Protocol):
 
 def failure_of(wait: Wait) -> KafkaError | None:
     """Return why the batches that `wait` is for were not written, None if they were; to be asked after the write."""
-    pending = wait.pending
-    if pending is None:
-        return None
-    return _for_client(wait, NOT_WRITTEN if pending.headers else pending.failure)
+    return None if wait.pending is None else _for_client(wait, failure_of_pending(wait.pending))
+
+
+def failure_of_pending(pending: Pending) -> KafkaError | None:
+    """Return why these batches were not written, None if they were; to be asked after the write."""
+    return NOT_WRITTEN if pending.headers else pending.failure
 
 
 def _for_client(wait: Wait, failure: KafkaError | None) -> KafkaError | None:
@@ -99,7 +94,7 @@ class Turn:
         self._logs: dict[Log, tuple[Partition, int]] = {}
         self._tellers: dict[Teller, None] = {}
         self._waits: list[tuple[Wait, Then]] = []
-        self._woken: dict[Sleeper, None] = {}
+        self._woken: dict[Waiter, None] = {}
 
     def bind(self, call_soon: CallSoon) -> None:
         """Let the turns be those of a loop from now on."""
@@ -157,9 +152,9 @@ class Turn:
         if not left:
             then()
 
-    def wake_soon(self, sleeper: Sleeper) -> None:
-        """Have `sleeper` look when the turn ends."""
-        self._woken[sleeper] = None
+    def wake_soon(self, waiter: Waiter) -> None:
+        """Have `waiter` look again when the turn ends."""
+        self._woken[waiter] = None
         if not self._due:
             self._end_soon()
 
@@ -176,12 +171,16 @@ class Turn:
         logs, self._logs = self._logs, {}
         _call_each([partial(_write, each, *told) for each, told in logs.items()])
         tellers, self._tellers = self._tellers, {}
-        _call_each([teller.turn_ended for teller in tellers])
+        for teller in tellers:
+            try:
+                teller.turn_ended()
+            except Exception:
+                log.exception("the answers of a turn could not be sent")
         if self._waits:
             waits, self._waits = self._waits, []
             _call_each([partial(_conclude, wait, then) for wait, then in waits])
         woken, self._woken = self._woken, {}
-        _call_each([sleeper.look for sleeper in woken])
+        _call_each([waiter.look for waiter in woken])
 
 
 def _write(appended_to: Log, partition: Partition, size_bytes: int) -> None:

@@ -1,13 +1,21 @@
-"""The operations that a client may do, as the bit fields that Metadata and the Describe APIs answer with (KIP-430).
+"""What clients may be allowed to do, and which rights each API asks for.
 
-Without an authorizer everything is allowed: then a field says which operations the kind of resource has at all.
+`REQUIRED` is the table "Operations in Kafka" of Kafka's documentation, in the order in which they are asked for. Each
+handler asks for its own through the request's context. As without an authorizer everything is allowed, a bit field of
+operations (KIP-430) says which ones a kind of resource has at all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
-NOT_ASKED = -(1 << 31)
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode
+
+NOT_ASKED = -(1 << 31)  # instead of a bit field
+CLUSTER_NAME = "kafka-cluster"  # of the one resource of its type
 
 
 class Operation(IntEnum):
@@ -25,34 +33,138 @@ class Operation(IntEnum):
     IDEMPOTENT_WRITE = 12
 
 
-def bit_field(*operations: Operation) -> int:
-    """One bit an operation, as an int32."""
-    return sum(1 << operation for operation in operations)
+class ResourceType(IntEnum):
+    """Kafka's type of what ACLs are about, whose numbers are not those of ConfigResource.Type."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
 
 
-TOPIC_OPERATIONS = bit_field(
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-CLUSTER_OPERATIONS = bit_field(
-    Operation.CREATE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
-)
-GROUP_OPERATIONS = bit_field(
-    Operation.READ,
-    Operation.DELETE,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
+class Right(NamedTuple):
+    """An operation on a resource of some type."""
+
+    operation: Operation
+    resource_type: ResourceType
+
+
+DENIALS = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+
+READ_TOPIC = Right(Operation.READ, ResourceType.TOPIC)
+WRITE_TOPIC = Right(Operation.WRITE, ResourceType.TOPIC)
+CREATE_TOPIC = Right(Operation.CREATE, ResourceType.TOPIC)
+DELETE_TOPIC = Right(Operation.DELETE, ResourceType.TOPIC)
+ALTER_TOPIC = Right(Operation.ALTER, ResourceType.TOPIC)
+DESCRIBE_TOPIC = Right(Operation.DESCRIBE, ResourceType.TOPIC)
+DESCRIBE_TOPIC_CONFIGS = Right(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
+ALTER_TOPIC_CONFIGS = Right(Operation.ALTER_CONFIGS, ResourceType.TOPIC)
+READ_GROUP = Right(Operation.READ, ResourceType.GROUP)
+DELETE_GROUP = Right(Operation.DELETE, ResourceType.GROUP)
+DESCRIBE_GROUP = Right(Operation.DESCRIBE, ResourceType.GROUP)
+DESCRIBE_GROUP_CONFIGS = Right(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP)
+ALTER_GROUP_CONFIGS = Right(Operation.ALTER_CONFIGS, ResourceType.GROUP)
+CREATE_CLUSTER = Right(Operation.CREATE, ResourceType.CLUSTER)  # a topic of any name
+ALTER_CLUSTER = Right(Operation.ALTER, ResourceType.CLUSTER)
+DESCRIBE_CLUSTER = Right(Operation.DESCRIBE, ResourceType.CLUSTER)
+CLUSTER_ACTION = Right(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+DESCRIBE_CLUSTER_CONFIGS = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
+ALTER_CLUSTER_CONFIGS = Right(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
+IDEMPOTENT_WRITE = Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
+WRITE_TRANSACTIONAL_ID = Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+DESCRIBE_TRANSACTIONAL_ID = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+
+DESCRIBING_CONFIGS = (DESCRIBE_TOPIC_CONFIGS, DESCRIBE_CLUSTER_CONFIGS, DESCRIBE_GROUP_CONFIGS)
+ALTERING_CONFIGS = (ALTER_TOPIC_CONFIGS, ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS)
+
+REQUIRED: Mapping[ApiKey, tuple[Right, ...]] = {
+    ApiKey.PRODUCE: (WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
+    ApiKey.FETCH: (READ_TOPIC,),
+    ApiKey.LIST_OFFSETS: (DESCRIBE_TOPIC,),
+    ApiKey.METADATA: (DESCRIBE_TOPIC, CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER),
+    ApiKey.OFFSET_COMMIT: (READ_GROUP, READ_TOPIC),
+    ApiKey.OFFSET_FETCH: (DESCRIBE_GROUP, DESCRIBE_TOPIC),
+    ApiKey.FIND_COORDINATOR: (DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID),
+    ApiKey.JOIN_GROUP: (READ_GROUP,),
+    ApiKey.HEARTBEAT: (READ_GROUP,),
+    ApiKey.LEAVE_GROUP: (READ_GROUP,),
+    ApiKey.SYNC_GROUP: (READ_GROUP,),
+    ApiKey.DESCRIBE_GROUPS: (DESCRIBE_GROUP,),
+    ApiKey.LIST_GROUPS: (DESCRIBE_CLUSTER, DESCRIBE_GROUP),
+    ApiKey.SASL_HANDSHAKE: (),
+    ApiKey.API_VERSIONS: (),
+    ApiKey.CREATE_TOPICS: (CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_TOPIC_CONFIGS),
+    ApiKey.DELETE_TOPICS: (DELETE_TOPIC,),
+    ApiKey.DELETE_RECORDS: (DELETE_TOPIC,),
+    ApiKey.INIT_PRODUCER_ID: (WRITE_TRANSACTIONAL_ID, IDEMPOTENT_WRITE),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (CLUSTER_ACTION, DESCRIBE_TOPIC),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (CLUSTER_ACTION, WRITE_TRANSACTIONAL_ID, WRITE_TOPIC),
+    ApiKey.ADD_OFFSETS_TO_TXN: (WRITE_TRANSACTIONAL_ID, READ_GROUP),
+    ApiKey.END_TXN: (WRITE_TRANSACTIONAL_ID,),
+    ApiKey.WRITE_TXN_MARKERS: (ALTER_CLUSTER, CLUSTER_ACTION),
+    ApiKey.TXN_OFFSET_COMMIT: (WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC),
+    ApiKey.DESCRIBE_ACLS: (DESCRIBE_CLUSTER,),
+    ApiKey.CREATE_ACLS: (ALTER_CLUSTER,),
+    ApiKey.DELETE_ACLS: (ALTER_CLUSTER,),
+    ApiKey.DESCRIBE_CONFIGS: DESCRIBING_CONFIGS,
+    ApiKey.ALTER_CONFIGS: ALTERING_CONFIGS,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (ALTER_CLUSTER,),
+    ApiKey.DESCRIBE_LOG_DIRS: (DESCRIBE_CLUSTER,),
+    ApiKey.SASL_AUTHENTICATE: (),
+    ApiKey.CREATE_PARTITIONS: (ALTER_TOPIC,),
+    ApiKey.CREATE_DELEGATION_TOKEN: (),  # tokens are refused before anybody asks for a right
+    ApiKey.RENEW_DELEGATION_TOKEN: (),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: (),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (),
+    ApiKey.DELETE_GROUPS: (DELETE_GROUP,),
+    ApiKey.ELECT_LEADERS: (ALTER_CLUSTER,),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ALTERING_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (ALTER_CLUSTER,),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (DESCRIBE_CLUSTER,),
+    ApiKey.OFFSET_DELETE: (DELETE_GROUP, READ_TOPIC),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (DESCRIBE_CLUSTER_CONFIGS,),
+    ApiKey.ALTER_CLIENT_QUOTAS: (ALTER_CLUSTER_CONFIGS,),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (DESCRIBE_CLUSTER,),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (ALTER_CLUSTER,),
+    ApiKey.DESCRIBE_QUORUM: (DESCRIBE_CLUSTER,),
+    ApiKey.UPDATE_FEATURES: (ALTER_CLUSTER,),
+    ApiKey.DESCRIBE_CLUSTER: (DESCRIBE_CLUSTER,),
+    ApiKey.DESCRIBE_PRODUCERS: (READ_TOPIC,),
+    ApiKey.UNREGISTER_BROKER: (ALTER_CLUSTER,),
+    ApiKey.DESCRIBE_TRANSACTIONS: (DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC),
+    ApiKey.LIST_TRANSACTIONS: (DESCRIBE_TRANSACTIONAL_ID,),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (READ_GROUP, DESCRIBE_TOPIC),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (DESCRIBE_GROUP, DESCRIBE_TOPIC),
+    ApiKey.LIST_CONFIG_RESOURCES: (DESCRIBE_CLUSTER_CONFIGS,),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (DESCRIBE_TOPIC,),
+    ApiKey.ADD_RAFT_VOTER: (ALTER_CLUSTER,),
+    ApiKey.REMOVE_RAFT_VOTER: (ALTER_CLUSTER,),
+}
+
+OPERATIONS = {  # that a type of resource has
+    ResourceType.TOPIC: (
+        READ_TOPIC,
+        WRITE_TOPIC,
+        CREATE_TOPIC,
+        DELETE_TOPIC,
+        ALTER_TOPIC,
+        DESCRIBE_TOPIC,
+        DESCRIBE_TOPIC_CONFIGS,
+        ALTER_TOPIC_CONFIGS,
+    ),
+    ResourceType.GROUP: (READ_GROUP, DELETE_GROUP, DESCRIBE_GROUP, DESCRIBE_GROUP_CONFIGS, ALTER_GROUP_CONFIGS),
+    ResourceType.CLUSTER: (
+        CREATE_CLUSTER,
+        ALTER_CLUSTER,
+        DESCRIBE_CLUSTER,
+        CLUSTER_ACTION,
+        DESCRIBE_CLUSTER_CONFIGS,
+        ALTER_CLUSTER_CONFIGS,
+        IDEMPOTENT_WRITE,
+    ),
+}

@@ -55,25 +55,21 @@ class MarkerSender:
         if transactional_id in self._missing and transactional_id not in self._timers:
             self._later(transactional_id, 0)
 
-    def are_sent(self, transactional_id: str) -> bool:
-        """Whether markers of this id are on their way."""
-        return transactional_id in self._missing
-
     def missing(self, transactional_id: str) -> frozenset[TopicPartition]:
         """The partitions of a transaction that have no marker yet."""
         return frozenset(self._missing.get(transactional_id, ()))
 
-    def send(self, transaction: Transaction, delay_ms: int = 0) -> None:
+    def send(self, transaction: Transaction) -> None:
         """Have the markers of a transaction that is to end written, and then its end: soon, not now."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
-        self._later(transaction.transactional_id, delay_ms)
+        self._later(transaction.transactional_id, 0)
 
-    def forget_all(self) -> None:
-        """Send nothing more."""
-        for timer in self._timers.values():
+    def forget(self, transactional_id: str) -> None:
+        """Send nothing more for this id."""
+        self._missing.pop(transactional_id, None)
+        timer = self._timers.pop(transactional_id, None)
+        if timer is not None:
             timer.cancel()
-        self._timers.clear()
-        self._missing.clear()
 
     def _later(self, transactional_id: str, delay_ms: int) -> None:
         def run() -> None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.steps import Steps, each
-from minibroker.storage.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, marker_batch
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
@@ -58,5 +57,6 @@ def _write(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int)
     header = read_header(batch)
     partition.log.producers.check_marker(header, marker, wanted.transaction_version)
     partition.append(cluster.turn, batch, [header])
-    if topic == GROUPS_TOPIC:
-        cluster.groups.transactional.ended(index, wanted.producer_id, committed=wanted.transaction_result)
+    coordinators = cluster.coordinators.made.get(topic)
+    if coordinators is not None:
+        coordinators.transaction_ended(index, wanted.producer_id, committed=wanted.transaction_result)

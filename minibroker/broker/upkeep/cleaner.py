@@ -1,7 +1,7 @@
-"""When which log is compacted: the dirtiest first, off the loop, as many at a time as `log.cleaner.threads` says.
+"""When logs are compacted: the dirtiest first, in threads, as many at a time as `log.cleaner.threads` says.
 
-What a cleaning does to a log is storage's business. A log that turns out damaged is left alone until the next start;
-one that the disk did not let be cleaned is tried again after `log.cleaner.backoff.ms`.
+Storage knows how a log is cleaned. A damaged log is left alone until the next start; one whose cleaning failed because
+of the disk is tried again after `log.cleaner.backoff.ms`.
 """
 
 from __future__ import annotations
@@ -15,32 +15,31 @@ from minibroker.broker.requests.slices import each_partition
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import delete_old_segments
 from minibroker.protocol.errors import KafkaError
-from minibroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
-from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
+from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
+from minibroker.storage.compaction.batch_reading import Uncleanable
+from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
 from minibroker.storage.compaction.dirtiness import Dirtiness, dirtiness, is_due
-from minibroker.storage.compaction.reading import Uncleanable
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
-from minibroker.storage.compaction.throttle import Throttle
-from minibroker.storage.flushing import RunAside
+from minibroker.storage.environment import RunAside
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import COMPACT
 
 log = logging.getLogger("minibroker.cleaner")
 
-TICK_MS = 1000  # how soon a setting acts that is changed while the cleaner waits or works
+TICK_MS = 1000  # after this time at most, a changed setting is in force
 SHORTEST_WAIT_MS = 10  # Kafka allows a backoff of 0
 MAX_KEYS_BYTES = 0x7FFFFFFF  # as in Kafka, what a thread can use of the buffer
 MB = 1_000_000
 
 
 class Cleaner:
-    """The cleanings of one cluster. Nothing is done before `start`.
+    """The cleanings of one cluster. It does nothing before `start`.
 
-    `run_aside(work, done)` has work done in a thread that nobody waits for, as it may take minutes; `wait(seconds)` is
-    what such work waits by, and may return early. What was done and found is noted in `statistics`.
+    `run_aside(work, done)` does work in a thread that nobody waits for, as it may take minutes. Such work pauses by
+    `wait(seconds)`, which may return early. `statistics` counts what was done and found.
 
-    A look at all logs finds those that are due, and deletes old segments of the compacted ones: as in Kafka it is only
-    done between two cleanings of a log. What was found is cleaned, the dirtiest first, and then it is looked again.
+    A look at all logs finds those that are due, and deletes old segments of compacted ones; as in Kafka, this happens
+    only between two cleanings of a log. The logs found are cleaned, the dirtiest first, and then the next look begins.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class Cleaner:
             self._cluster.clock.call_later(0, self._tick)
 
     def close(self) -> None:
-        """Begin no cleaning any more, and have those end soon that are on their way."""
+        """Begin no more cleanings, and cancel those that run."""
         self._closed = True
         for cleaning in self._running.values():
             cleaning.cancel()
@@ -81,7 +80,7 @@ class Cleaner:
     # --- when -----------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        """Take note of the settings, and look if the time has come."""
+        """Read the settings, and look if it is time."""
         if self._closed:
             return
         clock, settings = self._cluster.clock, self._cluster.settings
@@ -96,7 +95,7 @@ class Cleaner:
         clock.call_later(min(max(rest_ms, SHORTEST_WAIT_MS), TICK_MS), self._tick)
 
     def _look(self) -> None:
-        """Go through all logs for those that are to be cleaned."""
+        """Search all logs for those that are due."""
         if self._looking or self._closed:
             return
         self._looking = True
@@ -130,7 +129,7 @@ class Cleaner:
         self._begin_next()
 
     def _dirt(self, kept: Log) -> Dirtiness | None:
-        """What there is to clean in the log, if it may be cleaned now."""
+        """Return how dirty the log is, or None if it may not be cleaned now."""
         if not kept.in_use or kept in self._uncleanable or kept in self._resting or kept.directory in self._running:
             return None
         try:
@@ -142,7 +141,7 @@ class Cleaner:
     # --- one cleaning ---------------------------------------------------------------------------
 
     def _begin_next(self) -> None:
-        """Begin to clean the dirtiest logs, as many as may be cleaned at a time."""
+        """Begin to clean the dirtiest logs, as many as `log.cleaner.threads` allows at a time."""
         while self._due and not self._closed and len(self._running) < self._cluster.settings["log.cleaner.threads"]:
             _, dirty = self._due.pop()
             dirt = self._dirt(dirty)  # since it was looked at, it may have been deleted or given other settings
@@ -173,7 +172,7 @@ class Cleaner:
         )
 
     def _worked(self, cleaning: Cleaning, began_ms: float, error: Exception | None, has_written: bool) -> None:
-        """Put what was written in its place and go on; or end the cleaning, and look for the next."""
+        """Put written segments in place and go on, or end the cleaning and begin the next one."""
         cleaned = cleaning.log
         try:
             if error is not None:
@@ -200,7 +199,7 @@ class Cleaner:
         self._cluster.clock.call_later(0, self._begin_next if self._due else self._look)
 
     def _count(self, cleaning: Cleaning, began_ms: float) -> None:
-        """Add up what was done, for nothing or not."""
+        """Add the cleaning to the statistics, whether it succeeded or not."""
         total = self.statistics
         total.running = len(self._running)
         total.last_seconds = (self._cluster.clock.monotonic_ms() - began_ms) / 1000
@@ -218,7 +217,7 @@ class Cleaner:
         _report(cleaning, self._cluster.clock.monotonic_ms() - began_ms)
 
     def _give_up(self, found: Log, error: Exception) -> None:
-        """Leave the log as it is. What is no damage of the log is a mistake of ours, whose origin must be known."""
+        """Leave the log alone, and log a trace if the error is a bug of ours and not damage."""
         self._uncleanable.add(found)
         self.statistics.uncleanable = len(self._uncleanable)
         expected = isinstance(error, Uncleanable | KafkaError | OSError)

@@ -1,7 +1,7 @@
-"""What is done from time to time, however busy the broker is: each chore at its interval, in short slices.
+"""Chores that are due at intervals, in short slices, however busy the broker is.
 
-Old segments are deleted, logs flushed that have waited for long enough, checkpoints written, silent producers and old
-offsets of groups forgotten, preferred replicas elected. What each of these means for a log is storage's business.
+They delete old segments, flush logs that have waited long enough, write checkpoints, forget silent producers and old
+offsets of groups, and elect preferred replicas. Storage knows what each of these means for a log.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from minibroker.broker.control.elections import balance
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Partition
 from minibroker.broker.requests.slices import Then, each_partition
 from minibroker.protocol.errors import KafkaError
-from minibroker.storage.checkpoints import (
+from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -24,8 +24,8 @@ from minibroker.storage.log_settings import COMPACT
 log = logging.getLogger("minibroker.housekeeping")
 
 SHORTEST_INTERVAL_MS = 10  # Kafka lets some intervals be 0, and would then do nothing else
-# How often it is looked for a flush.ms that has passed, unless log.flush.scheduler.interval.ms says so or a topic's
-# flush.ms is shorter. Kafka never looks then: a topic's flush.ms has no effect there without the broker's setting.
+# How often to look for a flush.ms that has passed, unless log.flush.scheduler.interval.ms is set or a topic's flush.ms
+# is shorter. Kafka never looks then: a topic's flush.ms has no effect there without the broker's setting.
 FLUSH_LOOK_MS = 1000
 UNSET = (1 << 63) - 1
 CHECKPOINTS = {
@@ -36,7 +36,7 @@ CHECKPOINTS = {
 
 
 def delete_old_segments(partition: Partition) -> None:
-    """Delete what retention says, and wake who reads there: it must hear that its offset is gone."""
+    """Delete what retention says, and wake readers: they must learn that their offset is gone."""
     try:
         deleted = partition.log.delete_old_segments()
     except KafkaError as error:
@@ -47,13 +47,13 @@ def delete_old_segments(partition: Partition) -> None:
 
 
 class Housekeeping:
-    """The chores of one cluster. Nothing is done before `start`."""
+    """The chores of one cluster. None runs before `start`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def start(self) -> None:
-        """Have every chore done for the first time after `log.initial.task.delay.ms`, and then at its interval."""
+        """Do every chore after `log.initial.task.delay.ms`, and then at its interval."""
         self._each_partition("log.retention.check.interval.ms", self.delete_old_segments)
         self._each_partition("producer.id.expiration.check.interval.ms", self.forget_producers)
         self._repeat("offsets.retention.check.interval.ms", self._expire_offsets)
@@ -65,7 +65,7 @@ class Housekeeping:
     # --- chores ---------------------------------------------------------------------------------
 
     def delete_old_segments(self, partition: Partition) -> None:
-        """Delete what retention says. In a log that is compacted the cleaner does that, between two cleanings."""
+        """Delete what retention says. In compacted logs the cleaner does that, between two cleanings."""
         if COMPACT not in partition.log.settings.cleanup_policy:
             delete_old_segments(partition)
 
@@ -75,14 +75,14 @@ class Housekeeping:
         partition.log.producers.remove_expired(self._cluster.clock.wall_ms(), after_ms)
 
     def flush(self, partition: Partition) -> None:
-        """Have a log brought to the disk itself whose last flush began `flush.ms` ago, and that has grown since."""
+        """Sync a log whose last flush began `flush.ms` ago, if it has grown since."""
         kept = partition.log
         waited_ms = self._cluster.clock.wall_ms() - kept.flushed_ms
         if waited_ms >= kept.settings.flush_ms and kept.recovery_point < kept.log_end_offset:
             kept.flush_soon()
 
     def _expire_offsets(self, then: Then) -> None:
-        """Have old offsets go, and groups of which nothing is left. A broker that never had a group has none."""
+        """Delete expired offsets, and groups of which nothing is left."""
         if GROUPS_TOPIC not in self._cluster.image.topics:
             then()
             return
@@ -91,7 +91,7 @@ class Housekeeping:
         expire_all(self._cluster.groups, then)
 
     def _balance_leaders(self, then: Then) -> None:
-        """Have the preferred replicas lead again, where others have done it for them."""
+        """Give leadership back to preferred replicas."""
         if self._cluster.settings["auto.leader.rebalance.enable"]:
             try:
                 balance(self._cluster)
@@ -112,7 +112,7 @@ class Housekeeping:
         self._repeat(setting, lambda then: each_partition(self._cluster, chore, then))
 
     def _repeat(self, setting: str, work: Callable[[Then], None], unit_ms: int = 1) -> None:
-        """Have `work(then)` done at the interval that `setting` names; it calls `then` when it is through."""
+        """Call `work(then)` at the interval that `setting` names; it calls `then` when it is done."""
 
         def again() -> None:
             work(lambda: self._call_later(self._cluster.settings[setting] * unit_ms, again))
@@ -126,7 +126,7 @@ class Housekeeping:
         each_partition(self._cluster, self.flush, again)
 
     def _flush_interval_ms(self) -> int:
-        """How long it is until logs are looked at again."""
+        """Return the time until the next look for logs to flush."""
         interval_ms: int = self._cluster.settings["log.flush.scheduler.interval.ms"]
         if interval_ms != UNSET:
             return interval_ms

@@ -10,15 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
-from kafka.future import Future
-from kafka.protocol.consumer import FetchRequest
-
-from minibroker.pipeline.brokers.client import Client, ClientError
-from minibroker.pipeline.brokers.client_settings import taken
-from minibroker.pipeline.brokers.offsets import EARLIEST, LATEST, list_offsets
-from minibroker.pipeline.decode.scanning import extent
+from minibroker.client.client_errors import ClientError, Reaction
+from minibroker.client.cluster_client import Sent
+from minibroker.client.connection_settings import taken
+from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.brokers.client_settings import option_errors
+from minibroker.pipeline.decode.batch_headers import extent
 from minibroker.pipeline.log_source import DataLoss, OffsetRange
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.fetch import FetchRequest
 
 FIRST_FETCH_BYTES: Final = 1 << 20  # until it is known how many bytes an offset takes
 SPARE_BYTES: Final = 64 << 10
@@ -38,12 +39,13 @@ class FetchSettings:
     @classmethod
     def taken_from(cls, settings: dict[str, str]) -> Self:
         """Made from the settings that are for it, which are taken out. Raises `OptionError`."""
-        return cls(
-            taken(settings, "max.partition.fetch.bytes", cls.partition_bytes, 1),
-            taken(settings, "fetch.max.bytes", cls.max_bytes, 1),
-            taken(settings, "fetch.min.bytes", cls.min_bytes, 1),
-            taken(settings, "fetch.max.wait.ms", cls.max_wait_ms),
-        )
+        with option_errors():
+            return cls(
+                taken(settings, "max.partition.fetch.bytes", cls.partition_bytes, 1),
+                taken(settings, "fetch.max.bytes", cls.max_bytes, 1),
+                taken(settings, "fetch.min.bytes", cls.min_bytes, 1),
+                taken(settings, "fetch.max.wait.ms", cls.max_wait_ms),
+            )
 
 
 class Fetched(NamedTuple):
@@ -78,7 +80,7 @@ class Fetcher:
         self._fail_on_data_loss = fail_on_data_loss
         self._bytes_per_offset = 0.0
         self._fetch_bytes = min(FIRST_FETCH_BYTES, settings.partition_bytes)
-        self._ahead: tuple[int, Future] | None = None
+        self._ahead: Sent | None = None
         self._nothing_since: float | None = None
 
     def __iter__(self) -> Iterator[Fetched]:
@@ -116,30 +118,24 @@ class Fetcher:
 
     # One answer
 
-    def _send(self) -> tuple[int, Future]:
+    def _send(self) -> Sent:
         node_id, epoch = self._client.leader(self._partition)
         wanted = FetchRequest.FetchTopic.FetchPartition(
             partition=self._partition.partition,
             current_leader_epoch=epoch,
             fetch_offset=self._offset,
-            last_fetched_epoch=-1,
-            log_start_offset=-1,
             partition_max_bytes=self._fetch_bytes,
         )
         request = FetchRequest(
-            replica_id=-1,
             max_wait_ms=self._settings.max_wait_ms,
             min_bytes=self._settings.min_bytes,
             max_bytes=max(self._settings.max_bytes, self._fetch_bytes),
             isolation_level=int(self._read_committed),
-            session_id=0,
             session_epoch=-1,  # no session
             topics=[FetchRequest.FetchTopic(topic=self._partition.topic, partitions=[wanted])],
-            forgotten_topics_data=[],
-            min_version=4 if self._read_committed else 0,
-            max_version=12,  # the last one that names topics, not their ids
         )
-        return node_id, self._client.send(request, node_id)
+        # Version 12 is the last one that names topics, not their ids.
+        return self._client.send(request, node_id, lowest=4 if self._read_committed else 0, highest=12)
 
     def _answer(self) -> Any:
         """Return what the leader has at the offset; None if it was not there, and the offset is a later one now."""
@@ -154,15 +150,15 @@ class Fetcher:
             raise
 
     def _one_answer(self) -> Any:
-        node_id, future = self._ahead or self._send()
+        sent = self._ahead or self._send()
         self._ahead = None
-        answer = self._client.wait(future, node_id)
+        answer = self._client.wait(sent)
         what = f"reading {self._partition} at {self._offset}"
-        self._client.check(answer.error_code, what, node_id)
+        self._client.check(answer.error_code, what, sent.node)
         partition = answer.responses[0].partitions[0]
-        self._client.check(partition.error_code, what, node_id)
+        self._client.check(partition.error_code, what, sent.node)
         if not partition.records and answer.throttle_time_ms:
-            raise ClientError(f"{self._place()}: {what}: throttled", retriable=True)
+            raise ClientError(f"{self._place()}: {what}: throttled", Reaction.RETRY)
         return partition
 
     # What is not there

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minibroker.pipeline.decode.fields import Fields, HeaderParts, Parts
+from minibroker.pipeline.decode.decoded_fields import Fields, HeaderParts, Parts
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.schemas import CORRUPT, HEADERS, TIMESTAMP
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from minibroker.pipeline.decode.arrow import Rows, record_batch, times
+from minibroker.pipeline.decode.batch_headers import Headers, Place
 from minibroker.pipeline.decode.batch_sizes import Sizes
-from minibroker.pipeline.decode.scanning import Headers, Place
 from minibroker.protocol.records.batch import TIMESTAMP_TYPE_BIT
 from minibroker.protocol.records.compression import Compression
 

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from minibroker.pipeline.decode import messages
+from minibroker.pipeline.decode import message_columns
 from minibroker.pipeline.decode.arena import Arena
-from minibroker.pipeline.decode.fields import Parts
+from minibroker.pipeline.decode.batch_headers import Headers
+from minibroker.pipeline.decode.decoded_fields import Parts
 from minibroker.pipeline.decode.record_fields import read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
-from minibroker.pipeline.decode.scanning import Headers
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC
 
@@ -109,7 +109,7 @@ def _bring(batch: memoryview, magic: int, codec: int, arena: Arena) -> _Brought:
         start = arena.append(batch)
         return _Brought(len(batch), np.array([start]))
     start = arena.used
-    found = messages.unwrap(batch, arena)
+    found = message_columns.unwrap(batch, arena)
     return _Brought(arena.used - start, found)
 
 
@@ -131,7 +131,7 @@ def _measure_messages(data: U8, headers: Headers, load: _Load, sizes: Sizes) -> 
     counts = np.array([len(each) for each in load.inner], np.int64)
     batch = np.repeat(np.arange(len(index)), counts)
     starts = np.concatenate(load.inner)
-    keys, values, malformed = messages.read_key_and_value(data, starts, headers.magic[index][batch])
+    keys, values, malformed = message_columns.read_key_and_value(data, starts, headers.magic[index][batch])
     _note(sizes, index, np.array(load.end) - np.array(load.start), batch, keys, values, malformed)
 
 

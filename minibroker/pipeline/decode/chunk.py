@@ -13,18 +13,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minibroker.pipeline.decode import messages
+from minibroker.pipeline.decode import message_columns
 from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import Rows
-from minibroker.pipeline.decode.fields import Fields, Wanted
+from minibroker.pipeline.decode.batch_headers import Headers, Place
+from minibroker.pipeline.decode.decoded_fields import Fields, Wanted
 from minibroker.pipeline.decode.record_fields import read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
-from minibroker.pipeline.decode.scanning import Headers, Place
 from minibroker.pipeline.log_source import OffsetRange
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, MAGIC, TIMESTAMP_TYPE_BIT, BatchHeader
-from minibroker.protocol.records.elision import restored
 from minibroker.protocol.records.record import parse_records
+from minibroker.protocol.records.restarting import restored
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -170,7 +170,7 @@ class ChunkDecoder:
         In a wrapper of format 1 they are relative: its own is that of the last. That of some old clients is 0 however.
         """
         headers = batches.headers
-        offsets = messages.read_offsets(self._arena.data, batches.inner)
+        offsets = message_columns.read_offsets(self._arena.data, batches.inner)
         last = offsets[np.cumsum(batches.records) - 1]
         is_relative = (headers.magic == 1) & (headers.codec != 0) & (headers.base_offset != 0)
         base = np.where(is_relative, headers.base_offset - last, 0)
@@ -181,12 +181,12 @@ class ChunkDecoder:
         magic = headers.magic[batch]
         fields = Fields(len(starts), timestamp_types=_one_or_each(_timestamp_types(headers), batch))
         if wanted.timestamp:
-            fields.timestamps_ms = messages.read_timestamps(data, starts, magic)
+            fields.timestamps_ms = message_columns.read_timestamps(data, starts, magic)
             stamped = headers.attributes & TIMESTAMP_TYPE_BIT != 0
             np.copyto(fields.timestamps_ms, headers.max_timestamp[batch], where=stamped[batch])
         malformed = np.zeros(len(starts), np.bool_)
         if wanted.key or wanted.value:
-            keys, values, malformed = messages.read_key_and_value(data, starts, magic)
+            keys, values, malformed = message_columns.read_key_and_value(data, starts, magic)
             fields.keys = keys if wanted.key else None
             fields.values = values if wanted.value else None
         return fields, malformed
@@ -228,9 +228,11 @@ class ChunkDecoder:
     def _damage(self, batches: Batches, index: int) -> Damage:
         one = batches.between(index, index + 1)
         payload = self._arena.data[int(one.start[0]) : int(one.end[0])].tobytes()
-        row = {name: int(column[0]) for name, column in zip(Headers._fields, one.headers, strict=True)}
-        reason = _reason(row, payload) if row["magic"] == MAGIC else "a message in it contradicts its own sizes"
-        return Damage(row["base_offset"], reason, self.places[int(one.place[0])], row["position"])
+        header = one.headers.header(0)
+        reason = "a message in it contradicts its own sizes"
+        if header.magic == MAGIC:
+            reason = _reason(header, payload)
+        return Damage(header.base_offset, reason, self.places[int(one.place[0])], int(one.headers.position[0]))
 
 
 def _timestamp_types(headers: Headers) -> I64:
@@ -244,28 +246,13 @@ def _one_or_each(of_batches: I64, batch: I64) -> I64 | int:
     return first if (of_batches == first).all() else of_batches[batch]
 
 
-def _reason(row: dict[str, int], payload: bytes) -> str:
+def _reason(header: BatchHeader, payload: bytes) -> str:
     """Return what the strict reader finds wrong with the records."""
-    count = row["record_count"]
+    count = header.record_count
     if count < 0:
         return f"Found invalid record count {count}"
-    header = BatchHeader(
-        base_offset=row["base_offset"],
-        batch_length=row["size"],
-        partition_leader_epoch=row["leader_epoch"],
-        magic=MAGIC,
-        crc=row["crc"],
-        attributes=row["attributes"],
-        last_offset_delta=0,
-        base_timestamp=row["base_timestamp"],
-        max_timestamp=row["max_timestamp"],
-        producer_id=row["producer_id"],
-        producer_epoch=row["producer_epoch"],
-        base_sequence=row["base_sequence"],
-        record_count=count,
-    )
     try:
-        whole = restored(payload, count) if row["attributes"] & ELIDED_BIT else payload
+        whole = restored(payload, count) if header.attributes & ELIDED_BIT else payload
         for _ in parse_records(whole, header):
             pass
     except KafkaError as error:

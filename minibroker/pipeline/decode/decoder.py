@@ -15,15 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minibroker.pipeline.decode import scanning
+from minibroker.pipeline.decode import batch_headers
 from minibroker.pipeline.decode.aborted import AbortedRanges
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES, Arena
 from minibroker.pipeline.decode.arrow import Rows
+from minibroker.pipeline.decode.batch_headers import Buffer, Headers, Place, Scan, headers_at
 from minibroker.pipeline.decode.batch_rows import batch_rows
 from minibroker.pipeline.decode.batch_sizes import Sizes, measured_sizes
 from minibroker.pipeline.decode.chunk import Damage
 from minibroker.pipeline.decode.gathering import Gathering, Given
-from minibroker.pipeline.decode.scanning import Buffer, Headers, Place, Scan, headers_at
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, RECORDS, chosen
 from minibroker.protocol.records.batch import MAGIC
@@ -73,7 +73,7 @@ class _Decoder(ABC):
         whence = Place(place, position)
         end = 0
         while end < len(view):
-            found = scanning.scan(view, end, self._chunk_bytes)
+            found = batch_headers.scan(view, end, self._chunk_bytes)
             end = found.end
             if found.positions:
                 yield from self._window(view, headers_at(view, found.positions), whence)
@@ -144,8 +144,8 @@ class RecordsDecoder(_Decoder):
         preceding = np.concatenate(([self._next_offset], headers.last_offset[:-1] + 1))
         concerns = self._concern_the_range(headers, preceding)
         has_rows = concerns & self._have_rows(headers)
-        is_sound = scanning.are_possible(headers, preceding, self._max_batch_bytes) and bool(
-            scanning.checksums_match(view, headers.select(concerns)).all()
+        is_sound = batch_headers.are_possible(headers, preceding, self._max_batch_bytes) and bool(
+            batch_headers.checksums_match(view, headers.select(concerns)).all()
         )
         if not is_sound:
             yield from self._window_with_damage(view, headers, concerns, has_rows, place)
@@ -159,9 +159,9 @@ class RecordsDecoder(_Decoder):
         """Batch by batch: what is wrong with one is not held against the next."""
         first = 0
         for index in range(len(headers.size)):
-            problem = scanning.checksum_problem(view, headers, index)
+            problem = batch_headers.checksum_problem(view, headers, index)
             if problem is None:
-                problem = scanning.header_problem(headers, index, self._next_offset, self._max_batch_bytes)
+                problem = batch_headers.header_problem(headers, index, self._next_offset, self._max_batch_bytes)
                 self._next_offset = _after(headers.last_offset[index])
             elif not concerns[index]:
                 problem = None
@@ -222,7 +222,7 @@ class BatchesDecoder(_Decoder):
             & ~self._are_aborted(headers)
         )
         if len(given.size):
-            is_valid = scanning.checksums_match(view, given) if self._request.verify_crc else None
+            is_valid = batch_headers.checksums_match(view, given) if self._request.verify_crc else None
             yield batch_rows(self._rows, given, is_valid, place, self._measured(view, given))
 
     def _measured(self, view: memoryview, headers: Headers) -> Sizes | None:

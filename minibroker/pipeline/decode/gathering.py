@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minibroker.pipeline.decode import messages
+from minibroker.pipeline.decode import message_columns
 from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import Rows
+from minibroker.pipeline.decode.batch_headers import Headers, Place
 from minibroker.pipeline.decode.chunk import MAX_ROWS, Batches, ChunkDecoder, Damage
-from minibroker.pipeline.decode.fields import Wanted
-from minibroker.pipeline.decode.scanning import Headers, Place
+from minibroker.pipeline.decode.decoded_fields import Wanted
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, TIMESTAMP_TYPE_BIT
@@ -129,7 +129,7 @@ class Gathering:
             try:
                 start = self._arena.used
                 if kind == Kind.WRAPPER:
-                    unpacked.inner.append(messages.unwrap(batch, self._arena))
+                    unpacked.inner.append(message_columns.unwrap(batch, self._arena))
                 else:
                     self._arena.decompress(codec, batch[HEADER_BYTES:])
                 unpacked.starts.append(start)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from minibroker.pipeline.decode.varints import from_zigzag, read_varints, read_varlongs
+from minibroker.pipeline.decode.varint_columns import from_zigzag, read_varints, read_varlongs
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]

@@ -11,8 +11,13 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from minibroker.pipeline.decode.fields import HeaderParts, Parts
-from minibroker.pipeline.decode.varints import BEYOND, from_zigzag, read_varints, read_varlongs
+from minibroker.pipeline.decode.decoded_fields import HeaderParts, Parts
+from minibroker.pipeline.decode.varint_columns import (
+    BEYOND,
+    from_zigzag,
+    read_varints,
+    read_varlongs,
+)
 from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MalformedVarint, read_raw
 
 U8 = npt.NDArray[np.uint8]

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minibroker.pipeline.decode.lanes import Lanes, cut
-from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MalformedVarint, read_raw
+from minibroker.protocol.records.varints import MAX_VARINT_BYTES, SECOND_BYTE, MalformedVarint, read_raw
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
@@ -115,7 +115,7 @@ def _walk_each(data: U8, lanes: Lanes, which: npt.NDArray[np.intp], positions: I
 def walk(payload: bytes, count: int) -> I64 | None:
     """Where `count` records begin in `payload`; None if they do not fill it, or if a length cannot be."""
     found = array("q")
-    note, second = found.append, _SECOND
+    note, second = found.append, SECOND_BYTE
     position, size = 0, len(payload)
     try:
         for _ in range(count):
@@ -146,4 +146,3 @@ def _advances() -> I64:
 
 
 _ADVANCE: Final = _advances()
-_SECOND: Final = [(byte << 7) - 0x80 for byte in range(0x80)]

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from minibroker.pipeline.log_source import OptionError, TopicPartition
-from minibroker.storage.checkpoints import LOG_START_OFFSET_CHECKPOINT, MalformedCheckpoint, offsets_from_text
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    LOG_START_OFFSET_CHECKPOINT,
+    MalformedCheckpoint,
+    offsets_from_text,
+)
 from minibroker.storage.files import Disk, File
 from minibroker.storage.names import LOG_SUFFIX, offsets_with, topic_partition_of
 

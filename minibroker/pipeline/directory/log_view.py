@@ -1,6 +1,6 @@
 """What one log consists of now, and where it ends: cheap to ask again, as only what was added is looked at.
 
-Which offsets of it may be read under which isolation level is `transactions.py`'s business.
+Which offsets of it may be read under which isolation level is `log_transactions.py`'s business.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from minibroker.pipeline.directory.batch_walking import steps
 from minibroker.pipeline.directory.finding import DISK
-from minibroker.pipeline.directory.index_entries import index_entries
-from minibroker.pipeline.directory.walking import steps
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
+from minibroker.storage.batch_scanning import headers, is_blank, stored_batch
 from minibroker.storage.files import File
 from minibroker.storage.names import (
     CLEANED_SUFFIX,
@@ -32,16 +32,32 @@ from minibroker.storage.names import (
     offsets_with,
     segment_name,
 )
-from minibroker.storage.scanning import headers, is_blank, stored_batch
+
+MAX_INDEX_BYTES = 1 << 28
 
 Numbers = npt.NDArray[np.int64]
-
 MARKS_TRIED = 8  # entries that name no batch, before the index is taken for useless
 ENTRY_TYPE = np.dtype([("offset", ">i4"), ("position", ">i4")])
 INDEXES_KEPT = 4
 WALKS_KEPT = 256
 WALK_MARK_BYTES = 128 << 10  # between batches that are remembered: 130 KB of memory for a segment of 1 GB
 SWAP_WAITS_S = (0, 0.01, 0.02, 0.04)
+
+
+def index_entries(path: str, entry: npt.DTypeLike) -> npt.NDArray[np.void]:
+    """All up to the zeros, of the first `MAX_INDEX_BYTES` of the file; none if it cannot be opened.
+
+    `entry` is the type of one. Raises `OSError` if what is open cannot be read.
+    """
+    kind = np.dtype(entry)
+    try:
+        file = DISK.open_to_read(path)
+    except OSError:
+        return np.empty(0, kind)
+    with closing(file):
+        data = file.read(0, min(file.size_bytes(), MAX_INDEX_BYTES)).rstrip(b"\0")
+    whole_bytes = -(-len(data) // kind.itemsize) * kind.itemsize  # the last entry may itself end with zeros
+    return np.frombuffer(data.ljust(whole_bytes, b"\0"), kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@
     stretches          [ a    ][ b       ][ c       ][ d    )      each at most about as large as a split
     splits             (   1  )(    2    )(     3          )       small ones together
 
-Reading them is in `reading.py`.
+Reading them is in `split_reading.py`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from minibroker.pipeline.directory.batch_walking import steps
 from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile
-from minibroker.pipeline.directory.walking import steps
 from minibroker.pipeline.log_source import OffsetRange, Split
 from minibroker.storage.names import LOG_SUFFIX
 

@@ -9,15 +9,14 @@ from contextlib import closing
 
 import numpy as np
 
-from minibroker.pipeline.directory.index_entries import index_entries
+from minibroker.pipeline.directory.batch_walking import steps
 from minibroker.pipeline.directory.log_view import LogView
-from minibroker.pipeline.directory.segment_files import OpenSegment, SegmentFile
-from minibroker.pipeline.directory.walking import steps
+from minibroker.pipeline.directory.segment_files import OpenSegment, SegmentFile, index_entries
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.formats import records_in
+from minibroker.storage.batch_scanning import stored_batch
 from minibroker.storage.names import TIME_INDEX_SUFFIX
-from minibroker.storage.scanning import stored_batch
 
 ENTRY_TYPE = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 

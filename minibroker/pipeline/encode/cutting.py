@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minibroker.pipeline.encode.columns import Columns
-from minibroker.pipeline.encode.settings import BatchSettings, Origin
-from minibroker.pipeline.encode.varints import Int64s
+from minibroker.pipeline.encode.batch_settings import BatchSettings, Origin
+from minibroker.pipeline.encode.input_columns import Columns
+from minibroker.pipeline.encode.varint_encoding import Int64s
 from minibroker.protocol.records.batch import LOG_APPEND_TIME
 
 MAX_OFFSET_DELTA = 2**31 - 1

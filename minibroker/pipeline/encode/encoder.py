@@ -9,10 +9,16 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from minibroker.pipeline.encode.columns import columns_of
+from minibroker.pipeline.encode.batch_settings import (
+    BatchSettings,
+    EncodedBatch,
+    EncodeError,
+    Origin,
+    Producer,
+)
 from minibroker.pipeline.encode.format_2 import encode_batches
-from minibroker.pipeline.encode.messages import encode_messages
-from minibroker.pipeline.encode.settings import BatchSettings, EncodedBatch, EncodeError, Origin, Producer
+from minibroker.pipeline.encode.input_columns import columns_of
+from minibroker.pipeline.encode.message_encoding import encode_messages
 from minibroker.protocol.records.batch import MAGIC
 
 __all__ = ["BatchSettings", "EncodeError", "EncodedBatch", "Origin", "Producer", "encode", "encode_origins"]

@@ -16,7 +16,7 @@ from minibroker.pipeline.jobs.replay_targets import Needed
 from minibroker.pipeline.jobs.replay_task import COLUMNS, REPORT, ReplayTask, report_of
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.pipeline.sink.delivery import connected
-from minibroker.pipeline.sink.settings import SinkSettings, parse_settings
+from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
-from kafka.protocol.metadata import MetadataRequest
-
-from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.client.client_errors import ClientError
+from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import OptionError
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.configs import DescribeConfigsRequest
+from minibroker.protocol.messages.topics import CreateTopicsRequest
 
 # Archived times are kept, and may be long past: neither a clock nor retention is to undo that in a topic that we make.
 CONFIGS: Final = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
@@ -58,7 +58,7 @@ def prepare_topics(
 
 def _partitions(client: Client, topics: Iterable[str]) -> dict[str, int]:
     """Return how many partitions each topic has, of those that exist."""
-    answer = client.retry(lambda: client.request(_metadata_request(topics)))
+    answer = client.retry(lambda: client.metadata(topics))
     found = {}
     for topic in answer.topics:
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -68,20 +68,13 @@ def _partitions(client: Client, topics: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def _metadata_request(topics: Iterable[str]) -> MetadataRequest:
-    wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-
-
 def _create(client: Client, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
     of_topic = CreateTopicsRequest.CreatableTopic
     settings = [of_topic.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
     wanted = of_topic(
         name=topic, num_partitions=partitions, replication_factor=_BROKERS_CHOICE, assignments=[], configs=settings
     )
-    client.partitions([])  # so that it knows the nodes
-    controller = client.request(_metadata_request([])).controller_id
-    answer = client.request(CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), controller)
+    answer = client.request(CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), client.controller())
     for each in answer.topics:
         client.check(each.error_code, f"creating topic {topic}", message=each.error_message)
 

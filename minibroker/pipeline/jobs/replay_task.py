@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.delivery import abort_in_passing, connected, sender_in
-from minibroker.pipeline.sink.errors import WriteFailed
-from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.pipeline.sink.sink_errors import WriteFailed
+from minibroker.pipeline.sink.sink_settings import SinkSettings
+from minibroker.pipeline.sink.sink_transaction import Marker, Transaction
 from minibroker.pipeline.sink.task import TaskWriter
-from minibroker.pipeline.sink.transaction import Marker, Transaction
 
 # What a task needs of the archive's rows, and what it says of each partition.
 COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "timestamp", "headers")

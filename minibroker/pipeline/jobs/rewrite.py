@@ -6,14 +6,14 @@ What is done to a segment, and how the new directory comes together, is in `mini
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_segment, survey_segment
 from minibroker.pipeline.rewriting.report import Report
-from minibroker.pipeline.rewriting.segments import NewSegment, SegmentTask
-from minibroker.pipeline.rewriting.settings import RewriteSettings
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
+from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentTask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +40,7 @@ WRITTEN: Final = pa.schema(
         ("lostBytes", pa.int64()),
     ]
 )
+TASK_COLUMNS: Final = ("topic", "partition", "baseOffset", "sizeInBytes", "isLast", "isTorn")
 MAX_TASKS: Final = 10_000
 
 
@@ -54,7 +55,7 @@ def rewrite(segments: DataFrame, source: str, target: str, settings: RewriteSett
     def written(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
-                task = _task(row)
+                task = SegmentTask(*(row[name] for name in TASK_COLUMNS))
                 open = None if row["openTransactions"] is None else dict(row["openTransactions"])
                 yield _rows(task, rewrite_segment(task, source, target, settings, open))
 
@@ -105,11 +106,6 @@ def segments_of(
 
 def _slices(rows: Sequence[object]) -> int:
     return max(1, min(len(rows), MAX_TASKS))
-
-
-def _task(row: dict[str, Any]) -> SegmentTask:
-    names = "topic", "partition", "baseOffset", "sizeInBytes", "isLast", "isTorn"
-    return SegmentTask(*(row[name] for name in names))
 
 
 def _rows(task: SegmentTask, segments: Iterable[NewSegment]) -> pa.RecordBatch:

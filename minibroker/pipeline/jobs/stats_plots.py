@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from minibroker.pipeline.jobs.quantities import binary_text, bytes_text, count_text, span_text, time_of
 from minibroker.pipeline.jobs.stats import SIZE_CLASSES_PER_DOUBLING
 from minibroker.pipeline.jobs.stats_report import SECOND_MS, Rate, Statistics, Traffic
+from minibroker.quantities import binary_text, bytes_text, count_text, span_text, time_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from minibroker.pipeline.jobs import stats
 from minibroker.pipeline.jobs.stats_report import KeySkew, Rate, SizeClass, Statistics, Traffic, span_for
 from minibroker.pipeline.options import ReadOptions, parse_options
-from minibroker.pipeline.sources.opening import open_source
+from minibroker.pipeline.sources.tables import open_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from minibroker.pipeline.jobs.quantities import bytes_text, count_text, time_text
 from minibroker.pipeline.jobs.stats_report import KeySkew, Statistics, Traffic
+from minibroker.quantities import bytes_text, count_text, time_text
 
 KEY_LENGTH_MAX: Final = 60
 
@@ -50,7 +50,8 @@ def summary(statistics: Statistics) -> list[str]:
 
 def tables(statistics: Statistics, most: int | None = None, only: str | None = None) -> list[Table]:
     """All tables, or the one by `only`, with at most so many rows; those of keys come at the end, also then."""
-    names = [only] if only else [name for name in statistics.tables if name != "producer" or _has_producers(statistics)]
+    has_producers = any(row.by["producer"] != -1 for row in statistics.tables["producer"])
+    names = [only] if only else [name for name in statistics.tables if name != "producer" or has_producers]
     found = []
     for name in names:
         rows = statistics.tables[name][:most]
@@ -60,10 +61,6 @@ def tables(statistics: Statistics, most: int | None = None, only: str | None = N
         found.append(_skew_table(statistics.keys))
         found.append(_key_table(statistics.keys))
     return found
-
-
-def _has_producers(statistics: Statistics) -> bool:
-    return any(row.by["producer"] != -1 for row in statistics.tables["producer"])
 
 
 def traffic_table(name: str, rows: list[Traffic], left_out: int = 0) -> Table:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.options import ReadOptions
-from minibroker.pipeline.sources.opening import open_source
+from minibroker.pipeline.sources.tables import open_source
 from minibroker.pipeline.stream_planning import from_json, initial_offsets, latest_offsets
 
 if TYPE_CHECKING:

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from uuid import UUID
 
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.directory.finding import DISK, find_logs, paths_in
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import ReadOptions
-from minibroker.storage.checkpoints import PARTITION_METADATA, MalformedCheckpoint, topic_id_from_text
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    PARTITION_METADATA,
+    MalformedCheckpoint,
+    topic_id_from_text,
+)
 
 NO_ID = bytes(16)
 
@@ -44,17 +47,10 @@ def _id_in(path: str) -> bytes:
 
 
 def _in_cluster(options: ReadOptions, topics: list[str]) -> dict[str, str]:
-    from kafka.protocol.metadata import MetadataRequest
-
-    wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
     with Client(options.bootstrap_servers or "", options.client_settings) as client:
-        answer = client.request(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
-        where = f"the one of cluster {getattr(answer, 'cluster_id', None) or client.bootstrap_servers}"
-    return {topic.name: _named(_as_bytes(getattr(topic, "topic_id", None)), where) for topic in answer.topics}
-
-
-def _as_bytes(topic_id: UUID | None) -> bytes:
-    return topic_id.bytes if topic_id is not None else NO_ID
+        answer = client.metadata(topics)
+        where = f"the one of cluster {answer.cluster_id or client.bootstrap_servers}"
+    return {topic.name: _named(topic.topic_id, where) for topic in answer.topics}
 
 
 def _named(topic_id: bytes, otherwise: str) -> str:

@@ -12,13 +12,18 @@ from types import TracebackType
 
 from minibroker.pipeline.rewriting.plan import Plan, plan_of
 from minibroker.pipeline.rewriting.report import Report, space_of
-from minibroker.pipeline.rewriting.segments import NewSegment, SegmentRewriter, SegmentTask
-from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
+from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentRewriter, SegmentTask
 from minibroker.pipeline.rewriting.topic_configs import Metadata
-from minibroker.pipeline.rewriting.transactions import Survey, open_transactions, survey, uncommitted
+from minibroker.pipeline.rewriting.transaction_rewriting import (
+    Survey,
+    open_transactions,
+    survey,
+    uncommitted,
+)
 from minibroker.pipeline.rewriting.workspace import Workspace
+from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
-from minibroker.storage.log_directory import LOCK
 from minibroker.storage.names import LOG_SUFFIX, offsets_with
 
 OpenTransactions = Mapping[int, int]

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
 
-from minibroker.pipeline.rewriting.segments import SegmentTask
-from minibroker.pipeline.rewriting.settings import RewriteError
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteError
+from minibroker.pipeline.rewriting.segment_rewriting import SegmentTask
 from minibroker.protocol.records.internal import GROUPS_TOPIC, TRANSACTIONS_TOPIC
-from minibroker.storage.failed_sync import FAILED_SYNC
+from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN, LOCK
 from minibroker.storage.files import Disk
-from minibroker.storage.log_directory import CLEAN_SHUTDOWN, LOCK
 from minibroker.storage.names import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -26,6 +25,7 @@ from minibroker.storage.names import (
     segment_name,
     topic_partition_of,
 )
+from minibroker.storage.recovery.failed_sync import FAILED_SYNC
 
 METADATA_TOPIC = "__cluster_metadata"
 INTERNAL = frozenset({METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minibroker.pipeline.rewriting.segments import NewSegment, SegmentTask
+from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentTask
 from minibroker.pipeline.rewriting.topic_configs import Change
 
 

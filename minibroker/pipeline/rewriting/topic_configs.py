@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from minibroker.pipeline.rewriting.plan import METADATA_TOPIC
-from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.control_records import LeaderChangeMessage
@@ -30,13 +30,14 @@ from minibroker.protocol.records.batch import MAGIC, batches, check_batch, read_
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import ControlType, control_message, control_type
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.storage.environment import Environment
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import log_name
-from minibroker.storage.recovery import Checkpointed, LogDirectoryError, open_log
+from minibroker.storage.recovery.recovery import Checkpointed, LogDirectoryError, open_log
 
 FORMAT, CODEC, ELIDE = "message.format.version", "compression.type", "record.attributes.elide"
 VERSIONS = ("0.9.0", "0.10.2", "3.0")  # the last versions of Kafka before the next format, by magic; 3.0 for all newer

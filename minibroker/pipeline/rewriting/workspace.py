@@ -17,12 +17,16 @@ import shutil
 from uuid import uuid4
 
 from minibroker.pipeline.rewriting.plan import Plan
-from minibroker.pipeline.rewriting.segments import NewSegment, SegmentTask
-from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
-from minibroker.pipeline.rewriting.transactions import content
-from minibroker.storage.checkpoints import ABORTED_TRANSACTIONS_CHECKPOINT, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
+from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentTask
+from minibroker.pipeline.rewriting.transaction_rewriting import content
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    ABORTED_TRANSACTIONS_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+)
+from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN, LOCK
 from minibroker.storage.files import Disk, File
-from minibroker.storage.log_directory import CLEAN_SHUTDOWN, LOCK
 from minibroker.storage.names import SNAPSHOT_SUFFIX, segment_name
 
 STATE = ".rewrite"

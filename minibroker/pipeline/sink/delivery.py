@@ -23,12 +23,17 @@ from typing import Final
 import pyarrow as pa
 
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.sink.errors import Fenced, WriteFailed
 from minibroker.pipeline.sink.identity import Identity, request_producer_id
 from minibroker.pipeline.sink.sender import Sender
-from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.pipeline.sink.sink_errors import Fenced, WriteFailed
+from minibroker.pipeline.sink.sink_settings import SinkSettings
+from minibroker.pipeline.sink.sink_transaction import (
+    PRODUCE_VERSIONS,
+    Generation,
+    Marker,
+    Transaction,
+)
 from minibroker.pipeline.sink.task import Count, Counted, TaskWriter
-from minibroker.pipeline.sink.transaction import PRODUCE_VERSIONS, Generation, Marker, Transaction
 
 _IDEMPOTENT_PRODUCE_VERSION: Final = 12
 _PATIENCE_MS: Final = 5_000  # for what is only good to have
@@ -81,7 +86,7 @@ def write_exactly_once(
 
     Raises `WriteFailed` if it had other rows when it was committed, or if a later batch is.
     """
-    rest = _with_rows(batches)
+    rest = (batch for batch in batches if batch.num_rows)
     first = next(rest, None)
     if first is None:
         return Delivered(0)
@@ -205,10 +210,6 @@ def _skipped(batches: Iterable[pa.RecordBatch], marker: Marker, number: int, tra
 
 def _note(counted: Counted) -> str:
     return json.dumps({"rows": counted.rows, "bytes": counted.size_bytes})
-
-
-def _with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (batch for batch in batches if batch.num_rows)
 
 
 def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,13 +9,13 @@ import struct
 from dataclasses import dataclass, field
 from typing import Final
 
-from kafka.protocol.producer import InitProducerIdRequest
-
-from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.client.client_errors import ClientError
+from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.encoder import Producer
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.errors import WriteFailed
+from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from minibroker.protocol.records.batch import CRC_POSITION, CRC_START, MAX_SEQUENCE
 from minibroker.protocol.records.crc import crc32c
 

@@ -14,12 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
-from kafka.protocol.producer import ProduceRequest
 
-from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.client.client_errors import ClientError, error_name
+from minibroker.client.cluster_client import Sent
+from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.encoder import EncodeError, encode
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.errors import (
+from minibroker.pipeline.sink.identity import Identity
+from minibroker.pipeline.sink.sink_errors import (
     FENCED,
     RETRIABLE,
     SEQUENCE_LOST,
@@ -27,11 +29,10 @@ from minibroker.pipeline.sink.errors import (
     Fenced,
     RecordRefused,
     WriteFailed,
-    error_name,
 )
-from minibroker.pipeline.sink.identity import Identity
-from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.compression import Compression
 
 _TOPIC_DATA: Final = ProduceRequest.TopicProduceData
@@ -141,8 +142,8 @@ class Sender:
             self._renew_if_lost(failed)
             self._wait(again)
 
-    def _sent(self, waiting: Waiting) -> list[tuple[int, list[Outgoing], Any]]:
-        """Send requests to all leaders, each with one batch of a partition: (node, batches, future answer)."""
+    def _sent(self, waiting: Waiting) -> list[tuple[list[Outgoing], Sent]]:
+        """Send requests to all leaders, each with one batch of a partition."""
         if self._before is not None:
             self._before(waiting)
         by_node: dict[int, list[Outgoing]] = defaultdict(list)
@@ -151,7 +152,9 @@ class Sender:
         sent = []
         for node_id, batches in by_node.items():
             for some in _requests(batches, self._settings.max_request_bytes):
-                sent.append((node_id, some, self._client.send(self._request(some), node_id)))
+                lowest = _ZSTD_VERSION if self._settings.batches.codec is Compression.ZSTD else _FORMAT_2_VERSION
+                request = self._client.send(self._request(some), node_id, lowest=lowest, highest=self._version)
+                sent.append((some, request))
         return sent
 
     def _leader(self, partition: TopicPartition) -> int:
@@ -166,21 +169,21 @@ class Sender:
         for batch in batches:
             batch.attempts += 1
             batch.deadline = batch.deadline or deadline
-            records = self._identity.stamp(batch.data, batch.partition)
-            topics[batch.partition.topic].append(_PARTITION_DATA(index=batch.partition.partition, records=records))
+            records = memoryview(self._identity.stamp(batch.data, batch.partition))
+            topics[batch.partition.topic].append(
+                _PARTITION_DATA(index=batch.partition.partition, records=memoryview(records))
+            )
         return ProduceRequest(
             transactional_id=self._identity.transactional_id,
             acks=self._settings.acks,
             timeout_ms=self._settings.request_timeout_ms,
             topic_data=[_TOPIC_DATA(name=name, partition_data=data) for name, data in topics.items()],
-            min_version=_ZSTD_VERSION if self._settings.batches.codec is Compression.ZSTD else _FORMAT_2_VERSION,
-            max_version=self._version,
         )
 
-    def _answers(self, node_id: int, batches: list[Outgoing], future: Any) -> list[tuple[Outgoing, int, Any]]:
+    def _answers(self, batches: list[Outgoing], sent: Sent) -> list[tuple[Outgoing, int, Any]]:
         """Each batch's error code, with the partition's answer or else the reason."""
         try:
-            answer = self._client.wait(future, node_id)
+            answer = self._client.wait(sent)
         except ClientError as error:
             code = ErrorCode.NETWORK_EXCEPTION if error.retriable else ErrorCode.UNKNOWN_SERVER_ERROR
             return [(batch, code, error) for batch in batches]

@@ -17,10 +17,10 @@ from pyspark.sql.types import StructType
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.plain_errors import told_plainly
 from minibroker.pipeline.sink import delivery
-from minibroker.pipeline.sink.columns import check_columns
 from minibroker.pipeline.sink.delivery import Delivered, Open
-from minibroker.pipeline.sink.errors import WriteFailed
-from minibroker.pipeline.sink.settings import SinkSettings, parse_settings
+from minibroker.pipeline.sink.sink_columns import check_columns
+from minibroker.pipeline.sink.sink_errors import WriteFailed
+from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 
 # What Spark lets a task of a stream know of its batch. The names are Spark's own and stand in none of its documents.
 QUERY_ID: Final = "sql.streaming.queryId"

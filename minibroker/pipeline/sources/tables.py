@@ -1,6 +1,6 @@
 """The two data sources by their names, `minibroker` and `minibroker-batches`: options to readers and writers.
 
-What is read is `readers`', where it lies `opening`'s; what is written is the sink's.
+What is read is `readers`', from a log directory or a running broker; what is written is the sink's.
 """
 
 from __future__ import annotations
@@ -10,19 +10,37 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from minibroker.pipeline.log_source import OptionError, ReadRequest, Table
+from minibroker.pipeline.log_source import LogSource, OptionError, ReadRequest, Table
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
 from minibroker.pipeline.plain_errors import told_plainly
-from minibroker.pipeline.sources.columns import columns_of, offered
-from minibroker.pipeline.sources.opening import open_source
+from minibroker.pipeline.sources.query_columns import columns_of, offered
 from minibroker.pipeline.sources.readers import BatchReader, StreamReader
-
-if TYPE_CHECKING:
-    from minibroker.pipeline.sink.writer import BatchWriter, StreamWriter
-
 
 PROVIDER: Final = "provider"  # among a table's properties, which Spark hands over where SQL creates one
 NO_TABLE: Final = "Spark reads tables of a Python source without their options; CREATE TEMPORARY VIEW keeps them"
+
+
+def open_source(options: ReadOptions) -> LogSource:
+    """The log that is to be read. Raises `OptionError` for settings of Kafka's client that are not understood."""
+    if options.path is not None:
+        from minibroker.pipeline.directory.directory_source import DirectorySource
+
+        return DirectorySource(
+            options.path,
+            options.selection,
+            options.isolation_level,
+            fail_on_data_loss=options.fail_on_data_loss,
+            fail_on_damage=options.mode == "FAILFAST",
+        )
+    from minibroker.pipeline.brokers.broker_source import BrokerSource
+
+    assert options.bootstrap_servers is not None
+    committed = options.isolation_level == "read_committed"
+    return BrokerSource(options.bootstrap_servers, options.selection, options.client_settings, committed)
+
+
+if TYPE_CHECKING:
+    from minibroker.pipeline.sink.writer import BatchWriter, StreamWriter
 
 
 class LogDataSource(DataSource):

@@ -25,10 +25,10 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.compressing import compressed_chunks
 from minibroker.protocol.records.compression import Compression, compress
+from minibroker.protocol.records.payload import payload_chunks
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import renumbered
 from minibroker.protocol.records.varints import Bytes, wrapped, zigzag_bytes
-from minibroker.protocol.records.windows import payload_chunks
 from minibroker.protocol.steps import Steps
 
 _NULL = zigzag_bytes(-1)
@@ -72,6 +72,33 @@ def build_batch(
         base_offset, 0, leader_epoch, MAGIC, 0, attributes, deltas[-1], *timestamps, *producer, len(kept)
     )  # length and checksum come last
     return assemble(header, compress(compression, payload, level))
+
+
+def build_plain_batch(
+    entries: Sequence[tuple[bytes, bytes | None]], timestamp: int, *, producer: tuple[int, int] | None = None
+) -> bytearray:
+    """Build a batch as `build_batch` does, of keys and values with one timestamp, in a quarter of its time.
+
+    With a `producer` (id and epoch) it is part of its transaction.
+    """
+    parts: list[bytes] = [bytes(HEADER_BYTES)]
+    sizes = -1, -1
+    key_length = value_length = before = b""
+    for delta, (key, value) in enumerate(entries):
+        offset, own = zigzag_bytes(delta), (len(key), -1 if value is None else len(value))
+        value = value or b""
+        if own != sizes or len(offset) != len(before):
+            key_length, value_length = map(zigzag_bytes, own)
+            size_bytes = 3 + len(offset) + len(key_length) + len(key) + len(value_length) + len(value)
+            start, before, sizes = zigzag_bytes(size_bytes) + b"\0\0", offset, own
+        parts += (start, offset, key_length, key, value_length, value, b"\0")
+    batch = bytearray().join(parts)
+    producer_id, epoch = producer or (-1, -1)
+    attributes, count = 0 if producer is None else TRANSACTIONAL_BIT, len(entries)
+    header = -1, MAGIC, 0, attributes, count - 1, timestamp, timestamp, producer_id, epoch, -1, count
+    HEADER.pack_into(batch, 0, 0, len(batch) - LOG_OVERHEAD_BYTES, *header)
+    seal(batch, 0, len(batch))
+    return batch
 
 
 def build_batch_in_steps(

@@ -14,6 +14,9 @@ from struct import Struct
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.varints import Bytes
 
+MAX_UNCOMPRESSED_BYTES = 100 * 1024 * 1024
+"""What the records of one batch may decompress to: as much as socket.request.max.bytes lets in uncompressed."""
+
 STEP_BYTES = 1 << 16  # what is decompressed at once where others are to have their turn in between
 
 

@@ -9,17 +9,13 @@ need not know: `payload_of` gives the records with the byte. When batches are st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from minibroker.protocol.records.batch import CONTROL_BIT, ELIDED_BIT, MAGIC, BatchHeader
 from minibroker.protocol.records.building import assemble_in_steps
 from minibroker.protocol.records.compressing import compressed_chunks
-from minibroker.protocol.records.restarting import restarted
-from minibroker.protocol.records.varints import Bytes, zigzag_bytes
-from minibroker.protocol.records.windows import Window, payload_chunks
+from minibroker.protocol.records.payload import payload_chunks
+from minibroker.protocol.records.restarting import HasAttributes, elided_chunks
+from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps, at_once
-
-_RECORDS_AT_ONCE = 512
 
 
 def without_attributes(batch: Bytes, header: BatchHeader, level: int | None = None) -> bytearray | None:
@@ -39,7 +35,7 @@ def without_attributes_in_steps(batch: Bytes, header: BatchHeader, level: int | 
     changed = header._replace(attributes=header.attributes | ELIDED_BIT)
     try:
         return (yield from assemble_in_steps(changed, compressed_chunks(header.compression, chunks, level)))
-    except _HasAttributes:
+    except HasAttributes:
         return None
 
 
@@ -53,42 +49,3 @@ def with_attributes_in_steps(batch: Bytes, header: BatchHeader, level: int | Non
     chunks = compressed_chunks(header.compression, payload_chunks(batch, 0, header), level)
     changed = header._replace(attributes=header.attributes & ~ELIDED_BIT)
     return (yield from assemble_in_steps(changed, chunks))
-
-
-def elided(payload: bytes, count: int) -> bytes | None:
-    """The `count` records in `payload` without their attributes; None if one has some. Raises `InvalidRecords`."""
-    try:
-        return b"".join(elided_chunks(iter((payload,)), count))
-    except _HasAttributes:
-        return None
-
-
-def restored(payload: bytes, count: int) -> bytes:
-    """The `count` records in `payload`, which have no attributes, with them. Raises `InvalidRecords`."""
-    return b"".join(restored_chunks(iter((payload,)), count))
-
-
-def elided_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """Elide as `elided` does, of records that come in pieces. Raises `_HasAttributes` where a record has attributes."""
-    return restarted(Window(chunks), count, _without)
-
-
-def restored_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """Restore as `restored` does, of records that come in pieces."""
-    return restarted(Window(chunks), count, _with)
-
-
-class _HasAttributes(Exception):
-    """A record has an attribute, which would be lost."""
-
-
-def _without(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
-    """Return what comes instead of a record's length and its attributes, and where the rest begins."""
-    if data[body]:
-        raise _HasAttributes
-    return zigzag_bytes(length - 1), body + 1
-
-
-def _with(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
-    """Return what comes instead of a record's length, and where the rest begins."""
-    return zigzag_bytes(length + 1) + b"\0", body

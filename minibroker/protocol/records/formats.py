@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, MAGIC, MIN_BATCH_LENGTH, BatchHeader, check_batch
 from minibroker.protocol.records.batch import read_header as read_batch_header
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, check_message, message_header
 from minibroker.protocol.records.message_set import records_of_message
-from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES, Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
 
 # The smallest length that a batch, or message, of a format can have in its length field, by magic.

@@ -19,7 +19,13 @@ from struct import Struct
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_BIT, BatchHeader
 from minibroker.protocol.records.compressing import compressed_chunks
-from minibroker.protocol.records.compression import STEP_BYTES, Compression, decompress, decompressed_chunks
+from minibroker.protocol.records.compression import (
+    MAX_UNCOMPRESSED_BYTES,
+    STEP_BYTES,
+    Compression,
+    decompress,
+    decompressed_chunks,
+)
 from minibroker.protocol.records.lz4_frames import with_old_checksum, with_right_checksum
 from minibroker.protocol.records.message import (
     MIN_MESSAGE_BYTES,
@@ -29,7 +35,7 @@ from minibroker.protocol.records.message import (
     encode_message,
     read_message,
 )
-from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES, Record
+from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.records.windows import Window
 from minibroker.protocol.steps import Steps, at_once

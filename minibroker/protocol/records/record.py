@@ -19,23 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
-from minibroker.protocol.records.batch import (
-    COMPRESSION_MASK,
-    ELIDED_BIT,
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    LOG_OVERHEAD_BYTES,
-    BatchHeader,
-    read_header,
-)
-from minibroker.protocol.records.compression import decompress
+from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
 from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_varint, read_varlong, wrapped
-
-ENCODING_MASK = COMPRESSION_MASK | ELIDED_BIT
-
-MAX_UNCOMPRESSED_BYTES = 100 * 1024 * 1024
-"""What the records of one batch may decompress to: as much as socket.request.max.bytes lets in uncompressed."""
 
 
 class Header(NamedTuple):
@@ -53,48 +39,6 @@ class Record(NamedTuple):
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[Header | tuple[str, bytes | None], ...] = ()
-
-
-def records_of(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
-    """Return the records of the whole batch at `position`, control records too, decompressed within `limit_bytes`.
-
-    The batch must have been checked (`check_batch`) or come from the log. Raises `InvalidRecords` at the first record
-    that does not parse, and for bytes left after the last; what `decompress` raises for a codec's invalid data.
-    """
-    header = read_header(batch, position)
-    if header.record_count == 0:  # what compaction leaves of a batch whose records are all gone
-        return iter(())
-    return parse_records(payload_of(batch, position, header, limit_bytes), header)
-
-
-def payload_of(batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Bytes:
-    """The bytes of the records, decompressed if need be; without compression a view, not a copy.
-
-    Records that are stored without attributes have them here. Raises `InvalidRecords` if those are malformed, and what
-    `decompress` raises.
-    """
-    view = memoryview(batch)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
-    encoding = header.attributes & ENCODING_MASK
-    if not encoding:
-        return view
-    payload = decompress(encoding & COMPRESSION_MASK, view, limit_bytes)
-    if not encoding & ELIDED_BIT:
-        return payload
-    from minibroker.protocol.records.elision import restored  # most brokers never see one
-
-    return restored(bytes(payload), header.record_count)
-
-
-def payload_up_to(batch: Bytes, header: BatchHeader, limit_bytes: int) -> bytes | None:
-    """Return what `payload_of` does for the batch, or None if it is more than `limit_bytes`."""
-    if header.size_bytes > limit_bytes:
-        return None
-    try:
-        return bytes(payload_of(batch, 0, header, limit_bytes))
-    except KafkaError as error:
-        if error.code != ErrorCode.MESSAGE_TOO_LARGE:
-            raise
-        return None
 
 
 def parse_records(payload: Bytes, header: BatchHeader, start: int = 0, position: int = 0) -> Iterator[Record]:

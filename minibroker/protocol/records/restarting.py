@@ -1,5 +1,7 @@
 """Records written anew with another start, in steps: their length, and what of the fixed fields is to change.
 
+Some get other offsets or times; others lose the attributes byte, or get it back (`elision.py` draws both).
+
 What follows the start, key, value and headers, is copied as it is, and a large record in pieces.
 """
 
@@ -44,6 +46,45 @@ def moved(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: int) -> Iter
         return zigzag_bytes(length - (rest - body) + len(start)) + start, rest
 
     return restarted(Window(chunks), len(stays), new_start)
+
+
+def elided(payload: bytes, count: int) -> bytes | None:
+    """The `count` records in `payload` without their attributes; None if one has some. Raises `InvalidRecords`."""
+    try:
+        return b"".join(elided_chunks(iter((payload,)), count))
+    except HasAttributes:
+        return None
+
+
+def restored(payload: bytes, count: int) -> bytes:
+    """The `count` records in `payload`, which have no attributes, with them. Raises `InvalidRecords`."""
+    return b"".join(restored_chunks(iter((payload,)), count))
+
+
+def elided_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
+    """Elide as `elided` does, of records that come in pieces. Raises `HasAttributes` where a record has attributes."""
+    return restarted(Window(chunks), count, _without)
+
+
+def restored_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
+    """Restore as `restored` does, of records that come in pieces."""
+    return restarted(Window(chunks), count, _with)
+
+
+class HasAttributes(Exception):
+    """A record has an attribute, which would be lost."""
+
+
+def _without(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+    """Return what comes instead of a record's length and its attributes, and where the rest begins."""
+    if data[body]:
+        raise HasAttributes
+    return zigzag_bytes(length - 1), body + 1
+
+
+def _with(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+    """Return what comes instead of a record's length, and where the rest begins."""
+    return zigzag_bytes(length + 1) + b"\0", body
 
 
 def _numbered(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:

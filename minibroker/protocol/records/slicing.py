@@ -12,16 +12,13 @@ from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
+    SECOND_BYTE,
     MalformedVarint,
     from_zigzag,
     read_raw,
     wrapped,
     zigzag_bytes,
 )
-
-# What the second byte of a varint adds to the first. A byte that says that a third follows is not in the list: looking
-# it up raises IndexError.
-_SECOND = [(byte << 7) - 0x80 for byte in range(0x80)]
 
 # (start, end, raw offset delta, raw timestamp delta, key, whether the value is null); raw is zigzag, as stored
 RecordSlice = tuple[int, int, int, int, bytes | None, bool]
@@ -33,7 +30,7 @@ def slices(data: bytes, count: int) -> Iterator[RecordSlice]:
     Varints of up to two bytes are read in place, because a call for each costs more than all else; a record with a
     longer one, or that is not good, is left to `_slice_at`.
     """
-    end, limit, second = 0, len(data), _SECOND
+    end, limit, second = 0, len(data), SECOND_BYTE
     for _ in range(count):
         start = end
         try:

@@ -13,10 +13,11 @@ from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, read
 from minibroker.protocol.records.formats import is_old
 from minibroker.protocol.records.message import Message, check_message, read_message
 from minibroker.protocol.records.message_set import base_offset_in_steps, messages_in_steps
-from minibroker.protocol.records.record import Malformed, Record, payload_up_to, read_record
+from minibroker.protocol.records.payload import payload_chunks, payload_up_to
+from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.slicing import RecordSlice, slices
 from minibroker.protocol.records.varints import Bytes, MalformedVarint, to_zigzag, wrapped
-from minibroker.protocol.records.windows import Extent, LargeRecord, Window, payload_chunks
+from minibroker.protocol.records.windows import Extent, LargeRecord, Window
 from minibroker.protocol.steps import Steps
 
 WHOLE_BYTES = 1 << 20  # records that are decompressed at once off the event loop

@@ -17,11 +17,20 @@ from minibroker.protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
 )
-from minibroker.protocol.records.record import ENCODING_MASK, Malformed, Record, read_record
+from minibroker.protocol.records.payload import ENCODING_MASK, payload_chunks
+from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.scanning import Scan
 from minibroker.protocol.records.slicing import slices
-from minibroker.protocol.records.varints import INT64_MAX, INT64_MIN, Bytes, MalformedVarint, from_zigzag, wrapped
-from minibroker.protocol.records.windows import Extent, LargeRecord, Window, payload_chunks
+from minibroker.protocol.records.varints import (
+    INT64_MAX,
+    INT64_MIN,
+    SECOND_BYTE,
+    Bytes,
+    MalformedVarint,
+    from_zigzag,
+    wrapped,
+)
+from minibroker.protocol.records.windows import Extent, LargeRecord, Window
 from minibroker.protocol.steps import Steps, at_once
 
 NO_TIMESTAMP = -1
@@ -75,8 +84,10 @@ def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules)
 def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
     """Check a small batch at the start of `data` that is not compressed, as `check_records` does."""
     check_header(header)
-    payload = bytes(memoryview(data)[HEADER_BYTES : header.batch_length + LOG_OVERHEAD_BYTES])
-    largest = _largest_of_good(payload, header, rules)
+    end = header.batch_length + LOG_OVERHEAD_BYTES
+    if header.record_count == 1 and _is_usual_record(data, end, header, rules):
+        return header.base_timestamp
+    largest = _largest_of_good(bytes(memoryview(data)[HEADER_BYTES:end]), header, rules)
     return at_once(check_records_in_steps(data, 0, header, rules)) if largest is None else largest
 
 
@@ -94,6 +105,41 @@ def check_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int
     yield
     largest = _largest_of_good(window.data, header, rules) if window.ended else None
     return (yield from _Checking(window, header, rules).run()) if largest is None else largest
+
+
+def _is_usual_record(data: Bytes, end: int, header: BatchHeader, rules: Rules) -> bool:
+    """Whether the only record is as most are: good, its lengths below 8 KiB, without attributes, deltas and headers.
+
+    Its timestamp is then the batch's. What this says no to may be good all the same.
+    """
+    keys_required, earliest_ms, latest_ms, _ = rules
+    if header.attributes & TIMESTAMP_TYPE_BIT or not earliest_ms <= header.base_timestamp <= latest_ms:
+        return False
+    try:
+        size, position = data[HEADER_BYTES], HEADER_BYTES + 1
+        if size >= 0x80:
+            size, position = size + SECOND_BYTE[data[position]], position + 1
+        # Lengths are zigzag: odd ones are negative, 1 says null.
+        if size & 1 or position + (size >> 1) != end or data[position] or data[position + 1] or data[position + 2]:
+            return False
+        size, position = data[position + 3], position + 4
+        if size == 1:
+            if keys_required:
+                return False
+        elif size & 1 or size >= 0x80:
+            return False
+        else:
+            position += size >> 1
+        size, position = data[position], position + 1
+        if size >= 0x80:
+            size, position = size + SECOND_BYTE[data[position]], position + 1
+        if size != 1:
+            if size & 1:
+                return False
+            position += size >> 1
+        return position + 1 == end and data[position] == 0
+    except IndexError:
+        return False
 
 
 def _largest_of_good(payload: bytes, header: BatchHeader, rules: Rules) -> int | None:

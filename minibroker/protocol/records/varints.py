@@ -8,6 +8,10 @@ Seven bits a byte, lowest first, the top bit of a byte says that more follow; zi
 
 from __future__ import annotations
 
+# What the second byte of a varint adds to the first. A byte that says that a third follows is not in the list: looking
+# it up raises IndexError.
+SECOND_BYTE = [(byte << 7) - 0x80 for byte in range(0x80)]
+
 MAX_VARINT_BYTES = 5
 MAX_VARLONG_BYTES = 10
 

@@ -13,18 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minibroker.protocol.records.batch import (
-    COMPRESSION_MASK,
-    ELIDED_BIT,
-    HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    BatchHeader,
-)
-from minibroker.protocol.records.compression import STEP_BYTES, decompressed_chunks
-from minibroker.protocol.records.record import MAX_UNCOMPRESSED_BYTES, Malformed
+from minibroker.protocol.records.compression import STEP_BYTES
+from minibroker.protocol.records.record import Malformed
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
+    SECOND_BYTE,
     Bytes,
     MalformedVarint,
     from_zigzag,
@@ -33,28 +27,6 @@ from minibroker.protocol.records.varints import (
 from minibroker.protocol.steps import Steps
 
 LARGE_BYTES = 1 << 14  # records beyond this are stepped over by `LargeRecord`
-PLAIN_BYTES = 1 << 20  # what is looked at in one piece where nothing is compressed
-
-# What the second byte of a varint adds to the first. A byte that says that a third follows is not in the list: looking
-# it up raises IndexError.
-_SECOND = [(byte << 7) - 0x80 for byte in range(0x80)]
-
-
-def payload_chunks(
-    batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES
-) -> Iterator[Bytes]:
-    """The bytes of the records as `payload_of` gives them, in pieces, each of which takes a millisecond at most.
-
-    Raises what `payload_of` raises, when it comes to that.
-    """
-    view = memoryview(batch)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
-    codec = header.attributes & COMPRESSION_MASK
-    chunks = decompressed_chunks(codec, view, limit_bytes, STEP_BYTES if codec else PLAIN_BYTES)
-    if not header.attributes & ELIDED_BIT:
-        return chunks
-    from minibroker.protocol.records.elision import restored_chunks  # most brokers never see one
-
-    return restored_chunks(chunks, header.record_count)
 
 
 class Window:
@@ -265,13 +237,13 @@ def pass_headers(data: bytes, position: int, limit: int, count: int) -> tuple[in
         while passed < count:
             size, at = data[position], position + 1
             if size > 0x7F:
-                size, at = size + _SECOND[data[at]], at + 1
+                size, at = size + SECOND_BYTE[data[at]], at + 1
             if size & 1:
                 break
             at += size >> 1
             size, at = data[at], at + 1
             if size > 0x7F:
-                size, at = size + _SECOND[data[at]], at + 1
+                size, at = size + SECOND_BYTE[data[at]], at + 1
             if not size & 1:
                 at += size >> 1
             if at > limit:

@@ -33,15 +33,15 @@ from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.message import message_header
 from minibroker.protocol.records.message_set import build_message_set
-from minibroker.protocol.records.record import Record, payload_of, payload_up_to
+from minibroker.protocol.records.payload import payload_chunks, payload_of, payload_up_to
+from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import moved
 from minibroker.protocol.records.slicing import slices, with_timestamps_moved
 from minibroker.protocol.records.streaming import WHOLE_BYTES, slices_of
 from minibroker.protocol.records.varints import Bytes, from_zigzag, wrapped
-from minibroker.protocol.records.windows import payload_chunks
 from minibroker.protocol.steps import at_once
+from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.transactions import CleanedTransactions
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1

@@ -11,20 +11,43 @@ consists of is in `rewriting.py`, which logs are cleaned in the broker's `cleane
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from threading import Lock
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.compaction.batch_filter import NO_OFFSET, LastRecord
+from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.dirtiness import Dirtiness, closed_segments
-from minibroker.storage.compaction.grouping import Source
-from minibroker.storage.compaction.reading import Uncleanable
-from minibroker.storage.compaction.rewriting import Limits, Plan, Rewriter, Rewritten
+from minibroker.storage.compaction.rewriting import Limits, Plan, Rewriter, Rewritten, Source
 from minibroker.storage.compaction.segment_writer import discard_cleaned, discard_half_swapped
-from minibroker.storage.compaction.throttle import Throttle
 from minibroker.storage.log import Log
 from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX
 
 MAX_WAIT_SECONDS = 0.5  # between two looks at whether the cleaning is void, while it is throttled
 MIN_WAIT_MS = 10  # less is waited for together with what follows
+
+
+class Throttle:
+    """A rate that holds on average. `bytes_per_second` may be changed at any time, from any thread.
+
+    `monotonic_ms()` is a clock that never goes back, `wait(seconds)` returns after that time or earlier.
+    """
+
+    def __init__(
+        self, bytes_per_second: float, monotonic_ms: Callable[[], float], wait: Callable[[float], object]
+    ) -> None:
+        self.bytes_per_second = bytes_per_second
+        self.wait = wait
+        self.monotonic_ms = monotonic_ms
+        self._due_ms = 0.0  # when all that was done so far would be done at the rate
+        self._lock = Lock()
+
+    def took(self, size_bytes: int) -> float:
+        """Note that so much was read or written; when the next may be, by the monotonic clock, in ms."""
+        with self._lock:
+            start_ms = max(self._due_ms, self.monotonic_ms())
+            self._due_ms = start_ms + size_bytes * 1000.0 / max(self.bytes_per_second, 1.0)
+            return self._due_ms
 
 
 class CleaningAborted(Exception):

@@ -1,6 +1,6 @@
 """Key -> last offset, for millions of keys in bounded memory: what compaction knows of the part it has not cleaned yet.
 
-Which records are put in, and what follows for the others, is decided in `mapping.py` and `batch_filter.py`.
+Which records are put in, and what follows for the others, is decided in `rewriting.py` and `batch_filter.py`.
 
 A hash table with open addressing. Of a key there is only a hash of 128 bits, so that an entry takes 24 bytes however
 long the key is (a dict of bytes to int takes about 180); two keys with one hash are as likely as in Kafka, whose map

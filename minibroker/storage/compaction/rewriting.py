@@ -6,24 +6,137 @@ step is taken, and what becomes of the files, is in `cleaning.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, BatchHeader
+from minibroker.protocol.records.formats import records_in
+from minibroker.protocol.records.streaming import slices_of
 from minibroker.storage.compaction.batch_filter import BatchFilter, Counts, LastRecord, Retention
+from minibroker.storage.compaction.batch_reading import (
+    StoredBatch,
+    Uncleanable,
+    stored_batches,
+    uncleanable,
+)
+from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.dirtiness import Dirtiness
-from minibroker.storage.compaction.grouping import IndexSizes, Source, grouped
-from minibroker.storage.compaction.mapping import KeyMapper
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.reading import Uncleanable, stored_batches, uncleanable
 from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, discard_cleaned
-from minibroker.storage.compaction.transactions import CleanedTransactions
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from minibroker.storage.producers.aborted_transactions import (
+    AbortedTransaction,
+    transactions_from_bytes,
+)
 from minibroker.storage.segment import Segment
-from minibroker.storage.sparse_index import CorruptIndex
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
+from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET, CorruptIndex
+
+# Kafka has no such bound. Here the files of a group are renamed in one step of the event loop: 50 us a segment.
+MAX_GROUP_SEGMENTS = 100
+
+
+class Source(NamedTuple):
+    """A segment to be cleaned, as it was when that was decided: it is closed and does not change.
+
+    `path` is that of its files without suffix, `end_offset` the base offset of the next one.
+    """
+
+    segment: Segment
+    path: str
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+
+
+class IndexSizes(NamedTuple):
+    """How many bytes a segment's two indexes take."""
+
+    offsets_bytes: int
+    times_bytes: int
+
+
+def grouped(
+    sources: Iterable[Source], index_sizes: Callable[[Source], IndexSizes], settings: LogSettings
+) -> list[list[Source]]:
+    """The segments in groups, each to become one, in which no file grows beyond the settings' sizes.
+
+    Nor do the offsets of a group reach beyond what its indexes can name. A segment that is larger alone stays alone.
+    """
+    groups: list[list[Source]] = []
+    size = offsets = times = 0
+    for source in sources:
+        indexes = index_sizes(source)
+        size += source.size_bytes
+        offsets += indexes.offsets_bytes
+        times += indexes.times_bytes
+        fits = size <= settings.segment_bytes and max(offsets, times) <= settings.segment_index_bytes
+        if groups and fits and _can_name(groups[-1], source):
+            groups[-1].append(source)
+        else:
+            groups.append([source])
+            size, (offsets, times) = source.size_bytes, indexes
+    return groups
+
+
+def _can_name(group: list[Source], source: Source) -> bool:
+    if len(group) >= MAX_GROUP_SEGMENTS:
+        return False
+    return source.size_bytes == 0 or source.end_offset - 1 - group[0].base_offset <= MAX_RELATIVE_OFFSET
+
+
+class KeyMapper:
+    """Puts batches into `keys`, oldest first: the records from `start_offset` on that were not aborted."""
+
+    def __init__(self, keys: OffsetMap, transactions: CleanedTransactions, start_offset: int) -> None:
+        self._keys = keys
+        self._transactions = transactions
+        self._start_offset = start_offset
+
+    def take(self, file: File, batch: StoredBatch) -> bool:
+        """Take in a batch of `file`. False if there is no room for all of its keys: it is then known in part.
+
+        Raises `Uncleanable` if its records cannot be read.
+        """
+        header = batch.header
+        try:
+            taken = not self._holds_keys(header, batch.data) or self._put(header, batch.data)
+        except KafkaError as error:
+            raise uncleanable(file, batch.position, header.base_offset, error) from error
+        if taken and header.last_offset >= self._start_offset:
+            self._keys.latest_offset = header.last_offset
+        return taken
+
+    def _holds_keys(self, header: BatchHeader, data: bytes) -> bool:
+        if header.attributes & CONTROL_BIT:
+            self._transactions.passes_marker(header, data)
+            return False
+        if header.attributes & TRANSACTIONAL_BIT and self._transactions.passes_aborted(header):
+            return False
+        return header.record_count != 0 and header.last_offset >= self._start_offset
+
+    def _put(self, header: BatchHeader, data: bytes) -> bool:
+        if header.magic < MAGIC:
+            return self._put_messages(data)
+        put, start, base = self._keys.put, self._start_offset, header.base_offset
+        for record in slices_of(data, header):
+            if record is None:
+                continue
+            _, _, raw_offset, _, key, _ = record
+            offset = base + (raw_offset >> 1)
+            if key is not None and offset >= start and not put(key, offset):
+                return False
+        return True
+
+    def _put_messages(self, data: bytes) -> bool:
+        """The same for a message of format 0 or 1."""
+        for record in records_in(data):
+            key, offset = record.key, record.offset
+            if key is not None and offset >= self._start_offset and not self._keys.put(key, offset):
+                return False
+        return True
 
 
 class SyncFailed(OSError):

@@ -17,8 +17,8 @@ from minibroker.storage.names import (
     SWAP_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction, transactions_bytes
 from minibroker.storage.segment_indexes import SegmentIndexes
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes
 
 MAX_POSITION = 0x7FFFFFFF  # indexes hold positions as int32
 

@@ -1,1 +1,1 @@
-"""The test kit over HTTP, for tests in other languages: needs the extra `minibroker[control]`."""
+"""The test kit over HTTP, for tests in other languages. It needs the extra `minibroker[control]`."""

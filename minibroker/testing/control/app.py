@@ -1,7 +1,4 @@
-"""The HTTP control's application: the verbs of `Broker`, each at its path, with an OpenAPI description.
-
-What is taken and given stands in `models`, errors in `errors`; it is served by `server`.
-"""
+"""The HTTP control's application: the verbs of `Broker`, each at its path, with an OpenAPI description."""
 
 from __future__ import annotations
 
@@ -12,38 +9,32 @@ from fastapi.security import HTTPBearer
 
 from minibroker import __version__
 from minibroker.testing.broker import Broker
-from minibroker.testing.control import errors
-from minibroker.testing.control.routes_faults import fault_routes
-from minibroker.testing.control.routes_life import life_routes
-from minibroker.testing.control.routes_nodes import node_routes
-from minibroker.testing.control.routes_records import record_routes
-from minibroker.testing.control.routes_waits import wait_routes
+from minibroker.testing.control import http_errors
+from minibroker.testing.control.routes import control_routes
 
 DESCRIPTION = """\
-A broker under test in the hand of its tests: state, faults, time, and what it saw. All durations are numbers of
-milliseconds, or texts as "7 days"; whatever waits answers as soon as it is so, or with 408 and how far it came."""
+The state, faults, time and journal of a broker, for tests. Durations are numbers of milliseconds, or texts such as
+"7 days". A wait answers as soon as its condition holds, or after its timeout with 408 and how far it came."""
 
 
 def control_app(broker: Broker, token: str | None = None) -> FastAPI:
-    """The application for a broker in the same event loop. With a token, requests must bear it."""
-    # The first is for the description only, the second decides.
+    """Return the application for a broker in the same event loop. With a token, requests must bear it."""
+    # The first only describes the token in OpenAPI; the second checks it.
     guards = [] if token is None else [Depends(HTTPBearer(auto_error=False)), Depends(Guard(token))]
-    refusals = errors.EVERYWHERE if token is None else errors.EVERYWHERE | errors.GUARDED
     app = FastAPI(
         title="minibroker control",
         version=__version__,
         description=DESCRIPTION,
         dependencies=guards,
-        responses=refusals,
+        responses=http_errors.EVERYWHERE if token is None else http_errors.EVERYWHERE | http_errors.GUARDED,
     )
-    errors.register(app)
-    for routes in (life_routes, record_routes, wait_routes, fault_routes, node_routes):
-        app.include_router(routes(broker), prefix="/v1")
+    http_errors.register(app)
+    app.include_router(control_routes(broker), prefix="/v1")
     return app
 
 
 class Guard:
-    """Lets requests through that bear the token."""
+    """Refuses requests that do not bear the token."""
 
     def __init__(self, token: str) -> None:
         self._wanted = f"Bearer {token}".encode()

@@ -1,47 +1,45 @@
-"""What the HTTP control takes and gives, as its OpenAPI description shows it.
-
-The same words as in Python; a wrong one is answered with 422 and its name.
-"""
+"""The requests and answers of the HTTP control, with the names that they have in Python."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_args
+import math
+from collections.abc import Collection
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from minibroker.testing.durations import DEFAULT_SILENCE, DEFAULT_TIMEOUT
-from minibroker.testing.exchange import Exchange
-from minibroker.testing.faults.rules import Answer, Corruption, Level, When
-from minibroker.testing.hands import Held
-from minibroker.testing.plain import text_of
-from minibroker.testing.records import SeenRecord, Text
+from minibroker.testing.exchange import Exchange, text_of
+from minibroker.testing.faults.rules import WORDS
+from minibroker.testing.group_verbs import Held
+from minibroker.testing.record_verbs import SeenRecord, Text
+from minibroker.testing.waiting import DEFAULT_SILENCE, DEFAULT_TIMEOUT
 
-DURATION = 'A number of milliseconds, or a text as "7 days", "1.5 s", "200 ms".'
+DURATION = 'A number of milliseconds, or a text such as "7 days", "1.5 s", "200 ms".'
 Span = str | float
 
 
 class Asked(BaseModel):
-    """The base of all bodies of requests: words that nobody knows are refused."""
+    """The base of all request bodies. Unknown fields are refused."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)  # true is no number
+    model_config = ConfigDict(extra="forbid", strict=True)  # so that true is not 1
 
 
 class Query(BaseModel):
-    """The same, of what stands in an address, where all is text."""
+    """The base of all query strings. Unknown parameters are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class NewTopic(Asked):
-    """A topic to be made."""
+    """A topic to create."""
 
     name: str
-    partitions: int | None = Field(default=None, ge=1, description="As many as the broker gives, unless told.")
-    config: dict[str, Any] = Field(default_factory=dict, description="By Kafka's names, as retention.ms.")
+    partitions: int | None = Field(default=None, ge=1, description="The broker's num.partitions by default.")
+    config: dict[str, Any] = Field(default_factory=dict, description="By Kafka's names, such as retention.ms.")
 
 
 class NewRecords(Asked):
-    """Records to be appended as one batch, with the same key, headers and timestamp; bytes are hexadecimal digits."""
+    """Records to append as one batch, all with the same key, headers and timestamp. Bytes are in hexadecimal digits."""
 
     values: list[str | None] = Field(default_factory=list)
     values_hex: list[str | None] = Field(default_factory=list, description="Instead of `values`.")
@@ -49,89 +47,89 @@ class NewRecords(Asked):
     key_hex: str | None = Field(default=None, description="Instead of `key`.")
     partition: int = Field(default=0, ge=0)
     headers: dict[str, str | None] = Field(default_factory=dict)
-    timestamp_ms: int | None = Field(default=None, ge=0, lt=1 << 63, description="The broker's time, unless told.")
+    timestamp_ms: int | None = Field(default=None, ge=0, lt=1 << 63, description="The broker's time by default.")
 
     @property
     def all_values(self) -> list[Text]:
-        """Of `values` or `values_hex`. Raises ValueError unless one of them is given."""
+        """Return `values` or `values_hex`. Raises ValueError unless exactly one is given."""
         if bool(self.values) is bool(self.values_hex):
-            raise ValueError("either values or values_hex are to be given")
+            raise ValueError("give either values or values_hex")
         return [*self.values] or [_from_hex(each) for each in self.values_hex]
 
     @property
     def any_key(self) -> Text:
-        """Of `key` or `key_hex`. Raises ValueError if both are given."""
+        """Return `key` or `key_hex`. Raises ValueError if both are given."""
         if self.key is not None and self.key_hex is not None:
-            raise ValueError("either key or key_hex is to be given")
+            raise ValueError("give either key or key_hex")
         return self.key if self.key_hex is None else _from_hex(self.key_hex)
 
 
 class RecordsAsked(Query):
-    """Which records are meant."""
+    """Conditions for records."""
 
     partition: int | None = Field(default=None, ge=0)
 
 
 class RequestsAsked(Query):
-    """Which requests are meant."""
+    """Conditions for requests."""
 
     api: str | None = None
     client_id: str | None = None
     node: int | None = None
     error: str | None = None
-    raw: bool = Field(default=False, description="All of each, decoded and in hexadecimal digits.")
+    raw: bool = Field(default=False, description="Include each request and answer, decoded and in hexadecimal digits.")
 
 
 class Expectation(Asked):
-    """Records that are waited for."""
+    """A wait for records."""
 
     count: int = Field(default=1, ge=0)
     timeout: Span = Field(default=DEFAULT_TIMEOUT, description=DURATION)
-    committed: bool = Field(default=True, description="Count no records of open or aborted transactions.")
+    committed: bool = Field(default=True, description="Do not count records of open and aborted transactions.")
 
 
 class Silence(Asked):
-    """How long nothing is to be produced."""
+    """A time without new records."""
 
     during: Span = Field(default=DEFAULT_SILENCE, description=DURATION)
 
 
 class Wait(Asked):
-    """How long is waited at most."""
+    """A wait."""
 
     timeout: Span = Field(default=DEFAULT_TIMEOUT, description=DURATION)
 
 
 class GroupWait(Wait):
-    """The state of a group that is waited for."""
+    """A wait for the state of a group."""
 
     members: int | None = Field(default=None, ge=0)
     state: str = "Stable"
 
 
 class CommitWait(Wait):
-    """A committed offset that is waited for."""
+    """A wait for a committed offset."""
 
     topic: str
     partition: int = Field(default=0, ge=0)
-    offset: int | None = Field(default=None, ge=0, description="At least this one; any, unless told.")
+    offset: int | None = Field(default=None, ge=0, description="At least this one; any by default.")
 
 
 class CaughtUpWait(Wait):
-    """The topic that a group is to have committed all of."""
+    """A wait for a group to commit the ends of a topic's partitions."""
 
     topic: str
 
 
 class WatermarkWait(Wait):
-    """A high watermark that is waited for."""
+    """A wait for a high watermark."""
 
     offset: int = Field(ge=0)
     partition: int = Field(default=0, ge=0)
 
 
 class RequestWait(Wait):
-    """Requests that are waited for."""
+    """A wait for requests."""
 
     api: str | None = None
     count: int = Field(default=1, ge=0)
@@ -141,13 +139,13 @@ class RequestWait(Wait):
 
 
 class HitWait(Wait):
-    """The hits of a fault that are waited for."""
+    """A wait for the hits of a fault."""
 
     hits: int = Field(default=1, ge=0)
 
 
 class Advance(Asked):
-    """Time that is to pass at once."""
+    """A move of the clock."""
 
     by: Span = Field(description=DURATION)
 
@@ -159,25 +157,25 @@ class Switch(Asked):
 
 
 class LeaderMove(Asked):
-    """The node that is to lead."""
+    """The next leader."""
 
-    node: int | None = Field(description="null for nobody.")
+    node: int | None = Field(description="null for none.")
 
 
 class CoordinatorMove(Asked):
-    """The node that is to coordinate."""
+    """The next coordinator."""
 
     node: int
 
 
 class Eviction(Asked):
-    """The member to put out."""
+    """The member to remove."""
 
-    member: str | None = Field(default=None, description="All, unless told.")
+    member: str | None = Field(default=None, description="All by default.")
 
 
 class Delay(Asked):
-    """How long something takes."""
+    """A delay."""
 
     delay: Span = Field(description=DURATION)
 
@@ -189,18 +187,18 @@ class Hold(Asked):
 
 
 class Truncation(Asked):
-    """Where a log is to end."""
+    """The offset at which a log is to end."""
 
     offset: int = Field(ge=0)
 
 
 class BrokerState(BaseModel):
-    """Where the broker is, and, while it runs, what it holds: the ends of partitions by topic, and groups by id."""
+    """The broker's address; while it is up also the ends of partitions by topic, and the groups by id."""
 
     bootstrap_servers: str
     nodes: int
     running: bool
-    topics: dict[str, list[int | None]] = Field(default_factory=dict, description="null for a partition not here.")
+    topics: dict[str, list[int | None]] = Field(default_factory=dict, description="null for a partition without a log.")
     groups: dict[str, GroupState] = Field(default_factory=dict)
 
 
@@ -220,7 +218,7 @@ class ClockState(BaseModel):
 
 
 class JournalState(BaseModel):
-    """Whether requests are kept, how many are, and how many were forgotten for newer ones."""
+    """Whether the journal is on, how many requests it has, and how many it dropped for newer ones."""
 
     on: bool
     kept: int
@@ -228,7 +226,7 @@ class JournalState(BaseModel):
 
 
 class Record(BaseModel):
-    """A record as it lies in the log. `key_hex` and `value_hex` are exact where the texts are only for people."""
+    """A record as it is stored. `key_hex` and `value_hex` are exact; `key` and `value` are for people."""
 
     topic: str
     partition: int
@@ -249,7 +247,7 @@ class Record(BaseModel):
 
 
 class Request(BaseModel):
-    """A request of the journal, with its answer; `raw` has all of it, decoded and in hexadecimal digits."""
+    """A request of the journal, and its outcome. `raw` has request and answer, decoded and in hexadecimal digits."""
 
     number: int
     api: str
@@ -265,31 +263,36 @@ class Request(BaseModel):
     raw: dict[str, Any] | None = None
 
 
+TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
 def _fault_schema() -> dict[str, Any]:
-    """The words of a fault, each with its kind; `faults/rules` says what they mean, and what is wrong with them."""
-    text, number = {"type": "string"}, {"type": "integer"}
-    span = {"anyOf": [text, {"type": "number"}], "description": DURATION}
-    words: dict[str, Any] = {
-        "api": {"anyOf": [text, {"type": "array", "items": text}], "description": 'By Kafka\'s name: "Produce".'},
-        "version": {"anyOf": [number, text], "description": 'Of the API: 9, "3-9" or "12+".'},
-        "error": {"type": "string", "description": "By Kafka's name: NOT_LEADER_OR_FOLLOWER."},
-        "probability": {"type": "number", "minimum": 0, "maximum": 1},
-        "once": {"type": "boolean"},
-        **{word: {"type": "integer", "minimum": 1} for word in ("nth", "times")},
-        **{word: number for word in ("node", "partition", "seed")},
-        **{word: text for word in ("client_id", "topic", "group", "transactional_id", "name")},
-        **{word: span for word in ("delay", "throttle")},
-    }
-    choices = {"when": When, "level": Level, "close": When, "answer": Answer, "corrupt": Corruption}
-    words |= {word: {"enum": list(get_args(kind))} for word, kind in choices.items()}
+    """Return the schema of a fault: the words of `Rule` that JSON can have."""
+    words: dict[str, dict[str, Any]] = {}
+    for name, (kinds, word) in WORDS.items():
+        schemas = [schema for schema in map(_schema_of, kinds) if schema is not None]
+        if schemas:
+            words[name] = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+            limits = {"minimum": word.minimum, "maximum": word.maximum}
+            words[name] |= {limit: value for limit, value in limits.items() if math.isfinite(value)}
+            words[name]["description"] = word.meaning
     return {"title": "NewFault", "type": "object", "properties": words, "additionalProperties": False}
+
+
+def _schema_of(kind: Any) -> dict[str, Any] | None:
+    """Return the schema of a type, or None for one that JSON does not have."""
+    if get_origin(kind) is Literal:
+        return {"enum": list(get_args(kind))}
+    if get_origin(kind) is Collection:
+        return {"type": "array", "items": {"type": "string"}}
+    return {"type": TYPES[kind]} if kind in TYPES else None
 
 
 NewFault = Annotated[dict[str, Any], WithJsonSchema(_fault_schema())]
 
 
 class FaultState(BaseModel):
-    """A fault at work."""
+    """A fault, and how often it matched and struck."""
 
     number: int
     rule: str
@@ -298,7 +301,7 @@ class FaultState(BaseModel):
 
 
 def record_model(record: SeenRecord) -> Record:
-    """A record for JSON."""
+    """Return a record for JSON."""
     told = {name: getattr(record, name) for name in Record.model_fields if hasattr(record, name)}
     told["key"], told["key_hex"] = _text(record.key), _hex(record.key)
     told["value"], told["value_hex"] = _text(record.value), _hex(record.value)
@@ -307,21 +310,9 @@ def record_model(record: SeenRecord) -> Record:
 
 
 def request_model(exchange: Exchange, raw: bool) -> Request:
-    """A request of the journal for JSON."""
-    return Request(
-        number=exchange.number,
-        api=exchange.api,
-        version=exchange.version,
-        client_id=exchange.client_id,
-        node=exchange.node_id,
-        connection=exchange.connection,
-        outcome=exchange.outcome,
-        duration_ms=exchange.duration_ms,
-        errors=list(exchange.errors),
-        refusals=list(exchange.refusals),
-        faults=list(exchange.faults),
-        raw=exchange.as_json() if raw else None,
-    )
+    """Return a request of the journal for JSON."""
+    told = {name: getattr(exchange, name) for name in Request.model_fields if hasattr(exchange, name)}
+    return Request(**told, node=exchange.node_id, raw=exchange.as_json() if raw else None)
 
 
 def _from_hex(digits: str | None) -> bytes | None:

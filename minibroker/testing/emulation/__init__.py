@@ -1,1 +1,1 @@
-"""Being an older release of Apache Kafka: its APIs and versions (`releases`), and how it answered (`emulation`)."""
+"""Older releases of Apache Kafka: their APIs and versions (`releases`), and their answers (`emulation`)."""

@@ -1,21 +1,21 @@
-"""A broker that answers as an older release of Apache Kafka did: its APIs, versions, features, and its refusals.
+"""The interceptor that makes a broker answer as an older release of Apache Kafka did. It sees requests first.
 
-    release         format on disk   a request that it does not know
+    release         format on disk   a request that the release does not know
     0.8.2, 0.9      0                the connection is closed; there is no ApiVersions
     0.10.0-0.10.2   1                the connection is closed; ApiVersions in a newer version is answered with
                                      UNSUPPORTED_VERSION in version 0, without the APIs
     0.11-2.3        2                the same
-    2.4 and newer   2                the same, but that answer says which versions of ApiVersions there are (KIP-511)
+    2.4 and newer   2                the same, but that answer names the versions of ApiVersions (KIP-511)
     4.0 and newer   2                the same; Produce is announced from 0 and refused below 3 (KAFKA-18659)
 
-What is stored in another format than a client knows is converted, as those releases did. The table of versions is in
-`releases`, that of error codes in `errors`, what was done otherwise in `quirks`; the settings that a release stands
-for, its format on disk among them, are in `defaults` and given to the broker when it starts.
+Records in a format that a client does not know are converted, as those releases did. `releases` has the versions of
+APIs and the settings, the format on disk among them, which the broker gets when it starts; `error_codes` has the error
+codes, and `quirks` the other differences.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL
 from minibroker.broker.requests.answers import answer_start, encoded
@@ -25,20 +25,16 @@ from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
-from minibroker.testing.emulation.errors import code_in
+from minibroker.testing.emulation.error_codes import code_in
 from minibroker.testing.emulation.quirks import Change, quirks_of
 from minibroker.testing.emulation.releases import is_since, versions_of
 from minibroker.testing.faults.places import places_in
 
-if TYPE_CHECKING:
-    from minibroker.testing.embedded import Embedded
-
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
 FIRST_WITHOUT_OLD_PRODUCE: Final = "4.0"
 FIRST_PRODUCE_THEN: Final = 3
-FIRST_WITH_ELIGIBLE_LEADERS: Final = "4.1"  # of itself; 4.0 has them where they are asked for (KIP-966)
-# The release that brought each feature, and its highest level there and later (KIP-584): none before 3.3, as clusters
-# with ZooKeeper had none.
+FIRST_WITH_ELIGIBLE_LEADERS: Final = "4.1"  # by default; 4.0 has them on request (KIP-966)
+# Each feature's highest level, from a release on (KIP-584). Clusters with ZooKeeper, before 3.3, had no features.
 FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "metadata.version": (
         ("3.3", 7),
@@ -63,7 +59,7 @@ FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 
 
 def levels_of(release: str) -> dict[str, int]:
-    """The features that a release has, with their highest levels."""
+    """Return the features of a release, with their highest levels."""
     found = {}
     for name, changes in FEATURES.items():
         for since, level in changes:
@@ -73,13 +69,13 @@ def levels_of(release: str) -> dict[str, int]:
 
 
 def first_levels_of(release: str) -> dict[str, int]:
-    """The levels of features that a new cluster of a release begins with, as far as clients notice them."""
+    """Return the levels of features in a new cluster of a release, as far as clients notice them."""
     eligible = is_since(release, FIRST_WITH_ELIGIBLE_LEADERS)
     return {name: level for name, level in INITIAL.items() if name != ELIGIBLE_LEADER_REPLICAS or eligible}
 
 
 class Emulation(Interceptor):
-    """Makes a broker announce, serve and refuse what one release did."""
+    """Makes a broker announce, serve and refuse what the release did."""
 
     def __init__(self, release: str) -> None:
         self.release = release
@@ -93,10 +89,6 @@ class Emulation(Interceptor):
         self._quirks = quirks_of(release)
         self._changes: dict[Call, list[Change]] = {}  # of requests that are under way
 
-    def install(self, broker: Embedded) -> None:
-        """Make the broker's requests pass here before anybody else sees them, and its answers after."""
-        broker.interceptors.insert(0, self)
-
     def before(self, call: Call) -> Message | None:
         versions = self._served.get(call.api_key)
         if versions is not None and call.context.version in versions:
@@ -108,7 +100,7 @@ class Emulation(Interceptor):
         raise Unanswerable(f"{name}, which Kafka {self.release} does not serve")
 
     def _changed(self, call: Call) -> Message | None:
-        """Do what the release did otherwise with the request; the answer, if that was one."""
+        """Apply the release's quirks to the request; return the answer, if a quirk has one."""
         changes = self._changes[call] = [quirk.change(self.release, call) for quirk in self._quirks[call.api_key]]
         answers = (change.before(call.request) for change in changes)
         return next((answer for answer in answers if answer is not None), None)
@@ -130,7 +122,7 @@ class Emulation(Interceptor):
         return response
 
     def _announce(self, response: Any) -> None:
-        """Name what this release and this broker both have."""
+        """Announce what the release and this broker both have."""
         told = []
         for api in response.api_keys:
             versions = self._announced.get(api.api_key)
@@ -152,7 +144,7 @@ class Emulation(Interceptor):
     def encoded(self, call: Call, items: list[Any]) -> list[Any]:
         if call not in self._unsupported:
             return items
-        # KIP-511: in version 0, the only one that such a client surely reads.
+        # KIP-511: in version 0, which every client can read.
         self._unsupported.discard(call)
         return encoded(self._other_versions(self._served[ApiKey.API_VERSIONS]), 0, answer_start(0), call.correlation_id)
 

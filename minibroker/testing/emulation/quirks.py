@@ -1,7 +1,6 @@
-"""What older releases did otherwise in the same version of an API: a table of quirks, each with its source.
+"""Quirks: what older releases did differently in the same version of an API, as a table with the source of each.
 
-A quirk changes the request before it is handled, or answers it, or changes the answer. Codes that a release had not are
-in `errors`, other defaults of settings in `defaults`, versions and formats in `emulation`.
+A quirk changes a request before it is handled, or answers it, or changes its answer.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ PartitionAnswer = TopicAnswer.PartitionProduceResponse
 
 
 class Change:
-    """The change that a quirk makes to one request: it keeps what it must know of the request until the answer."""
+    """A quirk at work on one request. It keeps what it needs of the request until the answer."""
 
     def __init__(self, release: str, call: Call) -> None:
         self.release = release
         self.call = call
 
     def before(self, request: Any) -> Message | None:
-        """Change the request, or answer it."""
+        """Change the request, or return its answer."""
         return None
 
     def answer(self, response: Any) -> None:
@@ -49,7 +48,7 @@ class Change:
 
 
 class MadeOnDemand(Change):
-    """The first answer about a topic that it creates has another error: nobody leads its partitions yet."""
+    """The answer to the request that creates a topic has LEADER_NOT_AVAILABLE."""
 
     def before(self, request: Any) -> Message | None:
         known = self.call.context.cluster.image.topics
@@ -64,7 +63,7 @@ class MadeOnDemand(Change):
 
 
 class CoordinatorMadeOnDemand(Change):
-    """Nobody is a coordinator before the topic of its state is there: the first question has it created, and fails."""
+    """The first FindCoordinator creates the topic of the coordinator's state, and fails."""
 
     def before(self, request: Any) -> Message | None:
         state = TRANSACTIONS_TOPIC if request.key_type == KEY_TYPE_OF_TRANSACTIONS else GROUPS_TOPIC
@@ -82,7 +81,7 @@ class CoordinatorMadeOnDemand(Change):
 
 
 class NoDefaultsOfTopics(Change):
-    """A topic is created only with a count of partitions and of replicas: -1 is too small, as 0 is."""
+    """CreateTopics needs a count of partitions and of replicas: -1 is refused as 0 is."""
 
     def before(self, request: Any) -> Message | None:
         for topic in request.topics:
@@ -93,7 +92,7 @@ class NoDefaultsOfTopics(Change):
 
 
 class OlderTopicSettings(Change):
-    """A topic is described with settings that Kafka 4 has no more, also where they are not set."""
+    """DescribeConfigs of a topic includes the settings that Kafka 4 removed, even if they are not set."""
 
     def before(self, request: Any) -> Message | None:
         for resource in request.resources:
@@ -103,19 +102,19 @@ class OlderTopicSettings(Change):
 
 
 class NoOffsetsInZooKeeper(Change):
-    """Version 0, which keeps offsets in ZooKeeper, is announced, and refused where there is none."""
+    """Version 0, which keeps offsets in ZooKeeper, is announced, but refused with KRaft."""
 
     def before(self, request: Any) -> Message | None:
         if self.call.context.version > 0:
             return None
-        response = error_answer(request, response_class(self.call.api_key), 0, lambda struct: None)
+        response = error_answer(request, response_class(self.call.api_key), 0)
         for place in places_in(response, lambda topic_id: None):
             place.set(ErrorCode.UNSUPPORTED_VERSION)
         return response
 
 
 class NoGenerations(Change):
-    """Offsets are taken from any consumer: the server knows of no members."""
+    """OffsetCommit is accepted from any consumer: the release has no members of groups."""
 
     def before(self, request: Any) -> Message | None:
         request.generation_id_or_member_epoch = -1
@@ -124,7 +123,7 @@ class NoGenerations(Change):
 
 
 class NoUnknownProducers(Change):
-    """A producer that a log does not know begins with sequence 0; any other is refused, for its partition only."""
+    """A producer that a log does not know must begin with sequence 0. Others are refused, for that partition only."""
 
     def before(self, request: Any) -> Message | None:
         self._refused: list[tuple[str, int, int]] = []
@@ -158,7 +157,7 @@ class NoUnknownProducers(Change):
 
 
 def is_unknown(log: Log, records: memoryview | None) -> bool:
-    """Whether a batch goes on where its producer has written nothing that the log still knows of."""
+    """Whether a batch continues a sequence of a producer that the log does not know, or knows no more."""
     if records is None or len(records) < HEADER_BYTES:
         return False
     header = read_header(records)
@@ -168,7 +167,7 @@ def is_unknown(log: Log, records: memoryview | None) -> bool:
 
 
 class Quirk(NamedTuple):
-    """A way of some releases: from `since` on, and before `until`, None for the newest as well."""
+    """A change and its releases: from `since` on, and before `until`, or up to the newest if that is None."""
 
     since: str
     until: str | None
@@ -177,17 +176,17 @@ class Quirk(NamedTuple):
 
 
 QUIRKS: Final = (
-    # What is answered while ZooKeeper is told of the topic; AutoTopicCreationManager of KRaft answers as here.
+    # The answer while the topic goes to ZooKeeper; with KRaft, AutoTopicCreationManager answers as minibroker does.
     Quirk("0.8.2", FIRST_WITH_KRAFT, (ApiKey.METADATA,), MadeOnDemand),
-    # KafkaApis, as it finds a coordinator.
+    # KafkaApis, where it finds a coordinator.
     Quirk("0.8.2", None, (ApiKey.FIND_COORDINATOR,), CoordinatorMadeOnDemand),
-    # KIP-464: the broker's defaults in CreateTopics, in all its versions.
+    # KIP-464: the broker's defaults apply in all versions of CreateTopics.
     Quirk("0.10.1", "2.4", (ApiKey.CREATE_TOPICS,), NoDefaultsOfTopics),
-    # KIP-724: message formats before 2, and their settings, are gone in 4.0.
+    # KIP-724: 4.0 removed the message formats before 2, and their settings.
     Quirk("0.11", "4.0", (ApiKey.DESCRIBE_CONFIGS,), OlderTopicSettings),
     # KafkaApis of 3.x: requireZkOrThrow; 4.0 removed the version (KIP-896).
     Quirk("3.3", "4.0", (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH), NoOffsetsInZooKeeper),
-    # OffsetManager of 0.8.2; coordinators of groups came in 0.9.
+    # OffsetManager of 0.8.2; group coordinators came with 0.9.
     Quirk("0.8.2", "0.9", (ApiKey.OFFSET_COMMIT,), NoGenerations),
     # KIP-360; checkSequence in ProducerStateManager of 0.11 to 2.4.
     Quirk("0.11", "2.5", (ApiKey.PRODUCE,), NoUnknownProducers),
@@ -195,7 +194,7 @@ QUIRKS: Final = (
 
 
 def quirks_of(release: str) -> dict[ApiKey, list[Quirk]]:
-    """The quirks of a release, by API."""
+    """Return the quirks of a release by API."""
     found: dict[ApiKey, list[Quirk]] = {}
     for quirk in QUIRKS:
         if is_since(release, quirk.since) and (quirk.until is None or not is_since(release, quirk.until)):

@@ -1,10 +1,7 @@
-"""Which APIs each release of Apache Kafka served its clients, in which versions.
+"""The releases of Apache Kafka: the versions of APIs that each served, and its defaults of settings.
 
-The source is the table `ApiKeys` of each release's newest kafka-clients, with which conformance/emulation compares this
-one; kept as changes: from the release named on, until the next. What is made of it is in `emulation`.
-
-Up to 3.2 it is a broker with ZooKeeper, from 3.3, the first in which KRaft was ready for production (KIP-833), one with
-KRaft: that had no credentials for SCRAM before 3.5 and no delegation tokens before 3.6.
+Up to 3.2 a release is a broker with ZooKeeper; from 3.3, the first in which KRaft was ready for production (KIP-833),
+it is one with KRaft, which had no SCRAM credentials before 3.5 and no delegation tokens before 3.6.
 """
 
 from __future__ import annotations
@@ -48,6 +45,8 @@ RELEASES: Final = (
     "4.3",
 )
 
+# The versions from a release on. The source is the table `ApiKeys` in each release's newest kafka-clients, with which
+# conformance/emulation compares this one.
 CHANGES: Final[dict[ApiKey, str]] = {
     ApiKey.PRODUCE: (
         "0.8.2: 0-0, 0.9: 0-1, 0.10.0: 0-2, 0.11: 0-3, 1.0: 0-5, 2.0: 0-6, 2.1: 0-7, 2.4: 0-8, 2.8: 0-9, 3.7: "
@@ -143,6 +142,21 @@ CHANGES: Final[dict[ApiKey, str]] = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: "4.1: 0-0",
 }
 
+NO_BOUND: Final = str((1 << 63) - 1)
+# Of settings whose defaults changed, as far as clients notice: (the release before which it holds, the default), the
+# oldest first. From the last on it is today's. The sources are `kafka.server.Defaults` in the releases around each
+# change, with which conformance/emulation compares this table up to 2.5, and the KIPs.
+UNTIL: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    # The format of topics (KIP-32, KIP-98): a release writes no newer one than its own.
+    "log.message.format.version": (("0.10.0", "0.9.0"), ("0.11", "0.10.2")),
+    "message.max.bytes": (("2.5", "1000012"),),  # KAFKA-4203
+    "group.max.session.timeout.ms": (("0.10.0", "30000"), ("2.3", "300000")),
+    "offsets.retention.minutes": (("2.0", "1440"),),  # KIP-186
+    "unclean.leader.election.enable": (("0.11", "true"),),  # KIP-106
+    "transaction.partition.verification.enable": (("3.6", "false"),),  # KIP-890
+    "log.message.timestamp.after.max.ms": (("4.0", NO_BOUND),),  # KIP-1030
+}
+
 
 def is_since(release: str, first: str) -> bool:
     """Whether `release` is `first` or newer."""
@@ -151,7 +165,7 @@ def is_since(release: str, first: str) -> bool:
 
 @cache
 def versions_of(release: str) -> dict[ApiKey, range]:
-    """The versions of each API that a release announced. Raises KeyError for a release that is not in the table."""
+    """Return the versions of each API that a release announced. Raises KeyError for an unknown release."""
     position = {name: index for index, name in enumerate(RELEASES)}[release]
     found: dict[ApiKey, range] = {}
     for key, changes in CHANGES.items():
@@ -168,10 +182,20 @@ def versions_of(release: str) -> dict[ApiKey, range]:
 
 
 def release_of(text: str) -> str:
-    """The release that a version means: "0.10.2" and "0.10.2.1" are 0.10.2, "3.9.1" is 3.9. Raises ValueError."""
+    """Return the release of a version: 0.10.2 for "0.10.2.1", 3.9 for "3.9.1". Raises ValueError."""
     parts = text.strip().split(".")
     for count in (3, 2):
         name = ".".join(parts[:count])
         if name in RELEASES:
             return name
-    raise ValueError(f"{text!r} is no release that is known; they are {', '.join(RELEASES)}")
+    raise ValueError(f"{text!r} is not a known release; they are {', '.join(RELEASES)}")
+
+
+def settings_of(release: str) -> dict[str, str]:
+    """Return the defaults of a release that are not today's."""
+    found = {}
+    for name, changes in UNTIL.items():
+        value = next((value for until, value in changes if not is_since(release, until)), None)
+        if value is not None:
+            found[name] = value
+    return found

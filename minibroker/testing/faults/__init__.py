@@ -1,1 +1,1 @@
-"""Faults on demand: which requests (`rules`), what becomes of them (`engine`), and how answers are made wrong."""
+"""Faults on demand: their grammar (`rules`), the interceptor (`engine`), and the answers that it makes."""

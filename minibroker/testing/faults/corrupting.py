@@ -1,7 +1,7 @@
-"""Batches made wrong on their way to a consumer, each in one way; the log keeps them as they are.
+"""Batches damaged on their way to a consumer, each in one way; the log keeps them intact.
 
-Which answers this happens to is in `engine`. All but "crc" have a right checksum, where the format has one that holds
-for the damaged field: so that it is not the checksum that the consumer stumbles over.
+All but "crc" get a valid checksum, if the format's checksum covers the damaged field, so that the consumer fails at the
+damage and not at the checksum.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FAR = 1_000_000  # offsets
 
 
 def corrupted(data: bytes, how: Corruption) -> bytes:
-    """`data`, batches of a Fetch answer, with the first one of it made wrong; without a whole batch it stays."""
+    """Return `data`, batches of a Fetch answer, with the first batch damaged; unchanged without a whole batch."""
     found = list(batches_in(data))
     if not found:
         return data
@@ -34,19 +34,19 @@ def corrupted(data: bytes, how: Corruption) -> bytes:
 
 
 def _crc(data: bytearray, position: int, header: BatchHeader) -> bytearray:
-    """The stored checksum is another."""
+    """Change the stored checksum."""
     data[position + _CRC_POSITION[header.magic]] ^= 0xFF
     return data
 
 
 def _length(data: bytearray, position: int, header: BatchHeader) -> bytearray:
-    """The batch claims to be shorter than a header is."""
+    """Make the batch claim to be shorter than a header."""
     _INT32.pack_into(data, position + _LENGTH_POSITION, TOO_SHORT)
     return data
 
 
 def _codec(data: bytearray, position: int, header: BatchHeader) -> bytearray:
-    """The records claim to be gzip, and are none. A batch that is compressed gets bytes that are no gzip either."""
+    """Make the records claim to be gzip, and overwrite their beginning, so that they are not."""
     if header.magic != MAGIC:
         return _crc(data, position, header)
     attributes = data[position + _ATTRIBUTES_POSITION]
@@ -58,12 +58,12 @@ def _codec(data: bytearray, position: int, header: BatchHeader) -> bytearray:
 
 
 def _truncated(data: bytearray, position: int, header: BatchHeader) -> bytearray:
-    """The answer ends in the middle of the batch."""
+    """End the answer in the middle of the batch."""
     return data[: position + header.size_bytes // 2]
 
 
 def _offsets(data: bytearray, position: int, header: BatchHeader) -> bytearray:
-    """The batch comes twice: with offsets that are far ahead at first, and then, below them, as it is."""
+    """Send the batch twice: first with offsets far ahead, then, below them, with its own."""
     ahead = bytearray(data[position : position + header.size_bytes])
     _INT64.pack_into(ahead, 0, header.base_offset + FAR)  # no checksum covers it
     return data[:position] + ahead + data[position:]

@@ -1,16 +1,17 @@
-"""The faults of a broker at work: an interceptor that does to requests what the rules say, while there are rules.
+"""Faults at work: an interceptor that does to requests what the rules say. It is installed only while there are rules.
 
-What a rule is stands in `rules`, whom it concerns in `matching`; a test holds each by a `Fault`.
+`rules` has the grammar, `matching` decides whom a rule concerns; `Fault` is a test's handle to one.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.sockets import BYTES, CLOSE
@@ -19,37 +20,47 @@ from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
-from minibroker.testing.durations import DEFAULT_TIMEOUT, Duration
-from minibroker.testing.faults.answers import corrupt_batches, refused, set_errors, set_throttle, without_wait
-from minibroker.testing.faults.file import rules_in
+from minibroker.quantities import Duration
+from minibroker.testing.faults.error_answers import (
+    corrupt_batches,
+    put_in,
+    refused,
+    set_errors,
+    set_throttle,
+    take_out,
+    without_wait,
+)
 from minibroker.testing.faults.matching import Asked, names_by
-from minibroker.testing.faults.parts import put_in, take_out
-from minibroker.testing.faults.rules import Rule, Words, rule_from
+from minibroker.testing.faults.rules import Rule, rule_from, rules_in
 from minibroker.testing.journal import Journal
+from minibroker.testing.loops import Loop, awaited, blocking, renamed
 from minibroker.testing.pausing import Paused
+from minibroker.testing.waiting import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
-    from minibroker.testing.embedded import Embedded
+    from minibroker.testing.embedded_broker import EmbeddedBroker
     from minibroker.testing.waiting import Watch
+
+Words = ParamSpec("Words")
 
 log = logging.getLogger("minibroker.faults")
 
 _CORRELATION_ID = Struct(">i")
 _CORRELATION_POSITION = 4
-FAR = 1 << 30  # the next id could be that of a request under way, whose answer the client would take it for
-# Who sees requests before a fault answers them: those that watch, and nodes that answer nothing.
+FAR = 1 << 30  # so that the wrong correlation id is not that of the client's next requests
+# The interceptors that see a request before a fault answers it: those that watch, and paused nodes.
 BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
 
 
 class Fault:
-    """One rule at work. `matches` counts the requests that it concerns, `hits` those that it did something to."""
+    """A rule at work. `matches` counts the requests that it concerns, `hits` those that it struck."""
 
     def __init__(self, faults: Faults, rule: Rule, number: int) -> None:
         self.rule = rule
         self.number = number
         self.matches = 0
         self.hits = 0
-        self.failure: Exception | None = None  # what its `where` has raised
+        self.failure: Exception | None = None  # what `where` raised
         self._faults = faults
         self._random = random.Random(rule.seed)
 
@@ -57,24 +68,15 @@ class Fault:
         failed = "" if self.failure is None else f"; its `where` raised {self.failure!r}"
         return f"<fault {self.number}: {self.rule} ({self.hits} hits of {self.matches} matches{failed})>"
 
-    def wait(self, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> None:
-        """Block until there have been so many hits. Raises Expired, and what the fault's `where` has raised."""
-        self._faults.broker.loop.run(self._reached(hits, timeout))
-
-    async def await_hits(self, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> None:
-        """Wait as `wait` does."""
-        await self._faults.broker.loop.arun(self._reached(hits, timeout))
-
     @property
-    def held(self) -> int:
-        """How many requests of clients that are still there it has silenced."""
-        return self._faults.held_by(self)
+    def loop(self) -> Loop:
+        """Return the broker's loop. Raises NotRunning."""
+        return self._faults.broker.loop
 
-    def remove(self) -> None:
-        """Be without effect from now on. Who was silenced is cut off."""
-        self._faults.remove(self)
+    @blocking
+    async def wait_for_hits(self, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> None:
+        """Wait until the fault has struck so often. Raises Expired, and what its `where` raised."""
 
-    async def _reached(self, hits: int, timeout: Duration) -> None:
         def reached() -> bool:
             if self.failure is not None:
                 raise self.failure
@@ -82,8 +84,21 @@ class Fault:
 
         await self._faults.watch.until(reached, timeout, lambda: f"{hits} hits were expected of {self!r}")
 
+    await_for_hits = awaited(wait_for_hits)
+    wait = renamed("wait", wait_for_hits)
+    await_hits = renamed("await_hits", await_for_hits)
+
+    @property
+    def held(self) -> int:
+        """Return how many requests it keeps silent, of clients that are still connected."""
+        return self._faults.held_by(self)
+
+    def remove(self) -> None:
+        """End the fault. Clients that it keeps waiting are disconnected."""
+        self._faults.remove(self)
+
     def agrees(self, request: Message) -> bool:
-        """Return whether its `where` holds. If that fails, `wait` raises the error, and the request is let through."""
+        """Whether `where` holds. If it raises, the request passes, and `wait_for_hits` raises the same."""
         if self.rule.where is None:
             return True
         try:
@@ -95,23 +110,37 @@ class Fault:
             return False
 
     def strikes(self) -> bool:
-        """Count a match; whether this one is to be hit."""
+        """Count a match; return whether the fault strikes it."""
         self.matches += 1
         rule = self.rule
         if rule.nth is not None and self.matches != rule.nth:
             return False
-        if rule.times is not None and self.hits >= rule.times:
+        if self.hits >= rule.maximum_hits:
             return False
-        if rule.probability < 1 and self._random.random() >= rule.probability:
+        if rule.probability is not None and self._random.random() >= rule.probability:
             return False
         self.hits += 1
         return True
 
 
+def _in_words_of(
+    rule: Callable[Words, Rule],
+) -> Callable[[Callable[..., Fault]], Callable[Concatenate[Faults, Words], Fault]]:
+    """Give a method the signature of `rule`, for type checkers, editors and `help`."""
+
+    def signed(method: Callable[..., Fault]) -> Callable[Concatenate[Faults, Words], Fault]:
+        owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+        words = inspect.signature(rule).parameters.values()
+        method.__signature__ = inspect.Signature([owner, *words], return_annotation="Fault")  # type: ignore[attr-defined]
+        return method
+
+    return signed
+
+
 class Faults(Interceptor):
     """The faults of a broker."""
 
-    def __init__(self, broker: Embedded, watch: Watch, journal: Journal) -> None:
+    def __init__(self, broker: EmbeddedBroker, watch: Watch, journal: Journal) -> None:
         self.broker = broker
         self.watch = watch
         self._journal = journal
@@ -124,36 +153,36 @@ class Faults(Interceptor):
 
     # --- for tests --------------------------------------------------------------------------------
 
-    def add(self, **words: Unpack[Words]) -> Fault:
-        """A fault in the words of `rule_of`: add(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2).
+    @_in_words_of(Rule)
+    def add(self, **words: Any) -> Fault:
+        """Add a fault: add(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2).
 
-        Raises FaultError.
+        The words are the fields of `Rule`, where None stands for a word that is not given. Raises FaultError.
         """
-        given = {word: value for word, value in words.items() if value is not None}
-        return self._add(rule_from(given, where=True))
+        return self._add(rule_from(words, in_python=True))
 
     def add_all(self, mappings: Iterable[Any]) -> list[Fault]:
-        """Faults in the same words, as mappings. Raises FaultError, and then adds none."""
+        """Add faults that are mappings of words. Raises FaultError, and then adds none."""
         return [self._add(rule) for rule in [rule_from(words) for words in mappings]]
 
     def load(self, path: str | Path) -> list[Fault]:
-        """The faults of a YAML file: a list of mappings. Raises FaultError, and OSError."""
+        """Add the faults of a YAML file, a list of mappings of words. Raises FaultError, OSError."""
         return [self._add(rule) for rule in rules_in(Path(path))]
 
     def all(self) -> list[Fault]:
-        """Return the faults that are at work, in the order in which they are looked at."""
+        """Return the faults, in the order in which requests meet them."""
         return self.broker.on_loop(lambda: list(self._faults))
 
     def remove(self, fault: Fault) -> None:
-        """Take one away; without effect if that was done already."""
+        """Remove a fault, if it was not removed yet."""
         self.broker.on_loop(lambda: self._remove(fault))
 
     def held_by(self, fault: Fault) -> int:
-        """How many requests wait because of it."""
+        """Return how many requests a fault keeps waiting."""
         return self.broker.on_loop(lambda: len(self._held.get(fault, ())))
 
     def clear(self) -> None:
-        """Take all away."""
+        """Remove all faults."""
         self.broker.on_loop(self._clear)
 
     # --- on the loop ------------------------------------------------------------------------------
@@ -198,7 +227,7 @@ class Faults(Interceptor):
             return None
         self._struck[call] = struck
         self._note(call, struck)
-        self.watch.poke()  # a request that is held here does not come to the watch itself
+        self.watch.poke()  # which does not see requests that are held here
         delay_ms = sum(fault.rule.delay_ms for fault in struck)
         if delay_ms:
             return self._delayed(call, struck, delay_ms)
@@ -232,14 +261,14 @@ class Faults(Interceptor):
         return parked
 
     def _done_before(self, call: Call, struck: list[Fault]) -> Message | Parked | None:
-        """Cut the connection, stay silent or refuse, as the first fault says that does so. Raises Unanswerable."""
+        """Disconnect, keep silent or refuse, as the first fault with such an act says. Raises Unanswerable."""
         for fault in struck:
             rule = fault.rule
             if rule.close is not None:
                 return self._closed(call, rule)
             if rule.answer == "silence":
                 return self._silent(call, fault)
-            if rule.error is not None and rule.when == "before":
+            if rule.code is not None and rule.when != "after":
                 answer = self._refused(call, rule)
                 if answer is not None:
                     return answer
@@ -262,7 +291,7 @@ class Faults(Interceptor):
         return ended
 
     def _silent(self, call: Call, fault: Fault) -> Parked:
-        """The request waits for ever, or until the fault is removed: then its client is cut off."""
+        """Keep the request waiting until its client leaves or the fault is removed, which disconnects the client."""
         outcome = None
         if fault.rule.when == "after":
             call.may_run_again = False
@@ -280,7 +309,7 @@ class Faults(Interceptor):
         return parked
 
     def _refused(self, call: Call, rule: Rule) -> Message | None:
-        """The answer, if nothing of the request is let through; else None, and the errors are put into its answer."""
+        """Return the answer if nothing of the request passes; else note the errors for the answer to the rest."""
         if call.api_key == ApiKey.FETCH and rule.level != "top":
             without_wait(call.request)
             self._errors.setdefault(call, []).append((rule, call.request))
@@ -301,7 +330,7 @@ class Faults(Interceptor):
                 put_in(response, errors, rule, names_by(call))
         for fault in self._struck.get(call, ()):
             rule = fault.rule
-            if rule.error is not None and rule.when == "after":
+            if rule.code is not None and rule.when == "after":
                 set_errors(call, rule, response)
             if rule.corrupt is not None:
                 corrupt_batches(call, rule, response)
@@ -315,7 +344,7 @@ class Faults(Interceptor):
                 data = _joined(items)
                 return [data[: len(data) // 2], CLOSE]
             if fault.rule.answer == "wrong-correlation-id":
-                begin = bytearray(items[0])  # the header is never split, and what holds it may be of any kind
+                begin = bytearray(items[0])  # the first item holds the whole header, as bytes of any type
                 _CORRELATION_ID.pack_into(begin, _CORRELATION_POSITION, call.correlation_id ^ FAR)
                 items[0] = bytes(begin)
         return items

@@ -1,7 +1,4 @@
-"""Whether a fault concerns a request, and which parts of it.
-
-What a request is about is read by `subjects`; what is done to it is in `engine`.
-"""
+"""Whether a fault concerns a request, and which parts of its answer."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from minibroker.broker.requests.interceptors import Call
 from minibroker.protocol.apis import response_class
 from minibroker.testing.faults.places import Place, levels_of
 from minibroker.testing.faults.rules import Rule
-from minibroker.testing.subjects import NameOf, Subjects, subjects_of
+from minibroker.testing.faults.subjects import NameOf, Subjects, subjects_of
 
 
 def names_by(call: Call) -> NameOf:
-    """The names of topics by their ids, as the broker knows them."""
+    """Return a function that gives the broker's name of a topic id, or None."""
     topics = call.context.cluster.image.topics_by_id
 
     def name_of(topic_id: bytes) -> str | None:
@@ -26,24 +23,24 @@ def names_by(call: Call) -> NameOf:
 
 
 class Asked:
-    """A request, and what it is about, which is only looked at if a rule asks for it."""
+    """A request and its subjects, which are read only if a rule asks for them."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
 
     @cached_property
     def subjects(self) -> Subjects:
-        """Topics, groups, transactional ids. A Fetch within a session names only what has changed in it."""
+        """Return what the request is about; of a Fetch, what its session holds too."""
         found = subjects_of(self.call.request, names_by(self.call))
         for topic, partition in session_partitions(self.call):
             found.topics.setdefault(topic, set()).add(partition)
         return found
 
     def concerns(self, rule: Rule) -> bool:
-        """Whether the rule is about this request, so far as its `where` agrees."""
+        """Whether all words of the rule that match requests match this one; `where` is not called."""
         context = self.call.context
         return (
-            (not rule.api or self.call.api_key in rule.api)
+            (not rule.api_keys or self.call.api_key in rule.api_keys)
             and (rule.versions is None or context.version in rule.versions)
             and (rule.node is None or context.node.node_id == rule.node)
             and (rule.client_id is None or context.client_id == rule.client_id)
@@ -77,7 +74,7 @@ def session_partitions(call: Call) -> list[tuple[str, int]]:
 
 
 def is_meant(rule: Rule, place: Place) -> bool:
-    """Whether a place in an answer is one of those that the rule is about."""
+    """Whether the rule is about this place in an answer."""
     if rule.topic is not None and place.level != "top" and place.topic != rule.topic:
         return False
     return rule.partition is None or place.level != "partition" or place.partition == rule.partition

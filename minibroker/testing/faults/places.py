@@ -1,23 +1,23 @@
-"""Where an answer has its errors: at the top, of a topic, of a partition; and an answer that is nothing but errors.
+"""The places for errors in an answer: at the top, of a topic, of a partition; and answers that have only errors.
 
-Read from the declarations of the messages, so that it holds for every API. Which errors are put there is in `engine`.
+They are found in the declarations of the messages, for every API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import Field, fields
 from minibroker.protocol.response_errors import ERROR_FIELDS
-from minibroker.testing.subjects import PARTITION_NUMBERS, TOPIC_NAMES, NameOf, each, partition_of, topic_of
+from minibroker.testing.faults.subjects import PARTITION_NUMBERS, TOPIC_NAMES, NameOf, each, partition_of, topic_of
 
 KEY_FIELDS = (*TOPIC_NAMES, "group_id", "key", "transactional_id", "resource_name")
-# What Kafka puts where it has nothing to tell; the declarations' own default is 0.
-NOTHING = -1
-TOLD_AS_NOTHING = frozenset(
+# Kafka's value for "unknown" in these fields; the declarations' default is 0.
+UNKNOWN = -1
+UNKNOWN_FIELDS = frozenset(
     {
         "base_offset",
         "log_append_time_ms",
@@ -43,7 +43,7 @@ LEVELS = ("top", "topic", "partition")
 
 
 class Place(NamedTuple):
-    """A struct of an answer that has an error code, and what it is about, as far as it says so."""
+    """A struct of an answer that has an error code, with the topic and partition that it is about, if any."""
 
     level: str
     topic: str | None
@@ -52,17 +52,17 @@ class Place(NamedTuple):
     field: str
 
     def set(self, code: int) -> None:
-        """Put the code there."""
+        """Set the error code."""
         setattr(self.struct, self.field, code)
 
 
 def places_in(response: Message, name_of: NameOf) -> Iterator[Place]:
-    """All places for errors in an answer. What is of neither topics nor partitions (a group's) is at the top."""
+    """Yield all places for errors in an answer. One of neither a topic nor a partition (a group's) is at the top."""
     yield from _places(response, "top", None, name_of)
 
 
 def deepest_level(places: Iterable[Place]) -> str:
-    """The level at which errors are put unless it is said where: of partitions, else of topics, else the top."""
+    """Return the default level for errors: "partition" if there is one, else "topic", else "top"."""
     found = {place.level for place in places}
     return next((level for level in reversed(LEVELS) if level in found), "top")
 
@@ -86,7 +86,7 @@ def _level_below(level: str, about_topics: bool) -> str:
 
 @cache
 def places_below(struct: type) -> tuple[tuple[str, bool], ...]:
-    """The fields that lead to places, and whether their structs are about a topic each."""
+    """Return the fields that lead to places, and whether each of their structs is about a topic."""
     found = []
     for field in _fields(struct):
         inner = (field.kind.item or field.kind).struct
@@ -96,14 +96,14 @@ def places_below(struct: type) -> tuple[tuple[str, bool], ...]:
 
 
 def _is_about_topics(field: str, struct: type) -> bool:
-    """Whether the structs of a list are about a topic each: Kafka names the list so, or the struct, or its field."""
+    """Whether each struct of a list is about a topic, by the name of the list, of the struct, or of its fields."""
     named = "topic" in field or "Topic" in struct.__name__ or {"topic", "topic_id"} & {f.name for f in _fields(struct)}
     return bool(named) and not field.startswith("partition")
 
 
 @cache
 def has_places(struct: type) -> bool:
-    """Whether a struct, or one in it, has an error code."""
+    """Whether a struct, or one inside of it, has an error code."""
     if error_field(struct) is not None:
         return True
     inner = ((field.kind.item or field.kind).struct for field in _fields(struct))
@@ -112,7 +112,7 @@ def has_places(struct: type) -> bool:
 
 @cache
 def error_field(struct: type) -> str | None:
-    """The name of a struct's own error code."""
+    """Return the name of a struct's own error code, or None."""
     names = {field.name for field in _fields(struct)}
     return next((name for name in ERROR_FIELDS if name in names), None)
 
@@ -124,7 +124,7 @@ def _fields(struct: type) -> tuple[Field, ...]:
 
 @cache
 def levels_of(struct: type, level: str = "top") -> frozenset[str]:
-    """The levels at which an answer of this class can have errors."""
+    """Return the levels at which an answer of this class can have errors."""
     found = frozenset() if error_field(struct) is None else frozenset({level})
     for field in _fields(struct):
         inner = (field.kind.item or field.kind).struct
@@ -136,20 +136,16 @@ def levels_of(struct: type, level: str = "top") -> frozenset[str]:
 # --- answers of errors only -----------------------------------------------------------------------
 
 
-def error_answer(request: Message, response_class: type[Message], version: int, made: Callable[[Any], None]) -> Message:
-    """An answer that has a place for all that the request asks for, and tells of nothing.
-
-    `made` is called with each struct of it, so that the caller can fill in what it knows.
-    """
+def error_answer(request: Message, response_class: type[Message], version: int) -> Message:
+    """Return an answer with a place for all that the request asks for, and without any data."""
     response = response_class()
-    _fill(response, request, version, made)
+    _fill(response, request, version)
     return response
 
 
-def _fill(answer: Any, asked: Any, version: int, made: Callable[[Any], None]) -> None:
-    _tell_nothing(answer, version)
+def _fill(answer: Any, asked: Any, version: int) -> None:
+    _set_unknown(answer, version)
     _copy_keys(answer, asked)
-    made(answer)
     taken: set[str] = set()
     for field in _fields(answer.__class__):
         inner = (field.kind.item or field.kind).struct
@@ -162,13 +158,13 @@ def _fill(answer: Any, asked: Any, version: int, made: Callable[[Any], None]) ->
         items = []
         for item in each(getattr(asked, source)):
             answered = inner()
-            _fill(answered, item, version, made)
+            _fill(answered, item, version)
             items.append(answered)
         setattr(answer, field.name, items)
 
 
 def _source(asked: Any, wanted: str, taken: set[str]) -> str | None:
-    """The field of the request that an answer's list answers item by item."""
+    """Return the request's field that an answer's list answers item by item, or None."""
     if not hasattr(asked, "__class__") or isinstance(asked, int | str | bytes):
         return None
     lists = [
@@ -182,16 +178,16 @@ def _source(asked: Any, wanted: str, taken: set[str]) -> str | None:
     return lists[0] if lists else None
 
 
-def _tell_nothing(answer: Any, version: int) -> None:
+def _set_unknown(answer: Any, version: int) -> None:
     for field in _fields(answer.__class__):
-        if field.name in TOLD_AS_NOTHING and field.kind.is_fixed:
-            setattr(answer, field.name, NOTHING)
-        elif field.name in ("records",) and version in field.facts.present:
+        if field.name in UNKNOWN_FIELDS and field.kind.is_fixed:
+            setattr(answer, field.name, UNKNOWN)
+        elif field.name == "records" and version in field.facts.present:
             setattr(answer, field.name, b"")
 
 
 def _copy_keys(answer: Any, asked: Any) -> None:
-    """Copy into the answer the names that the request has."""
+    """Copy into the answer what the request calls its subjects."""
     names = {field.name for field in _fields(answer.__class__)}
     if isinstance(asked, str):
         for name in KEY_FIELDS:
@@ -209,7 +205,7 @@ def _copy_keys(answer: Any, asked: Any) -> None:
 
 def _copy_fields(answer: Any, asked: Any, names: set[str]) -> None:
     for field in _fields(asked.__class__):
-        if field.name in names and field.name not in TOLD_AS_NOTHING and field.kind.item is None:
+        if field.name in names and field.name not in UNKNOWN_FIELDS and field.kind.item is None:
             value = getattr(asked, field.name)
             if value is not None and (field.kind.is_fixed or isinstance(value, str)):
                 setattr(answer, field.name, value)

@@ -1,21 +1,29 @@
-"""The grammar of faults: which requests one concerns, what it does to them, and how often.
+"""The grammar of faults: which requests a fault concerns, what it does to them, and how often.
 
-The same words are used in Python, in YAML and over HTTP; `rule_of` reads them. What is done is in `engine`.
+`Rule` is the one declaration: its fields are the words of a fault, with types, limits and meanings. The signature of
+`Faults.add`, the checks, YAML, the OpenAPI description and the tables of docs/testing.md come from it.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any, Final, Literal, TypedDict, get_args
+from functools import cached_property, partial
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from minibroker.protocol.apis import ApiKey, api_name, response_class
 from minibroker.protocol.errors import ErrorCode
-from minibroker.testing.durations import Duration, milliseconds
+from minibroker.quantities import Duration, milliseconds
 from minibroker.testing.exchange import api_key_of
-from minibroker.testing.faults.places import levels_of
+from minibroker.testing.faults.places import LEVELS, levels_of
+from minibroker.testing.yaml_files import read_at_most, yaml_of
+
+MAXIMUM_FILE_BYTES = 1 << 20
 
 When = Literal["before", "after"]
 Level = Literal["top", "topic", "partition"]
@@ -24,265 +32,211 @@ Corruption = Literal["crc", "length", "codec", "truncated", "offsets"]
 
 
 class FaultError(ValueError):
-    """A fault that cannot be, said in one line."""
+    """A fault that makes no sense; the message is one line."""
 
 
-@dataclass(frozen=True)
+class Word(NamedTuple):
+    """What the type of a word does not say: its place in the documentation, its meaning, its limits."""
+
+    table: Literal["match", "act", "trigger"]
+    meaning: str
+    minimum: float = -math.inf
+    maximum: float = math.inf
+
+
+match, act, trigger = partial(Word, "match"), partial(Word, "act"), partial(Word, "trigger")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Rule:
-    """One fault.
+    """A fault: it concerns the requests that agree with all words from `api` to `where` that are given.
 
-    It concerns requests that agree with all of `api` to `where` that are given. `versions` are of the API; `topic` and
-    `partition` make it concern only these parts of a request, and of its answer.
-
-    `error` is answered `before` the request has an effect, or `after` it: then it has happened, and the client does not
-    know. `level` says where in the answer, the deepest place unless given. `close` cuts the connection, without an
-    answer, before or after the effect. `answer` sends a half of it and closes, none at all (`silence`, before the
-    effect unless `when` says after), or one with another request's id. `corrupt` damages the first batch that a Fetch
-    brings. `delay_ms` holds the request back, `throttle_ms` is in the answer; both go together with all others.
-
-    `nth` is the one match, counted from 1, that it does something to, `times` is how often it does so at the most,
-    `probability` how likely each time; chance is drawn from `seed`.
+    It has one of `error`, `close`, `answer` and `corrupt`; `delay` and `throttle` go with each of them. A word that is
+    None is not given. Raises FaultError.
     """
 
-    api: frozenset[ApiKey] = frozenset()
-    versions: range | None = None
-    node: int | None = None
-    client_id: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    group: str | None = None
-    transactional_id: str | None = None
-    where: Callable[[Any], object] | None = None
-    error: ErrorCode | None = None
-    when: When = "before"
-    level: Level | None = None
-    close: When | None = None
-    answer: Answer | None = None
-    corrupt: Corruption | None = None
-    delay_ms: float = 0.0
-    throttle_ms: int = 0
-    nth: int | None = None
-    times: int | None = None
-    probability: float = 1.0
-    seed: int = 0
-    name: str = ""
+    api: Annotated[str | Collection[str] | None, match("The API by Kafka's name, or several APIs.")] = None
+    version: Annotated[int | str | None, match('Versions of the API: `9`, `"3-9"`, `"12+"`.')] = None
+    node: Annotated[int | None, match("The broker that gets the request.", minimum=0)] = None
+    client_id: Annotated[str | None, match("The client that sends it.")] = None
+    topic: Annotated[str | None, match("Requests about the topic; only this part of them fails.")] = None
+    partition: Annotated[int | None, match("Requests about it; only this part of them fails.", minimum=0)] = None
+    group: Annotated[str | None, match("Requests about the group.")] = None
+    transactional_id: Annotated[str | None, match("Requests about the transactional id.")] = None
+    where: Annotated[
+        Callable[[Any], object] | None,
+        match(
+            "Called with the decoded request. If it raises, the request passes, and `wait_for_hits` raises the same."
+        ),
+    ] = None
+    error: Annotated[str | None, act("Answers with this error, by Kafka's name.")] = None
+    when: Annotated[
+        When | None, act("Whether `error` or silence comes before the effect of the request (the default) or after it.")
+    ] = None
+    level: Annotated[Level | None, act("Where in the answer `error` is; the deepest level by default.")] = None
+    close: Annotated[When | None, act("Disconnects the client without an answer, before or after the effect.")] = None
+    answer: Annotated[Answer | None, act("Sends half and disconnects, nothing, or another correlation id.")] = None
+    corrupt: Annotated[
+        Corruption | None, act("Damages the first batch of a Fetch: checksum, length, codec, end, or order.")
+    ] = None
+    delay: Annotated[Duration | None, act("Holds the request back, in the broker's time.")] = None
+    throttle: Annotated[Duration | None, act("Asks the client for a pause, by the throttle time in the answer.")] = None
+    nth: Annotated[int | None, trigger("Strikes only at the match with this number.", minimum=1)] = None
+    times: Annotated[int | None, trigger("How often it strikes at most; without limit by default.", minimum=1)] = None
+    once: Annotated[bool | None, trigger("The same as `times=1`.")] = None
+    probability: Annotated[float | None, trigger("How likely it strikes at a match.", minimum=0, maximum=1)] = None
+    seed: Annotated[int | None, trigger("With the same seed, `probability` draws the same.")] = None
+    name: Annotated[str | None, trigger("What reports call the fault.")] = None
+
+    def __post_init__(self) -> None:
+        for word, (kinds, (_, _, minimum, maximum)) in WORDS.items():
+            value = getattr(self, word)
+            if value is not None:
+                _check_kind(word, value, kinds)
+                if isinstance(value, int | float) and not minimum <= value <= maximum:
+                    limits = f"at least {minimum}" if maximum == math.inf else f"between {minimum} and {maximum}"
+                    raise FaultError(f"{word} is {limits}, and cannot be {value}")
+        if self.probability is not None and self.seed is None:
+            object.__setattr__(self, "seed", random.randrange(1 << 31))  # reports name it, so that it can be given
+        _check_together(self)
+
+    @cached_property
+    def api_keys(self) -> frozenset[ApiKey]:
+        """Return the APIs that are meant, none for all."""
+        names = [self.api] if isinstance(self.api, str) else self.api or ()
+        try:
+            return frozenset(api_key_of(name) for name in names)
+        except ValueError as error:
+            raise FaultError(str(error)) from None
+
+    @cached_property
+    def versions(self) -> range | None:
+        """Return the versions that are meant, None for all."""
+        if self.version is None:
+            return None
+        text = str(self.version)
+        first, dash, last = text.removesuffix("+").partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise FaultError(f"{text!r} is not a version; write 9, 3-9 or 12+")
+        return range(int(first), 1 << 15 if text.endswith("+") else int(last or first) + 1)
+
+    @cached_property
+    def code(self) -> ErrorCode | None:
+        """Return the code of `error`."""
+        try:
+            return None if self.error is None else ErrorCode[self.error.upper()]
+        except KeyError:
+            raise FaultError(f"{self.error!r} is not an error of Kafka, such as NOT_LEADER_OR_FOLLOWER") from None
+
+    @cached_property
+    def delay_ms(self) -> float:
+        """Return `delay` in ms."""
+        return _milliseconds("delay", self.delay)
+
+    @cached_property
+    def throttle_ms(self) -> int:
+        """Return `throttle` in ms."""
+        return round(_milliseconds("throttle", self.throttle))
+
+    @property
+    def maximum_hits(self) -> float:
+        """Return how often the fault strikes at most."""
+        return 1 if self.once else math.inf if self.times is None else self.times
 
     def __str__(self) -> str:
-        """For people: the name, or else the words that it was given in."""
-        if self.name:
-            return self.name
-        silent = ("name", "seed") if self.probability == 1 else ("name",)
-        given = ((field.name, getattr(self, field.name)) for field in fields(self) if field.name not in silent)
-        defaults = {field.name: field.default for field in fields(self)}
-        return ", ".join(f"{name} {_shown(value)}" for name, value in given if value != defaults[name])
+        """Return the name, or else the words that were given."""
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return self.name or ", ".join(f"{word} {_shown(word, value)}" for word, value in given if value is not None)
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, frozenset):
-        return "|".join(sorted(api_name(key) for key in value))
-    if isinstance(value, ErrorCode):
-        return value.name
-    if isinstance(value, range):
-        return f"{value[0]}-{value[-1]}"
-    return "given" if callable(value) else str(value)
+def _declared(hint: Any) -> tuple[tuple[Any, ...], Word]:
+    kinds, word = get_args(hint)
+    return tuple(kind for kind in get_args(kinds) if kind is not NoneType), word
 
 
-class Words(TypedDict, total=False):
-    """The words of a fault, as they are typed; None is as good as not said."""
-
-    api: str | Collection[str] | None
-    version: int | str | None
-    node: int | None
-    client_id: str | None
-    topic: str | None
-    partition: int | None
-    group: str | None
-    transactional_id: str | None
-    where: Callable[[Any], object] | None
-    error: str | None
-    when: When | None
-    level: Level | None
-    close: When | None
-    answer: Answer | None
-    corrupt: Corruption | None
-    delay: Duration | None
-    throttle: Duration | None
-    nth: int | None
-    times: int | None
-    once: bool | None
-    probability: float | None
-    seed: int | None
-    name: str | None
+WORDS: Final = {word: _declared(hint) for word, hint in get_type_hints(Rule, include_extras=True).items()}
+"""The types of each word, without None, and its `Word`."""
 
 
-def rule_of(
-    *,
-    api: str | Iterable[str] | None = None,
-    version: int | str | None = None,
-    node: int | None = None,
-    client_id: str | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    group: str | None = None,
-    transactional_id: str | None = None,
-    where: Callable[[Any], object] | None = None,
-    error: str | None = None,
-    when: str = "before",
-    level: str | None = None,
-    close: str | None = None,
-    answer: str | None = None,
-    corrupt: str | None = None,
-    delay: Duration = 0,
-    throttle: Duration = 0,
-    nth: int | None = None,
-    times: int | None = None,
-    once: bool = False,
-    probability: float = 1.0,
-    seed: int | None = None,
-    name: str = "",
-) -> Rule:
-    """The rule that these words say. `api` is a name ("Fetch") or several, `version` 9, "3-9" or "12+"; `error` is
-    Kafka's name for it; durations are as "200 ms". Raises FaultError."""
-    rule = Rule(
-        api=_apis(api),
-        versions=_versions(version),
-        node=node,
-        client_id=client_id,
-        topic=topic,
-        partition=partition,
-        group=group,
-        transactional_id=transactional_id,
-        where=where,
-        error=_error(error),
-        when=_one_of("when", when, When) or "before",
-        level=_one_of("level", level, Level),
-        close=_one_of("close", close, When),
-        answer=_one_of("answer", answer, Answer),
-        corrupt=_one_of("corrupt", corrupt, Corruption),
-        delay_ms=_duration("delay", delay),
-        throttle_ms=round(_duration("throttle", throttle)),
-        nth=nth,
-        times=1 if once else times,
-        probability=probability,
-        seed=random.randrange(1 << 31) if seed is None else seed,
-        name=name,
-    )
-    _check(rule, once and times is not None)
-    return rule
-
-
-def rule_from(words: Any, *, where: bool = False) -> Rule:
-    """The rule of a mapping, as a file or an HTTP request has it, which cannot have a `where`.
-
-    Raises FaultError, which names what is wrong.
-    """
+def rule_from(words: Any, *, in_python: bool = False) -> Rule:
+    """Return the rule of a mapping, which has neither `where` nor None unless it is from Python. Raises FaultError."""
     if not isinstance(words, dict):
         raise FaultError(f"a fault is a mapping of its words, not {words!r}")
-    known = set(rule_of.__kwdefaults__ or {}) - (set() if where else {"where"})
-    for word in words:
+    known = set(WORDS) if in_python else set(WORDS) - {"where"}
+    for word, value in words.items():
         if word not in known:
             raise FaultError(f"a fault has no {word!r}; it has {', '.join(sorted(known))}")
-    for word, kinds in _KINDS.items():
-        if word in words and (
-            not isinstance(words[word], kinds) or isinstance(words[word], bool) is not (kinds is bool)
-        ):
-            raise FaultError(f"{word} cannot be {words[word]!r}")
-    return rule_of(**words)
+        if value is None and not in_python:
+            raise FaultError(f"{word} cannot be null")
+    return Rule(**words)
 
 
-_KINDS: Final[dict[str, Any]] = {
-    "node": int,
-    "client_id": str,
-    "topic": str,
-    "partition": int,
-    "group": str,
-    "transactional_id": str,
-    "error": str,
-    "nth": int,
-    "times": int,
-    "once": bool,
-    "probability": (int, float),
-    "seed": int,
-    "name": str,
-    "api": (str, Collection),
-    "version": (int, str),
-    "delay": (int, float, str, timedelta),
-    "throttle": (int, float, str, timedelta),
-    "where": Callable,
-}
+def rules_in(path: Path) -> list[Rule]:
+    """Return the rules of a YAML file, a list of mappings. Raises FaultError with the file's name, and OSError."""
+    try:
+        listed = yaml_of(read_at_most(path, MAXIMUM_FILE_BYTES))
+    except ValueError as error:
+        raise FaultError(f"{path}: {error}") from None
+    if not isinstance(listed, list):
+        raise FaultError(f"{path}: a list of faults is expected")
+    rules = []
+    for number, words in enumerate(listed, 1):
+        try:
+            rules.append(rule_from(words))
+        except FaultError as error:
+            raise FaultError(f"{path}: fault {number}: {error}") from None
+    return rules
 
 
-def _check(rule: Rule, once_and_times: bool) -> None:
-    """Raises FaultError."""
+def _check_kind(word: str, value: object, kinds: tuple[Any, ...]) -> None:
+    """Raise FaultError for a value of another type than declared."""
+    if not any(_is_of(value, kind) for kind in kinds):
+        choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+        expected = f"{word} is one of {', '.join(choices)}, and" if choices else word
+        raise FaultError(f"{expected} cannot be {value!r}")
+
+
+def _is_of(value: object, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if isinstance(value, bool) and kind is not bool:
+        return False
+    return isinstance(value, int | float if kind is float else get_origin(kind) or kind)
+
+
+def _check_together(rule: Rule) -> None:
+    """Raise FaultError for words that make no sense together, or by themselves."""
     acts = [word for word in ("error", "close", "answer", "corrupt") if getattr(rule, word) is not None]
     if len(acts) > 1:
         raise FaultError(f"one fault cannot have both {acts[0]} and {acts[1]}: add two")
     if not acts and not rule.delay_ms and not rule.throttle_ms:
         raise FaultError("a fault needs one of error, close, answer, corrupt, delay, throttle")
-    if rule.corrupt is not None and rule.api not in (frozenset(), frozenset({ApiKey.FETCH})):
-        raise FaultError("only a Fetch brings batches that could be corrupt")
-    if rule.level is not None and rule.error is None:
-        raise FaultError("level says where an error stands: without error it has no meaning")
-    if rule.when == "after" and rule.error is None and rule.answer != "silence":
-        raise FaultError("when is for error and silence; close says itself whether it is before or after")
-    _check_place(rule)
-    if once_and_times:
-        raise FaultError("once is times 1: give one of them")
-    for word in ("nth", "times"):
-        value = getattr(rule, word)
-        if value is not None and value < 1:
-            raise FaultError(f"{word} begins with 1, and cannot be {value}")
-    if not 0 <= rule.probability <= 1:
-        raise FaultError(f"probability is between 0 and 1, and cannot be {rule.probability}")
-
-
-def _check_place(rule: Rule) -> None:
-    """Raises FaultError for a level that one of the APIs does not have."""
-    for api in () if rule.level is None else sorted(rule.api):
+    if rule.corrupt is not None and rule.api_keys not in (frozenset(), frozenset({ApiKey.FETCH})):
+        raise FaultError("only a Fetch has batches in its answer that could be corrupt")
+    if rule.level is not None and rule.code is None:
+        raise FaultError("level says where an error is, and needs error")
+    if rule.when == "after" and rule.code is None and rule.answer != "silence":
+        raise FaultError("when is for error and silence; close itself says before or after")
+    if rule.once and rule.times is not None:
+        raise FaultError("once is the same as times 1: give one of them")
+    for api in rule.api_keys if rule.level is not None else ():
         levels = levels_of(response_class(api))
         if rule.level not in levels:
-            there = ", ".join(level for level in get_args(Level) if level in levels) or "none"
+            there = ", ".join(level for level in LEVELS if level in levels) or "none"
             raise FaultError(f"{api_name(api)} has no error at the level {rule.level}, but at {there}")
+    _ = rule.versions, rule.delay_ms, rule.throttle_ms, rule.api_keys, rule.code  # each raises FaultError
 
 
-def _apis(names: str | Iterable[str] | None) -> frozenset[ApiKey]:
-    if names is None:
-        return frozenset()
-    given = [names] if isinstance(names, str) else list(names)
+def _milliseconds(word: str, duration: Duration | None) -> float:
     try:
-        return frozenset(api_key_of(each) for each in given)
-    except ValueError as error:
-        raise FaultError(str(error)) from None
-
-
-def _versions(text: int | str | None) -> range | None:
-    if text is None:
-        return None
-    first, dash, last = str(text).removesuffix("+").partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
-        raise FaultError(f"{text!r} is no version; write 9, 3-9 or 12+")
-    end = 1 << 15 if str(text).endswith("+") else int(last or first) + 1
-    return range(int(first), end)
-
-
-def _error(name: str | None) -> ErrorCode | None:
-    if name is None:
-        return None
-    try:
-        return ErrorCode[name.upper()]
-    except KeyError:
-        raise FaultError(f"{name!r} is no error of Kafka's, as NOT_LEADER_OR_FOLLOWER is") from None
-
-
-def _one_of(word: str, value: str | None, kind: Any) -> Any:
-    choices = get_args(kind)
-    if value is not None and value not in choices:
-        raise FaultError(f"{word} is one of {', '.join(choices)}, and cannot be {value!r}")
-    return value
-
-
-def _duration(word: str, duration: Duration) -> float:
-    try:
-        return milliseconds(duration)
+        return 0.0 if duration is None else milliseconds(duration)
     except ValueError as error:
         raise FaultError(f"{word}: {error}") from None
+
+
+def _shown(word: str, value: Any) -> str:
+    if callable(value):
+        return "given"
+    if isinstance(value, int | float) and timedelta in WORDS[word][0]:
+        return f"{value} ms"
+    return str(value) if isinstance(value, str | int | float | timedelta) else "|".join(value)

@@ -133,7 +133,7 @@ def test_a_file_too_large_to_be_settings_is_not_read_through(tmp_path: Path) -> 
     file = tmp_path / "large"
     with file.open("wb") as stream:
         stream.truncate(FILE_SIZE_MAX + 1)
-    assert "no properties file" in refusal(file=file)
+    assert "not a properties file" in refusal(file=file)
 
 
 def test_a_malformed_file_is_named_with_its_line(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.primitives import uuid_from_text
-from minibroker.storage.log_directory import LogDirectory
-from minibroker.storage.moving import TAIL_BYTES
+from minibroker.storage.directories.log_copying import TAIL_BYTES
+from minibroker.storage.directories.log_directory import LogDirectory
 from tests.broker.harness import Harness, batch
 
 LARGE = "x" * (TAIL_BYTES // 2)

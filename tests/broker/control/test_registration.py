@@ -75,7 +75,7 @@ def test_a_stop_goes_on_if_it_cannot_be_recorded(
 
     monkeypatch.setattr(harness.cluster.metadata_log, "append", fail)
     harness.stop()
-    assert "the metadata log does not say that the nodes have gone" in caplog.text
+    assert "the metadata log could not record that the nodes have gone" in caplog.text
     assert (harness.directory / "data" / ".kafka_cleanshutdown").exists()
 
 

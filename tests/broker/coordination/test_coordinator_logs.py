@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.coordination.coordinator_logs import Entry, StateTopic, java_hash
+from minibroker.broker.coordination.coordinator_logs import CoordinatorLog, Entry, java_hash
 from minibroker.broker.groups.coordinator import SETTINGS
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.steps import at_once
 from tests.broker.handlers.fetching import fetch_of
 from tests.broker.harness import Harness
 
@@ -38,7 +39,7 @@ class Read:
         self.records: list[tuple[bytes | None, bytes | None, int]] = []
         self.ended: list[tuple[int, bool]] = []
 
-    def record(self, record: Record, producer_id: int) -> None:
+    def replay(self, record: Record, producer_id: int) -> None:
         if record.key == b"unknown":
             raise ValueError("this says nothing")
         self.records.append((record.key, record.value, producer_id))
@@ -46,11 +47,20 @@ class Read:
     def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
         self.ended.append((producer_id, committed))
 
+    def loaded(self) -> None:
+        raise AssertionError("the log itself does not decide that")
 
-def made(harness: Harness) -> StateTopic:
-    topic = StateTopic(harness.cluster, NAME, SETTINGS, lambda partition: None)
+    unload = loaded
+
+
+def made(harness: Harness) -> CoordinatorLog:
+    topic = CoordinatorLog(harness.cluster, NAME, SETTINGS)
     topic.create()
     return topic
+
+
+def append(log: CoordinatorLog, index: int, entries: Sequence[Entry]) -> None:
+    log.append_batch(log.partition(index), log.batch(entries))
 
 
 @pytest.mark.parametrize("load_bytes", ["1", "200", "5242880"])
@@ -60,13 +70,13 @@ def test_it_is_read_back_in_pieces_of_any_size(tmp_path: Path, load_bytes: str) 
         topic = made(harness)
         entries: list[Entry] = [(b"k%d" % number, b"v" * number) for number in range(20)]
         for each in entries:
-            topic.append(0, [each])
+            append(topic, 0, [each])
         assert [(key, value) for key, value, _ in replayed(harness).records] == entries
 
 
 def replayed(harness: Harness, index: int = 0) -> Read:
     read = Read()
-    made(harness).replay(harness.partition(NAME, index), read)
+    at_once(made(harness).replay(harness.partition(NAME, index), read))
     return read
 
 
@@ -77,7 +87,7 @@ def test_the_hash_is_that_of_java(text: str, value: int) -> None:
 
 @pytest.mark.parametrize(("key", "index"), [("group", 98629247 % 50), ("ümläut", 1271284472 % 50)])
 def test_a_partition_is_the_remainder_of_the_hash_without_its_sign(harness: Harness, key: str, index: int) -> None:
-    assert StateTopic(harness.cluster, NAME, SETTINGS, lambda partition: None).partition_of(key) == index
+    assert CoordinatorLog(harness.cluster, NAME, SETTINGS).partition_of(key) == index
     assert made(harness).partition_of(key) == index
 
 
@@ -113,8 +123,7 @@ def test_one_node_has_one_replica(harness: Harness) -> None:
 
 def test_what_is_appended_is_read_back_after_a_crash(harness: Harness) -> None:
     entries: Sequence[Entry] = [(b"k", b"v"), (b"k", None), (b"e", b"")]
-    made(harness).append(3, entries)
-    made(harness).append(3, [])
+    append(made(harness), 3, entries)
     harness.restart(crash=True)
     assert replayed(harness, 3).records == [(b"k", b"v", -1), (b"k", None, -1), (b"e", b"", -1)]
     assert harness.partition(NAME, 3).log.log_end_offset == 3
@@ -123,7 +132,7 @@ def test_what_is_appended_is_read_back_after_a_crash(harness: Harness) -> None:
 
 def test_what_is_appended_at_once_is_one_batch_in_the_codec_of_the_setting(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"offsets.topic.compression.codec": "3"}) as harness:
-        made(harness).append(0, [(b"k", b"v" * 1000), (b"l", b"w")])
+        append(made(harness), 0, [(b"k", b"v" * 1000), (b"l", b"w")])
         region = harness.partition(NAME).log.read(0, 1 << 20, minimum_one=True)
         assert region is not None
         header = read_header(region.read())
@@ -133,7 +142,7 @@ def test_what_is_appended_at_once_is_one_batch_in_the_codec_of_the_setting(tmp_p
 
 
 def test_a_record_that_says_nothing_is_passed_over(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
-    made(harness).append(0, [(b"a", b"1"), (b"unknown", b"2"), (b"b", b"3")])
+    append(made(harness), 0, [(b"a", b"1"), (b"unknown", b"2"), (b"b", b"3")])
     assert [key for key, _, _ in replayed(harness).records] == [b"a", b"b"]
     assert f"{NAME}-0: the record at offset 1 is passed over: this says nothing" in caplog.text
 
@@ -141,7 +150,7 @@ def test_a_record_that_says_nothing_is_passed_over(harness: Harness, caplog: pyt
 def test_a_batch_that_is_damaged_is_passed_over(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     topic = made(harness)
     for key in (b"a", b"b", b"c"):
-        topic.append(0, [(key, b"v")])
+        append(topic, 0, [(key, b"v")])
     harness.end_turn()
     region = harness.partition(NAME).log.read(1, 1, minimum_one=True)
     assert region is not None
@@ -182,14 +191,14 @@ def test_records_of_transactions_come_with_their_producer_and_markers_with_their
 
 def test_there_is_no_partition_before_the_topic(harness: Harness) -> None:
     with pytest.raises(KafkaError) as raised:
-        StateTopic(harness.cluster, NAME, SETTINGS, lambda partition: None).append(0, [(b"k", b"v")])
+        append(CoordinatorLog(harness.cluster, NAME, SETTINGS), 0, [(b"k", b"v")])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
 def test_what_does_not_fit_into_a_batch_is_refused_whole(harness: Harness) -> None:
     topic = made(harness)
     with pytest.raises(KafkaError) as raised:
-        topic.append(0, [(b"k", b"v"), (b"l", bytes(1_100_000))])
+        append(topic, 0, [(b"k", b"v"), (b"l", bytes(1_100_000))])
     assert raised.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert harness.partition(NAME).log.log_end_offset == 0
 
@@ -198,7 +207,7 @@ def test_too_few_replicas_in_sync_are_no_coordinator(harness: Harness) -> None:
     topic = made(harness)
     harness.partition(NAME).isr = []
     with pytest.raises(KafkaError) as raised:
-        topic.append(0, [(b"k", b"v")])
+        append(topic, 0, [(b"k", b"v")])
     assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -206,31 +215,14 @@ def test_a_log_that_is_offline_has_no_coordinator(harness: Harness) -> None:
     topic = made(harness)
     harness.partition(NAME).log.offline = "the disk is gone"
     with pytest.raises(KafkaError) as raised:
-        topic.append(0, [(b"k", b"v")])
+        append(topic, 0, [(b"k", b"v")])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
 def test_readers_of_the_partition_are_woken(harness: Harness) -> None:
     topic = made(harness)
     waiting = harness.request(fetch_of(harness, {(NAME, 0): 0}, max_wait_ms=10_000))
-    topic.append(0, [(b"k", b"v")])
+    append(topic, 0, [(b"k", b"v")])
     assert not waiting.done
     harness.end_turn()
     assert waiting.done
-
-
-def test_whoever_must_tell_of_it_waits_for_the_disk_only_if_the_topic_asks_for_that(harness: Harness) -> None:
-    topic = made(harness)
-    told: list[KafkaError | None] = []
-    topic.append(0, [(b"k", b"v")])
-    topic.when_kept(0, told.append)
-    assert told == [None]
-    kept = harness.partition(NAME).log
-    kept.flush_at = 2
-    harness.clock.holds_aside = True
-    topic.append(0, [(b"k", b"v")])
-    topic.when_kept(0, told.append)
-    harness.end_turn()
-    assert told == [None]
-    harness.clock.do_aside()
-    assert told == [None, None]

@@ -145,7 +145,7 @@ def test_a_crash_as_a_topic_is_deleted_leaves_no_offset_for_its_namesake(
     by_id = harness.cluster.image.topics["u"].topic_id
     commit(harness, "g", (by_id, 0, 6), version=10)
     for name in ("t", "u"):
-        monkeypatch.setattr(harness.cluster, "topic_deleted", lambda topic: iter(()))
+        monkeypatch.setattr(harness.cluster.coordinators, "topic_deleted", lambda topic: iter(()))
         harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)]))
     harness.create_topic("u")
     assert offsets(harness) == [("t", 0), ("u", 0)]

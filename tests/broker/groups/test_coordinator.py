@@ -49,7 +49,7 @@ def groups_of(harness: Harness) -> GroupCoordinator:
 
 
 def test_nothing_of_groups_is_there_before_the_first_is_asked_for(harness: Harness) -> None:
-    assert harness.cluster._groups is None
+    assert harness.cluster.coordinators.made == {}
     assert harness.cluster.image.topics == {}
 
 
@@ -99,7 +99,7 @@ def test_of_what_was_committed_the_last_holds(harness: Harness, caplog: pytest.L
 
 def test_a_transaction_and_commits_beside_it_hold_in_their_order(harness: Harness) -> None:
     groups = groups_of(harness)
-    partition = harness.partition("__consumer_offsets", groups.topic.partition_of("g"))
+    partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     key, value = records.offset_entry("g", "t", 0, OFFSET._replace(offset=6))
     marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
@@ -127,7 +127,7 @@ def test_offsets_as_brokers_of_long_ago_wrote_them_are_understood(harness: Harne
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_what_a_transaction_has_committed_holds_if_it_was_committed(harness: Harness, committed: bool) -> None:
-    partition = harness.partition("__consumer_offsets", groups_of(harness).topic.partition_of("g"))
+    partition = harness.partition("__consumer_offsets", groups_of(harness).log.partition_of("g"))
     key, value = records.offset_entry("g", "t", 0, OFFSET)
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     marker = end_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=0)
@@ -147,34 +147,34 @@ def test_a_topic_of_groups_that_cannot_be_read_is_served_by_nobody(
 ) -> None:
     groups = groups_of(harness)
     groups.append("g", [records.offset_entry("g", "t", 0, OFFSET)])
-    partition = harness.partition("__consumer_offsets", groups.topic.partition_of("g"))
+    partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
 
     def read(*_: object, **__: object) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk does not answer")
 
     monkeypatch.setattr(type(partition.log), "read", read)
-    harness.cluster._groups = None
+    harness.cluster.coordinators.made.clear()
     harness.cluster.groups.load()
     assert "the disk does not answer" in caplog.text
     with pytest.raises(KafkaError) as raised:
-        harness.cluster.groups.check(harness.cluster.nodes[1], "g")
+        harness.cluster.groups.check_named(harness.cluster.nodes[1], "g")
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
 def test_only_the_coordinator_of_a_group_looks_after_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         node = harness.coordinator("g")
-        harness.cluster.groups.check(harness.cluster.nodes[node], "g")
+        harness.cluster.groups.check_named(harness.cluster.nodes[node], "g")
         with pytest.raises(KafkaError) as raised:
-            harness.cluster.groups.check(harness.cluster.nodes[3 - node], "g")
+            harness.cluster.groups.check_named(harness.cluster.nodes[3 - node], "g")
         assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
 def test_a_group_id_is_not_empty(harness: Harness) -> None:
     groups, node = groups_of(harness), harness.cluster.nodes[1]
-    groups.check_node(node, "")
+    groups.check(node, "")
     with pytest.raises(KafkaError) as raised:
-        groups.check(node, "")
+        groups.check_named(node, "")
     assert raised.value.code == ErrorCode.INVALID_GROUP_ID
 
 
@@ -205,4 +205,4 @@ def test_groups_are_gone_with_their_topic(harness: Harness) -> None:
         groups.append("g", [records.offset_entry("g", "t", 0, OFFSET)])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
     harness.coordinator("g")
-    groups.check(harness.cluster.nodes[1], "g")
+    groups.check_named(harness.cluster.nodes[1], "g")

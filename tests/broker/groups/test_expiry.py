@@ -126,7 +126,7 @@ def test_a_log_that_cannot_be_written_keeps_the_offsets_until_it_can(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     commit(harness, "g", ("t", 0, 5))
-    log = harness.partition(GROUPS_TOPIC, harness.cluster.groups.topic.partition_of("g")).log
+    log = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.partition_of("g")).log
     log.offline = "the disk is away"
     harness.clock.advance(11 * MINUTE_MS)
     assert offsets(harness) == [("t", 0)]
@@ -138,7 +138,7 @@ def test_a_log_that_cannot_be_written_keeps_the_offsets_until_it_can(
 
 def test_nobody_looks_for_offsets_where_there_never_was_a_group(harness: Harness) -> None:
     harness.clock.advance(60 * MINUTE_MS)
-    assert harness.cluster._groups is None
+    assert harness.cluster.coordinators.made == {}
 
 
 def heartbeat(harness: Harness, epoch: int, *topics: str) -> int:

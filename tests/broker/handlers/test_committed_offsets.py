@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import FIRST_WITH_SEVERAL_GROUPS, offset_fetch
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
@@ -204,5 +204,5 @@ def test_a_long_list_of_partitions_is_gone_through_in_steps_each_time(
     if version < FIRST_WITH_SEVERAL_GROUPS:
         topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=indexes)
         request = OffsetFetchRequest(group_id="g", topics=[topic])
-    steps = offset_fetch(Context(harness.cluster, harness.client().connection, version, None, Slicer()), request)
+    steps = offset_fetch(RequestContext(harness.cluster, harness.client().connection, version, None, Slicer()), request)
     assert sum(1 for _ in steps) >= passes * 900

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.metadata.features import GROUP_VERSION
-from minibroker.broker.security.operations import GROUP_OPERATIONS
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
@@ -58,7 +57,7 @@ def test_each_group_is_described_for_itself(harness: Harness, version: int) -> N
     Player(harness, "m1", "t", instance="i", rack_id="r").join()
     asked = ConsumerGroupDescribeRequest(group_ids=[GROUP, "", "none"], include_authorized_operations=True)
     found, nameless, missing = harness.request(asked, version).groups
-    assert (found.error_code, found.group_state, found.authorized_operations) == (0, "Stable", GROUP_OPERATIONS)
+    assert (found.error_code, found.group_state, found.authorized_operations) == (0, "Stable", 3400)
     (member,) = found.members
     assert (member.instance_id, member.rack_id, member.client_id) == ("i", "r", "test")
     assert member.member_type == (1 if version >= 1 else -1)
@@ -82,7 +81,7 @@ def test_the_apis_of_classic_groups_do_not_describe_it(harness: Harness) -> None
 def test_an_answer_waits_for_the_disk_if_the_topic_says_so(harness: Harness) -> None:
     harness.create_topic("t")
     player = Player(harness, "m1", "t")
-    partition = harness.partition("__consumer_offsets", harness.cluster.groups.topic.partition_of(GROUP))
+    partition = harness.partition("__consumer_offsets", harness.cluster.groups.log.partition_of(GROUP))
     partition.log.update_settings(partition.log.settings._replace(flush_messages=1))
     harness.clock.holds_aside = True
     first = {"rebalance_timeout_ms": REBALANCE_MS, "topic_partitions": [], "subscribed_topic_names": ["t"]}

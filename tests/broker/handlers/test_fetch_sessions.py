@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from minibroker.broker.handlers.fetch import fetch
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.fetch_sessions import PARTITION_BYTES
 from minibroker.broker.requests.slices import Slicer
-from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.steps import at_once
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
@@ -310,9 +310,13 @@ def test_an_epoch_is_used_once_also_while_its_request_is_looked_at(harness: Harn
     many: dict[Where, int] = {("t", index): 0 for index in range(150)}
     session_id = harness.request(fetch_of(harness, many, session_epoch=0)).session_id
     request = fetch_of(harness, many, session_id=session_id, session_epoch=1)
-    contexts = [Context(harness.cluster, harness.client().connection, VERSIONS[-1], None, Slicer()) for _ in "ab"]
+    contexts = [
+        RequestContext(harness.cluster, harness.client().connection, VERSIONS[-1], None, Slicer()) for _ in "ab"
+    ]
     first: Any = fetch(contexts[0], request)
     next(first)
-    assert at_once(fetch(contexts[1], request)).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    with pytest.raises(KafkaError) as refused:
+        at_once(fetch(contexts[1], request))
+    assert refused.value.code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert at_once(first).session_id == session_id
     assert harness.request(fetch_of(harness, {}, session_id=session_id, session_epoch=2)).error_code == 0

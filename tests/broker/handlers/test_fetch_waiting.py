@@ -11,7 +11,7 @@ import pytest
 
 from minibroker.broker.handlers import waiting_fetches
 from minibroker.broker.handlers.fetch import Reading, fetch
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
@@ -285,7 +285,7 @@ def test_one_that_is_given_up_while_it_begins_to_wait_leaves_nothing_behind(topi
     topics.create_topic("many", 120)
     client = topics.client()
     request = fetch_of(topics, MANY, max_wait_ms=WAIT_MS)
-    context = Context(topics.cluster, client.connection, VERSIONS[-1], None, Slicer())
+    context = RequestContext(topics.cluster, client.connection, VERSIONS[-1], None, Slicer())
     steps: Any = fetch(context, request)
     while not context.node.waited_for:
         next(steps)
@@ -300,7 +300,7 @@ def fetching_many(topics: Harness, slicer: Slicer, times: int = 1) -> Any:
     topics.create_topic("many", 120)
     request = fetch_of(topics, MANY, max_wait_ms=WAIT_MS)
     request.topics[0].partitions *= times
-    steps: Any = fetch(Context(topics.cluster, topics.client().connection, VERSIONS[-1], None, slicer), request)
+    steps: Any = fetch(RequestContext(topics.cluster, topics.client().connection, VERSIONS[-1], None, slicer), request)
     while not waiters(topics, "many"):
         next(steps)
     return steps

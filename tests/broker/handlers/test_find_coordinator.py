@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.coordination.coordinators import coordinator_of_group, coordinator_of_transactions
+from minibroker.broker.coordination.coordinators import coordinator_of
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -35,7 +35,7 @@ def find(harness: Harness, key: str, key_type: int, version: int, **more: Any) -
 def test_a_key_leads_to_its_node(tmp_path: Path, version: int, key_type: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         of_transactions = key_type == TRANSACTION and version
-        node = (coordinator_of_transactions if of_transactions else coordinator_of_group)(harness.cluster, "k")
+        node = coordinator_of(harness.cluster.transactions if of_transactions else harness.cluster.groups, "k")
         for asked in (1, 2, 3):
             found = find(harness, "k", key_type, version, node=asked)
             assert (found.error_code, found.node_id) == (ErrorCode.NONE, node.node_id)
@@ -124,15 +124,15 @@ def test_those_who_ask_while_the_topic_is_created_wait_for_it(harness: Harness, 
     request = FindCoordinatorRequest(coordinator_keys=["k"], key_type=key_type)
     waiting = [harness.request(request) for _ in range(3)]
     state = harness.cluster.groups if key_type == GROUP else harness.cluster.transactions
-    assert state.topic.topic is None
+    assert state.log.topic is None
     with pytest.raises(KafkaError) as raised:
-        state.topic.create()
+        state.log.create()
     assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     while turns:
         turns.pop(0)()
     found = [one.response().coordinators[0] for one in waiting]
     assert [(one.error_code, one.node_id) for one in found] == [(ErrorCode.NONE, 1)] * 3
-    assert [name for name in harness.cluster.image.topics] == [state.topic.name]
+    assert [name for name in harness.cluster.image.topics] == [state.log.name]
 
 
 def test_who_names_nobody_has_no_topic_created(harness: Harness) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.handlers.fetch import fetch as read
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.down_conversion import has_newer_format
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
@@ -325,7 +325,7 @@ def test_one_that_waits_converts_in_steps_too(harness: Harness, version: int) ->
 def test_a_log_that_loses_something_while_it_is_converted_is_read_anew(harness: Harness, loss: str) -> None:
     harness.create_topic("t")
     harness.produce("t", *["a"] * MANY)
-    context = Context(harness.cluster, harness.client().connection, 3, None, Slicer())
+    context = RequestContext(harness.cluster, harness.client().connection, 3, None, Slicer())
     steps: Any = read(context, fetch_of(harness, {("t", 0): 0}))
     for _ in range(3):
         next(steps)

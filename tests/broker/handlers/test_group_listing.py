@@ -187,7 +187,7 @@ def test_the_coordinator_deletes(tmp_path: Path) -> None:
 
 def test_a_group_that_cannot_be_deleted_from_the_log_stays(driver: Driver) -> None:
     commit(driver.harness, "old")
-    topic = driver.harness.cluster.groups.topic
+    topic = driver.harness.cluster.groups.log
     driver.harness.partition(topic.name, topic.partition_of("old")).log.offline = "the disk is gone"
     (result,) = driver.harness.request(DeleteGroupsRequest(groups_names=["old"])).results
     assert result.error_code == ErrorCode.NOT_COORDINATOR
@@ -197,7 +197,7 @@ def test_a_group_that_cannot_be_deleted_from_the_log_stays(driver: Driver) -> No
 def test_a_deletion_is_told_when_it_is_on_the_disk_if_the_topic_asks_for_that(driver: Driver) -> None:
     commit(driver.harness, "old")
     commit(driver.harness, "older")
-    topic = driver.harness.cluster.groups.topic
+    topic = driver.harness.cluster.groups.log
     for name in ("old", "older"):
         kept = driver.harness.partition(topic.name, topic.partition_of(name)).log
         kept.flush_at = kept.log_end_offset + 1

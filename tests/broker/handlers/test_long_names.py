@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker import handlers
-from minibroker.broker.requests.dispatch import SERVED, Unanswerable
+from minibroker.broker.requests.dispatch import Unanswerable
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, request_class
 from minibroker.protocol.fields import Kind, fields
 from minibroker.protocol.primitives import MAX_STRING_BYTES, ZERO_UUID
 from tests.broker.harness import Harness
 
-handlers.load()
 LONG_NAMES = (MAX_STRING_BYTES * "x", MAX_STRING_BYTES // 3 * "大", MAX_STRING_BYTES // 2 * "\n\x1b")
 OF_FIXED_SIZE: dict[str, Any] = {"?": True, "d": 1.0, "16s": ZERO_UUID, "bytes": b"", "records": memoryview(b"")}
 

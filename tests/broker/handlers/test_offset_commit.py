@@ -10,7 +10,7 @@ from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
 from minibroker.broker.handlers.committed_offsets import offset_commit
 from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
@@ -230,8 +230,10 @@ def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is
     harness: Harness, topic_id: bytes, version: int
 ) -> None:
     by_id = version == BY_ID
-    request = commit_request("g", *[(topic_id if by_id else "t", 0, 7)] * 150)
-    steps = offset_commit(Context(harness.cluster, harness.client().connection, version, None, Slicer()), request)
+    request = commit_request("g", *[(topic_id if by_id else "t", 0, 7)] * 350)
+    steps = offset_commit(
+        RequestContext(harness.cluster, harness.client().connection, version, None, Slicer()), request
+    )
     for _ in range(50):
         next(steps)
     harness.cluster.controller.delete_topic(harness.cluster.image.topics["t"])

@@ -10,7 +10,7 @@ from minibroker.broker.groups.classic.states import State
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.offset_deletion import offset_delete
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest
@@ -55,10 +55,10 @@ def test_what_is_deleted_is_gone_also_after_a_restart(harness: Harness, crash: b
 
 
 def test_a_partition_without_an_offset_is_well_and_one_that_there_is_not_is_not(harness: Harness) -> None:
-    before = harness.partition(GROUPS_TOPIC, harness.cluster.groups.topic.partition_of("g")).log.log_end_offset
+    before = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.partition_of("g")).log.log_end_offset
     answer = delete(harness, "g", ("t", 2), ("t", 3), ("nope", 0))
     assert answer == (0, {("t", 2): 0, ("t", 3): UNKNOWN, ("nope", 0): UNKNOWN})
-    after = harness.partition(GROUPS_TOPIC, harness.cluster.groups.topic.partition_of("g")).log.log_end_offset
+    after = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.partition_of("g")).log.log_end_offset
     assert (left(harness), after) == ([("t", 0), ("t", 1), ("u", 0)], before)
 
 
@@ -101,7 +101,7 @@ def test_only_the_coordinator_deletes(tmp_path: Path) -> None:
 
 
 def test_a_deletion_that_cannot_be_recorded_changes_nothing(harness: Harness) -> None:
-    topic = harness.cluster.groups.topic
+    topic = harness.cluster.groups.log
     request = OffsetDeleteRequest(
         group_id="g", topics=[Topic(name="t", partitions=[Topic.OffsetDeleteRequestPartition(partition_index=0)])]
     )
@@ -115,7 +115,7 @@ def test_a_group_that_is_made_anew_while_a_long_deletion_is_looked_at_is_the_one
 ) -> None:
     asked = [Topic.OffsetDeleteRequestPartition(partition_index=index) for index in range(900)]
     request = OffsetDeleteRequest(group_id="g", topics=[Topic(name="t", partitions=asked)])
-    context = Context(harness.cluster, harness.client().connection, 0, None, Slicer())
+    context = RequestContext(harness.cluster, harness.client().connection, 0, None, Slicer())
     steps = offset_delete(context, request)
     next(steps)
     harness.cluster.groups.delete(harness.cluster.groups.groups["g"])

@@ -20,7 +20,8 @@ from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.batch import CREATE_TIME, HEADER, LOG_APPEND_TIME, assign, read_header, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
 from minibroker.storage.admission import admit_in_steps
 from tests.broker.harness import Harness, batch, frame_of, served_versions
@@ -237,7 +238,7 @@ def test_a_transaction_without_an_id_is_not_looked_at(harness: Harness, where: W
 @pytest.mark.parametrize("acks", [-1, 7])
 def test_who_produces_a_transaction_is_asked_before_what(harness: Harness, fields: dict[str, int], acks: int) -> None:
     harness.create_topic("t")
-    harness.cluster.transactions.create_topic()
+    harness.cluster.transactions.log.create()
     data = changed(IN_TRANSACTION, sealed="crc" not in fields, **fields)
     answer = produce(harness, {("t", 0): data}, acks=acks, transactional_id="mine")["t", 0]
     assert answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -363,7 +364,7 @@ def test_a_transaction_that_nobody_began_is_refused(harness: Harness) -> None:
     data = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     answer = produce(harness, {("t", 0): data}, transactional_id="mine")["t", 0]
     assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS  # as there is nobody to ask, the client is to try again
-    harness.cluster.transactions.create_topic()
+    harness.cluster.transactions.log.create()
     answer = produce(harness, {("t", 0): data}, transactional_id="mine")["t", 0]
     assert answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.coordination.coordinators import coordinator_of_transactions
+from minibroker.broker.coordination.coordinators import coordinator_of
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from tests.broker.harness import Harness, batch, served_versions
@@ -82,7 +82,7 @@ def test_an_id_without_an_epoch_or_the_reverse_is_refused(
 def test_a_transactional_id_or_timeout_that_cannot_be_is_refused(
     harness: Harness, version: int, transactional_id: str, timeout_ms: int, code: ErrorCode
 ) -> None:
-    coordinator_of_transactions(harness.cluster, "tx")
+    coordinator_of(harness.cluster.transactions, "tx")
     response = init_transactional(harness, transactional_id, timeout_ms, version)
     assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
     assert init(harness)[1] == 0
@@ -90,14 +90,14 @@ def test_a_transactional_id_or_timeout_that_cannot_be_is_refused(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_whoever_takes_over_a_transactional_id_has_its_next_epoch(harness: Harness, version: int) -> None:
-    coordinator_of_transactions(harness.cluster, "tx")
+    coordinator_of(harness.cluster.transactions, "tx")
     answers = [init_transactional(harness, "tx", timeout_ms, version) for timeout_ms in (1, 900_000)]
     assert [(each.error_code, each.producer_id, each.producer_epoch) for each in answers] == [(0, 0, 0), (0, 0, 1)]
 
 
 def test_a_transactional_id_belongs_to_its_coordinator(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
-        coordinator = coordinator_of_transactions(harness.cluster, "tx").node_id
+        coordinator = coordinator_of(harness.cluster.transactions, "tx").node_id
         codes = {node: init_transactional(harness, "tx", 1000, 5, node=node).error_code for node in (1, 2)}
         assert codes == {coordinator: ErrorCode.NONE, 3 - coordinator: ErrorCode.NOT_COORDINATOR}
 

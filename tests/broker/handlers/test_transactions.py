@@ -13,7 +13,7 @@ import pytest
 
 from minibroker.broker.handlers.transactional_offsets import txn_offset_commit
 from minibroker.broker.handlers.transactions import add_partitions_to_txn
-from minibroker.broker.requests.dispatch import Context
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
@@ -280,7 +280,7 @@ def test_nothing_is_committed_for_a_topic_that_is_deleted_while_a_long_commit_is
         transactional_id="tx", group_id="g", producer_id=producer.producer_id, producer_epoch=producer.epoch
     )
     request.topics = [asked]
-    steps = txn_offset_commit(Context(harness.cluster, harness.client().connection, 5, None, Slicer()), request)
+    steps = txn_offset_commit(RequestContext(harness.cluster, harness.client().connection, 5, None, Slicer()), request)
     for _ in range(50):
         next(steps)
     harness.cluster.controller.delete_topic(harness.cluster.image.topics["gone"])
@@ -300,5 +300,5 @@ def test_many_partitions_of_a_transaction_are_looked_at_in_steps(harness: Harnes
     transaction = Asked(transactional_id="tx", producer_id=producer.producer_id, producer_epoch=producer.epoch)
     transaction.topics, transaction.verify_only = [asked_topic], verify_only
     request = AddPartitionsToTxnRequest(transactions=[transaction])
-    context = Context(harness.cluster, harness.client().connection, 5, None, Slicer())
+    context = RequestContext(harness.cluster, harness.client().connection, 5, None, Slicer())
     assert sum(1 for _ in add_partitions_to_txn(context, request)) >= (200 if verify_only else 100)

@@ -24,7 +24,8 @@ from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import batches, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import control_message
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from tests.broker.harness import Harness
 from tests.broker.metadata_writing import LEVEL, snapshot_of, write_snapshot
 
@@ -243,7 +244,7 @@ def test_a_file_of_the_quorum_that_is_no_good_is_replaced(harness: Harness, capl
     file.write_bytes(b"nonsense")
     harness.start()
     assert harness.cluster.metadata_log.leader_epoch == 2
-    assert f"{file} is of no use" in caplog.text
+    assert f"{file} cannot be used" in caplog.text
 
 
 # --- snapshots and what Kafka's format command leaves -------------------------------------------
@@ -344,7 +345,9 @@ def test_a_metadata_version_that_is_not_known_is_refused_and_nothing_written(har
     harness.cluster.metadata_log.append([raised], 5, LEVEL)
     harness.stop()
     before = metadata_file(harness).read_bytes()
-    with pytest.raises(MetadataError, match=f"the cluster has metadata.version {level}, and served are 7 to 30"):
+    with pytest.raises(
+        MetadataError, match=f"the cluster has metadata.version {level}, and this broker supports 7 to 30"
+    ):
         harness.start()
     assert metadata_file(harness).read_bytes() == before
 

@@ -11,7 +11,7 @@ import pytest
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.metadata.metadata_repair import Repair
 from minibroker.storage.files import Disk
-from minibroker.storage.recovery import LogDirectoryError
+from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.broker.harness import Harness
 from tests.broker.transactions.producing import fetched
 

@@ -153,7 +153,7 @@ def test_metrics_that_fail_are_logged_and_the_next_are_asked_for_anew(
 
     first, second = run(talk())
     assert first == b"" and second.endswith(b"well\n")
-    assert "the metrics could not be told" in caplog.text
+    assert "the metrics could not be served" in caplog.text
 
 
 def test_scrapes_are_made_one_after_the_other(run: Run) -> None:

@@ -9,8 +9,9 @@ from struct import pack
 import pytest
 
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
-from minibroker.broker.requests.dispatch import SERVED, Context, handles
+from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import SERVED, handles
 from minibroker.broker.requests.slices import Slicer
 from minibroker.protocol.apis import ApiKey, request_class
 from minibroker.protocol.errors import ErrorCode
@@ -97,13 +98,19 @@ def test_a_client_without_a_name_is_served(tmp_path: Path) -> None:
         assert harness.request(MetadataRequest(), client_id=None).brokers
 
 
-def test_two_handlers_for_one_api_are_a_mistake(tmp_path: Path) -> None:
-    with Harness(tmp_path), pytest.raises(ValueError, match="METADATA has a handler already"):
-        handles(ApiKey.METADATA, "0")(lambda context, request: None)
+def test_two_handlers_for_one_api_are_a_mistake() -> None:
+    assert SERVED[ApiKey.METADATA].handler
+    with pytest.raises(ValueError, match="METADATA has a handler already"):
+        handles(ApiKey.METADATA)(lambda context, request: None)
+
+
+@pytest.mark.parametrize("key", SERVED, ids=lambda key: ApiKey(key).name)
+def test_the_file_of_each_api_has_its_handler(key: int) -> None:
+    assert SERVED[key].handler.__module__.startswith("minibroker.broker.handlers.")
 
 
 def test_a_handler_may_park_what_it_has_answered_already(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    def handler(context: Context, request: MetadataRequest) -> Parked:
+    def handler(context: RequestContext, request: MetadataRequest) -> Parked:
         parked = Parked()
         parked.complete(MetadataResponse(cluster_id="at once"))
         return parked
@@ -121,7 +128,7 @@ def test_one_that_waits_and_fails_when_it_is_asked_again_loses_its_connection_on
 ) -> None:
     parked, asked = Parked(), []
 
-    def handler(context: Context, request: MetadataRequest) -> Parked:
+    def handler(context: RequestContext, request: MetadataRequest) -> Parked:
         asked.append(request)
         if len(asked) > 1:
             raise ZeroDivisionError("a mistake of mine")
@@ -142,7 +149,7 @@ def test_one_that_waits_and_fails_when_it_is_asked_again_loses_its_connection_on
 def test_a_mistake_is_told_also_if_the_client_has_gone(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def handler(context: Context, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
+    def handler(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
         yield
         raise ZeroDivisionError("a mistake of mine")
 

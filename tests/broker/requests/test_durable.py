@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from minibroker.broker.metadata.image import TOPIC_RESOURCE
-from minibroker.broker.requests.dispatch import SERVED, Context, Dispatcher, Unanswerable
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.dispatch import Dispatcher, Unanswerable
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -140,7 +142,7 @@ def test_an_answer_that_cannot_be_encoded_closes_its_own_connection_and_the_othe
 def unanswerable(handler: Any) -> Any:
     """The handler, with an answer of which one string is longer than the protocol's."""
 
-    def run(context: Context, request: Any) -> Steps[Any]:
+    def run(context: RequestContext, request: Any) -> Steps[Any]:
         response = yield from handler(context, request)
         response.topics[0].error_message = 32_768 * "x"
         return response

@@ -28,7 +28,7 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest, ProduceResponse
 from minibroker.protocol.records.batch import check_batch
 from minibroker.storage import log as log_module
-from minibroker.storage.scanning import headers
+from minibroker.storage.batch_scanning import headers
 from tests.broker.handlers.fetching import answers_in, fetch_of, values_in
 from tests.broker.harness import LIMIT_BYTES, Client, Harness, TopicData, batch, frame_of
 from tests.storage.support import FailingDisk, read_values

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minibroker.broker.coordination.coordinators import coordinator_of_transactions
+from minibroker.broker.coordination.coordinators import coordinator_of
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.transactions import (
@@ -18,7 +18,7 @@ from minibroker.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from minibroker.protocol.records.batch import batches
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 from tests.broker.handlers.fetching import fetch
 from tests.broker.harness import Harness, TopicData, batch
 
@@ -43,7 +43,7 @@ class TransactionalProducer:
     @property
     def node(self) -> int:
         """Return the node that coordinates the transactional id."""
-        return coordinator_of_transactions(self.harness.cluster, self.transactional_id).node_id
+        return coordinator_of(self.harness.cluster.transactions, self.transactional_id).node_id
 
     def init(self, timeout_ms: int = 60_000, *, again: bool = False) -> ErrorCode:
         """InitProducerId; with `again` it tells the id and epoch that it has."""
@@ -122,7 +122,7 @@ class TransactionalProducer:
             code = ErrorCode(self.harness.request(added, node=self.node).error_code)
             if code != ErrorCode.NONE:
                 return code
-        coordinator.topic.create()
+        coordinator.log.create()
         node = coordinator.node_of(group)
         assert node is not None
         asked = OffsetPartition(partition_index=partition, committed_offset=offset, committed_metadata="")

@@ -14,7 +14,6 @@ import pytest
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import State
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
@@ -28,8 +27,6 @@ from tests.broker.harness import Harness, TopicData, Waiting, batch
 from tests.broker.transactions.producing import TransactionalProducer, fetched
 from tests.storage.support import FailingDisk
 
-OffsetTopic = OffsetCommitRequest.OffsetCommitRequestTopic
-OffsetPartition = OffsetTopic.OffsetCommitRequestPartition
 ONE_PARTITION = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
 
 
@@ -185,7 +182,7 @@ def code_in(answer: Any) -> int:
 def test_what_changes_a_transaction_is_answered_once_that_is_flushed(
     flushing: Flushing, kind: str, fails: bool
 ) -> None:
-    flushing.harness.cluster.groups.topic.create()
+    flushing.harness.cluster.groups.log.create()
     flushing.flush_each(TRANSACTIONS_TOPIC)
     waiting = flushing.ask(*requests_that_join(flushing.producer)[kind])
     assert isinstance(waiting, Waiting) and not waiting.done
@@ -274,47 +271,3 @@ def test_a_batch_is_not_in_its_log_before_its_coordinator_has_written_that_it_ma
     assert flushing.end().error_code == ErrorCode.NONE
     flushing.harness.clock.advance(1000)
     assert fetched(flushing.harness) == ["first", "a"]
-
-
-def test_a_decision_that_cannot_be_written_was_never_made(flushing: Flushing) -> None:
-    flushing.producer.send("a")
-    flushing.disk.failing.add("write")
-    assert flushing.end().error_code == ErrorCode.NOT_COORDINATOR
-    assert flushing.state is State.ONGOING
-    flushing.disk.failing.clear()
-    flushing.harness.clock.advance(1000)
-    assert fetched(flushing.harness) == []
-    assert flushing.end().error_code == ErrorCode.NONE
-    flushing.harness.clock.advance(1000)
-    assert (flushing.state, fetched(flushing.harness)) == (State.COMPLETE_COMMIT, ["a"])
-
-
-def test_an_end_that_cannot_be_recorded_is_recorded_later(flushing: Flushing) -> None:
-    flushing.producer.send("a")
-    assert flushing.end().error_code == ErrorCode.NONE
-    flushing.disk.failing.add("write")
-    flushing.disk.suffix = f"{TRANSACTIONS_TOPIC}-0/00000000000000000000.log"
-    flushing.harness.clock.advance(0)
-    flushing.harness.end_turn()
-    assert flushing.state is State.PREPARE_COMMIT
-    flushing.disk.failing.clear()
-    flushing.harness.clock.advance(1000)
-    assert (flushing.state, fetched(flushing.harness)) == (State.COMPLETE_COMMIT, ["a"])
-
-
-def test_offsets_that_cannot_be_written_were_never_committed(flushing: Flushing) -> None:
-    def commit(offset: int) -> int:
-        partition = OffsetPartition(partition_index=0, committed_offset=offset, committed_metadata="")
-        topics = [OffsetTopic(name="t", partitions=[partition])]
-        answer = flushing.ask(OffsetCommitRequest(group_id="g", topics=topics), 9)
-        code: int = answer.topics[0].partitions[0].error_code
-        return code
-
-    flushing.harness.coordinator("g")
-    assert (commit(5), commit(6)) == (ErrorCode.NONE, ErrorCode.NONE)
-    flushing.disk.failing.add("write")
-    assert commit(7) == ErrorCode.NOT_COORDINATOR
-    flushing.disk.failing.clear()
-    group = flushing.harness.cluster.groups.groups["g"]
-    assert group.offsets.by_partition["t", 0].offset == 6
-    assert commit(8) == ErrorCode.NONE

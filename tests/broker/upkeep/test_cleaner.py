@@ -15,7 +15,8 @@ from minibroker.broker.upkeep.cleaner import Cleaner
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from tests.broker.harness import Harness
 from tests.storage.support import FailingDisk, files_in, read_batches

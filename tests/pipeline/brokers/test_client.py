@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.protocol.admin import DescribeClusterRequest
 
-from minibroker.pipeline.brokers import client as client_module
-from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.client import cluster_client
+from minibroker.client.client_errors import ClientError
+from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import OptionError, TopicPartition
+from minibroker.protocol.messages.cluster import DescribeClusterRequest
 from tests.running import RunningBroker, running_broker
 
 HOUR_MS = 3_600_000
@@ -87,7 +88,7 @@ def test_a_broker_that_is_away_is_said_in_one_line() -> None:
 def test_what_is_tried_again_takes_no_longer_than_it_may_whatever_a_request_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client_module, "LEAST_ATTEMPT_MS", 200)
+    monkeypatch.setattr(cluster_client, "LEAST_ATTEMPT_MS", 200)
     patient = {"request.timeout.ms": str(HOUR_MS), "default.api.timeout.ms": "400"}
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -123,7 +124,7 @@ def test_a_connection_that_was_cut_is_made_again(client: Client, tmp_path: Path)
 
 
 def test_an_option_that_is_not_understood_is_refused_by_name() -> None:
-    with pytest.raises(OptionError, match=r"unknown option kafka\.fetch\.more"):
+    with pytest.raises(OptionError, match=r"kafka\.fetch\.more is not known"):
         Client("127.0.0.1:9092", {"fetch.more": "1"})
     with pytest.raises(OptionError, match=r"kafka\.request\.timeout\.ms must be a whole number, not 'soon'"):
         Client("127.0.0.1:9092", {"request.timeout.ms": "soon"})

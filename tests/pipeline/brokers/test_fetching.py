@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.client.client_errors import ClientError
+from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, TopicPartition
 from minibroker.protocol.errors import ErrorCode
@@ -14,7 +15,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.message import MIN_MESSAGE_BYTES
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
-from tests.pipeline.brokers.scripted import Answer, Hang, Script, ScriptedNodes, partition_data, scripted
+from tests.client.scripted import Answer, Hang, Script, ScriptedNodes, partition_data, scripted
 from tests.protocol.records.samples import T
 
 PARTITION = TopicPartition("t", 0)

@@ -17,11 +17,11 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, BatchHeader, read_header
 from minibroker.protocol.records.building import assemble, build_batch
 from minibroker.protocol.records.compression import Compression, compress
-from minibroker.protocol.records.elision import elided
 from minibroker.protocol.records.formats import batches_in
 from minibroker.protocol.records.message import encode_message
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.restarting import elided
 from tests.pipeline.decode.reference import (
     ALL_COLUMNS,
     EVERYTHING,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from minibroker.pipeline.directory.source import DirectorySource
+from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, Split, TopicPartition
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.records.batch import BatchHeader
@@ -20,8 +20,8 @@ from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.recovery import Checkpointed, open_log
-from minibroker.storage.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, marker_batch
+from minibroker.storage.recovery.recovery import Checkpointed, open_log
 from tests.storage.support import NOW_MS, Surroundings
 
 ORDERS = TopicPartition("orders", 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from minibroker.pipeline.directory.source import DirectorySource
+from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.selection import TopicSelection
 from tests.running import running_broker

@@ -19,9 +19,9 @@ from minibroker.pipeline.directory import segment_files
 from minibroker.pipeline.directory.splitting import Stretches
 from minibroker.pipeline.log_source import OffsetRange, Split, TopicPartition
 from minibroker.protocol.records.batch import HEADER_BYTES
+from minibroker.storage.batch_scanning import SCAN_BLOCK_BYTES
 from minibroker.storage.files import File
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.scanning import SCAN_BLOCK_BYTES
 from tests.pipeline.directory.support import (
     BATCHES,
     ORDERS,

@@ -14,7 +14,10 @@ import pytest
 from minibroker.pipeline.log_source import OffsetRange
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
-from minibroker.storage.checkpoints import LOG_START_OFFSET_CHECKPOINT, offsets_text
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    LOG_START_OFFSET_CHECKPOINT,
+    offsets_text,
+)
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from tests.pipeline.directory.support import (

@@ -26,7 +26,8 @@ from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.message_set import build_message_set, headers_of_set
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.validation import Rules, check_records
 from tests.pipeline.encode.rows import rows_of
 from tests.protocol.records.samples import LARGE, SMALL, T

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from minibroker.pipeline.encode.encoder import BatchSettings, Producer, encode
 from minibroker.protocol.records.record import Record
-from minibroker.storage.checkpoints import PARTITION_METADATA, partition_metadata_text
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    PARTITION_METADATA,
+    partition_metadata_text,
+)
 from tests.pipeline.encode.rows import rows_of
 
 NOW_MS = 1_790_000_000_000  # 2026-09-21

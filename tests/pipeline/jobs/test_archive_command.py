@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from minibroker.cli import pipeline_archive
 from minibroker.cli.main import main
+from minibroker.cli.pipeline import pipeline_archive
 from minibroker.pipeline.jobs.archive import read_archive
 from tests.pipeline.jobs.logs import records, write_log
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from minibroker.cli import pipeline_replay
 from minibroker.cli.main import main
+from minibroker.cli.pipeline import pipeline_replay
 from minibroker.pipeline.jobs.archive import read_archive
 from minibroker.pipeline.jobs.replay import Archived, archived_partitions, replay_settings, replayed
 from minibroker.pipeline.jobs.replay_task import ReplayTask

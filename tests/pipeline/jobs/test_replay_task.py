@@ -18,16 +18,17 @@ import pytest
 from kafka.partitioner.default import murmur2
 from rich.progress import Progress
 
-from minibroker.cli import pipeline_replay
-from minibroker.pipeline.brokers.client import Client, ClientError
-from minibroker.pipeline.brokers.source import BrokerSource
+from minibroker.cli.pipeline import pipeline_replay
+from minibroker.client.client_errors import ClientError
+from minibroker.pipeline.brokers.broker_source import BrokerSource
+from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.jobs.replay import Archived, needed_topics, replay_id_of, replay_settings
 from minibroker.pipeline.jobs.replay_targets import Needed, prepare_topics
 from minibroker.pipeline.jobs.replay_task import Replayed, ReplayTask, report_of
 from minibroker.pipeline.log_source import OffsetRange, OptionError, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import TIMESTAMP
 from minibroker.pipeline.selection import TopicSelection
-from minibroker.pipeline.sink.errors import WriteFailed
+from minibroker.pipeline.sink.sink_errors import WriteFailed
 from tests.pipeline.jobs.replaying import COUNT, T_MS, rows
 from tests.pipeline.sink.committed import create_topic, read, values
 from tests.running import RunningBroker, running_broker

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from minibroker.cli import pipeline_rewrite
 from minibroker.cli.main import main
+from minibroker.cli.pipeline import pipeline_rewrite
 from minibroker.pipeline.jobs.rewrite import WRITTEN, rewrite, run, segments_of
 from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_directory, rewrite_segment
-from minibroker.pipeline.rewriting.settings import RewriteSettings
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.batch import ELIDED_BIT, MAGIC
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.rewriting.directories import batches_of, every_codec, idempotent, make_log, seen, transactions

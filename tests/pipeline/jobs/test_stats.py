@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
-from minibroker.cli import pipeline_stats
 from minibroker.cli.main import main
+from minibroker.cli.pipeline import pipeline_stats
 from minibroker.pipeline.encode.encoder import BatchSettings, Producer
 from minibroker.pipeline.jobs.stats import BATCH_COLUMNS, grouped, grouped_by_each, set_id
 from minibroker.pipeline.jobs.stats_run import gather, sample_of

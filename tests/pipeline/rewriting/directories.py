@@ -17,11 +17,11 @@ from minibroker.protocol.records.formats import check_any, header_at, records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Disk
-from minibroker.storage.inspected_files import Options, contents, inspected_file
-from minibroker.storage.inspection import Damage
+from minibroker.storage.inspection.inspected_files import Options, contents, inspected_file
+from minibroker.storage.inspection.log_inspection import Damage
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, marker_batch
 from tests.storage.support import NOW_MS, open_at
 
 SMALL = LogSettings(segment_bytes=2500, index_interval_bytes=200)

@@ -6,7 +6,7 @@ import sys
 import time
 
 from minibroker.pipeline.rewriting import directory
-from minibroker.pipeline.rewriting.settings import RewriteSettings
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 
 work = directory.SegmentRewriter.run
 

@@ -9,13 +9,13 @@ import pytest
 
 from minibroker.pipeline.rewriting.directory import rewrite_directory
 from minibroker.pipeline.rewriting.report import Report
-from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.protocol.records.batch import ELIDED_BIT, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.record import payload_of
+from minibroker.protocol.records.payload import payload_of
 from minibroker.storage.log import Log
-from minibroker.storage.transaction_markers import Marker, marker_batch
+from minibroker.storage.producers.transaction_markers import Marker, marker_batch
 from tests.pipeline.rewriting.directories import (
     SMALL,
     Seen,

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from minibroker.pipeline.rewriting.directory import rewrite_directory
-from minibroker.pipeline.rewriting.settings import RewriteSettings
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.batch import MAGIC
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.jobs.verify.support import faults, judge

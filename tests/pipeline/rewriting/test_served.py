@@ -12,7 +12,7 @@ import pytest
 
 from minibroker.pipeline.rewriting.directory import rewrite_directory
 from minibroker.pipeline.rewriting.report import Report
-from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.topic_configs import Change
 from minibroker.protocol.records.compression import Compression
 from tests.clients.confluent import TO_THE_END, Confluent

@@ -12,7 +12,7 @@ import pytest
 
 from minibroker.pipeline.rewriting import directory
 from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_directory, rewrite_segment
-from minibroker.pipeline.rewriting.settings import RewriteError, RewriteSettings
+from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.rewriting import killed
 from tests.pipeline.rewriting.directories import every_codec, idempotent, make_log, seen, transactions

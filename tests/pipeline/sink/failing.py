@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.pipeline.sink.writer import Said, StreamWriter, stream_writer
 
 if TYPE_CHECKING:

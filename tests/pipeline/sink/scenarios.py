@@ -12,14 +12,14 @@ from typing import Protocol
 
 import pyarrow as pa
 import pytest
-from kafka.protocol.admin import UpdateFeaturesRequest
 
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import Delivered, Open
-from minibroker.pipeline.sink.errors import Fenced, WriteFailed
-from minibroker.pipeline.sink.settings import SinkSettings, parse_settings
-from minibroker.pipeline.sink.transaction import generation_of
+from minibroker.pipeline.sink.sink_errors import Fenced, WriteFailed
+from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
+from minibroker.pipeline.sink.sink_transaction import generation_of
+from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from tests.pipeline.sink.committed import create_topic, values
 
 NUMBERS = count()
@@ -79,6 +79,14 @@ def sorted_values(broker: Broker, topic: str, isolation: str = "read_committed")
     return sorted(value or b"" for value in values(broker.bootstrap_servers, topic, isolation))
 
 
+def assert_committed(broker: Broker, topic: str, expected: list[bytes]) -> None:
+    """Look until these values are there: Apache Kafka writes the markers of a transaction after it has answered."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (seen := sorted_values(broker, topic)) != expected and time.monotonic() < deadline:
+        pass
+    assert seen == expected
+
+
 def write(settings: SinkSettings, name: str, number: int = 0, task: int = 0) -> Open:
     """A task that leaves its transaction open."""
     delivered = delivery.write_exactly_once(settings, [batch_of(name)], f"{settings.topic}-{task}", number, task)
@@ -91,9 +99,9 @@ def rows_are_seen_when_the_transactions_of_all_tasks_are_committed(broker: Broke
     left = [write(settings, "a", task=0), write(settings, "b", task=1)]
     assert sorted_values(broker, topic) == []
     delivery.commit(settings, left)
-    assert sorted_values(broker, topic) == wanted("a", "b")
+    assert_committed(broker, topic, wanted("a", "b"))
     delivery.commit(settings, [write(settings, "c", number=1)])
-    assert sorted_values(broker, topic) == wanted("a", "b", "c")
+    assert_committed(broker, topic, wanted("a", "b", "c"))
 
 
 def a_commit_can_be_done_again(broker: Broker, topic: str) -> None:
@@ -102,7 +110,7 @@ def a_commit_can_be_done_again(broker: Broker, topic: str) -> None:
     delivery.commit(settings, left)
     delivery.commit(settings, left)
     delivery.abort(settings, left)  # as Spark does when a commit failed half-way
-    assert sorted_values(broker, topic) == wanted("a")
+    assert_committed(broker, topic, wanted("a"))
 
 
 def a_batch_done_again_writes_only_what_was_not_committed(broker: Broker, topic: str) -> None:
@@ -112,7 +120,7 @@ def a_batch_done_again_writes_only_what_was_not_committed(broker: Broker, topic:
     again = delivery.write_exactly_once(settings, [batch_of("a")], f"{topic}-0", 0, 0)
     assert again == Delivered(10)
     delivery.commit(settings, [write(settings, "b", task=1)])
-    assert sorted_values(broker, topic) == wanted("a", "b")
+    assert_committed(broker, topic, wanted("a", "b"))
     assert len(sorted_values(broker, topic, "read_uncommitted")) == 30
 
 
@@ -120,7 +128,7 @@ def a_task_done_again_aborts_what_it_had_written(broker: Broker, topic: str) -> 
     settings = exactly_once(broker, topic)
     write(settings, "a")
     delivery.commit(settings, [write(settings, "a")])
-    assert sorted_values(broker, topic) == wanted("a")
+    assert_committed(broker, topic, wanted("a"))
 
 
 def a_driver_that_was_replaced_commits_nothing(broker: Broker, topic: str) -> None:
@@ -132,7 +140,7 @@ def a_driver_that_was_replaced_commits_nothing(broker: Broker, topic: str) -> No
     delivery.abort(settings, [zombies])
     delivery.commit(settings, [mine])
     delivery.commit(settings, [zombies])  # its rows are there by now, though it was not he who wrote them
-    assert sorted_values(broker, topic) == wanted("mine")
+    assert_committed(broker, topic, wanted("mine"))
 
 
 def an_aborted_batch_is_not_seen(broker: Broker, topic: str) -> None:
@@ -140,7 +148,7 @@ def an_aborted_batch_is_not_seen(broker: Broker, topic: str) -> None:
     left = [write(settings, "a", task=0), write(settings, "b", task=1)]
     delivery.commit(settings, left[:1])
     delivery.abort(settings, left)
-    assert sorted_values(broker, topic) == wanted("a")
+    assert_committed(broker, topic, wanted("a"))
 
 
 def a_task_that_fails_aborts_at_once(broker: Broker, topic: str) -> None:
@@ -153,7 +161,7 @@ def a_task_that_fails_aborts_at_once(broker: Broker, topic: str) -> None:
     with pytest.raises(OSError, match="the rows cannot be read"):
         delivery.write_exactly_once(settings, failing(), f"{topic}-0", 0, 0)
     delivery.write_at_least_once(settings_for(broker, topic), [batch_of("b")], 0)
-    assert sorted_values(broker, topic) == wanted("b")  # the last stable offset does not wait
+    assert_committed(broker, topic, wanted("b"))  # the last stable offset does not wait
 
 
 def a_transaction_that_took_too_long_is_said_to_have(broker: Broker, topic: str) -> None:
@@ -162,7 +170,7 @@ def a_transaction_that_took_too_long_is_said_to_have(broker: Broker, topic: str)
     _wait_until_aborted(broker, topic)
     with pytest.raises(Fenced, match=r"took longer than kafka\.transaction\.timeout\.ms=2000"):
         delivery.commit(settings, [left])
-    assert sorted_values(broker, topic) == [b"behind-0"]
+    assert_committed(broker, topic, [b"behind-0"])
 
 
 def _wait_until_aborted(broker: Broker, topic: str) -> None:
@@ -185,7 +193,7 @@ def other_rows_than_those_committed_are_refused(broker: Broker, topic: str) -> N
         delivery.write_exactly_once(settings, [batch_of("a", 9)], f"{topic}-0", 3, 0)
     with pytest.raises(WriteFailed, match="batch 3 is committed, and now batch 2 is to be"):
         delivery.write_exactly_once(settings, [batch_of("a")], f"{topic}-0", 2, 0)
-    assert sorted_values(broker, topic) == wanted("a")
+    assert_committed(broker, topic, wanted("a"))
 
 
 SCENARIOS: tuple[Callable[[Broker, str], None], ...] = (

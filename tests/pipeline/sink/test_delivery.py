@@ -15,12 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from minibroker.pipeline.brokers.client import Client, ClientError
+from minibroker.client.client_errors import ClientError, Reaction
+from minibroker.client.cluster_client import Sent
+from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import Delivered
-from minibroker.pipeline.sink.errors import RecordRefused, WriteFailed
-from minibroker.pipeline.sink.settings import parse_settings
+from minibroker.pipeline.sink.sink_errors import RecordRefused, WriteFailed
+from minibroker.pipeline.sink.sink_settings import parse_settings
 from tests.clients.ports import free_ports
 from tests.pipeline.sink.committed import read, values
 from tests.pipeline.sink.scenarios import (
@@ -100,10 +102,10 @@ def test_an_answer_that_is_lost_writes_no_row_twice(
     topic, lost = new_topic(plain_broker), iter([True, False, True])
 
     class LosingClient(Client):
-        def wait(self, future: Any, node_id: int) -> Any:
-            answer = super().wait(future, node_id)
+        def wait(self, sent: Sent) -> Any:
+            answer = super().wait(sent)
             if next(lost, False):
-                raise ClientError("the answer is lost", retriable=True)
+                raise ClientError("the answer is lost", Reaction.FIND_BOTH)
             return answer
 
     monkeypatch.setattr(delivery, "Client", LosingClient)

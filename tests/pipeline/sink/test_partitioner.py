@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.columns import Rows
 from minibroker.pipeline.sink.partitioner import Partitioner
+from minibroker.pipeline.sink.sink_columns import Rows
 
 COUNTS = {"t": 3, "u": 5}
 

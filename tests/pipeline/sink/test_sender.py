@@ -11,17 +11,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from minibroker.pipeline.brokers.client import ClientError, Leader
+from minibroker.client.client_errors import ClientError, Reaction
+from minibroker.client.cluster_client import Leader
 from minibroker.pipeline.encode.encoder import BatchSettings
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.columns import Rows
-from minibroker.pipeline.sink.errors import Fenced, RecordRefused, WriteFailed
 from minibroker.pipeline.sink.identity import Identity
 from minibroker.pipeline.sink.sender import Sender
-from minibroker.pipeline.sink.settings import SinkSettings
+from minibroker.pipeline.sink.sink_columns import Rows
+from minibroker.pipeline.sink.sink_errors import Fenced, RecordRefused, WriteFailed
+from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.batch import check_batch
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 
 ONE = TopicPartition("t", 0)
 TWO = TopicPartition("t", 1)
@@ -49,7 +50,7 @@ class ScriptedClient:
     def refresh(self) -> None:
         self.refreshed += 1
 
-    def send(self, request: Any, node_id: int) -> dict[TopicPartition, bytes]:
+    def send(self, request: Any, node_id: int, *, lowest: int, highest: int) -> dict[TopicPartition, bytes]:
         sent = {
             TopicPartition(topic.name, each.index): bytes(each.records)
             for topic in request.topic_data
@@ -58,10 +59,10 @@ class ScriptedClient:
         self.requests.append(sent)
         return sent
 
-    def wait(self, sent: dict[TopicPartition, bytes], node_id: int) -> SimpleNamespace:
+    def wait(self, sent: dict[TopicPartition, bytes]) -> SimpleNamespace:
         step = self.script.pop(0) if self.script else OK
         if isinstance(step, str):
-            raise ClientError(step, retriable=step == LOST)
+            raise ClientError(step, Reaction.FIND_BOTH if step == LOST else Reaction.FATAL)
         answers = [(partition, _answer(step, partition)) for partition in sent]
         topics = [SimpleNamespace(name=partition.topic, partition_responses=[answer]) for partition, answer in answers]
         return SimpleNamespace(responses=topics)

@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.sink.errors import WriteFailed
+from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.pipeline.sink.writer import BATCH_ID, QUERY_ID, Said, batch_writer, stream_writer
 from minibroker.pipeline.sources.tables import RecordsSource
 from tests.pipeline.sink.committed import values

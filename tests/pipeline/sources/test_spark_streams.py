@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from minibroker.cli.pipeline_shared import reason_of
+from minibroker.cli.pipeline.pipeline_shared import reason_of
 from minibroker.pipeline.log_source import TopicPartition
 from tests.pipeline.directory.support import fill, log_in
 

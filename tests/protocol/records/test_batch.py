@@ -25,7 +25,7 @@ from minibroker.protocol.records.batch import (
     set_log_append_time,
     set_max_timestamp,
 )
-from minibroker.protocol.records.record import records_of
+from minibroker.protocol.records.payload import records_of
 from tests.protocol.records.samples import CLIENTS, JAVA, T, golden
 
 BATCH = JAVA["small none"]

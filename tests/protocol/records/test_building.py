@@ -8,12 +8,14 @@ import aiokafka.record.default_records as aiokafka_records
 import kafka.record.default_records as kafka_python_records
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, check_batch, read_header
-from minibroker.protocol.records.building import build_batch, build_batch_in_steps
+from minibroker.protocol.records.building import build_batch, build_batch_in_steps, build_plain_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from tests.protocol.records.samples import CODECS, JAVA, LARGE, SMALL, T, golden, recompress, records
 
 
@@ -52,6 +54,27 @@ class TestBytes:
         assert header._replace(batch_length=0, crc=0) == expected._replace(batch_length=0, crc=0)
         assert list(records_of(batch)) == list(records_of(whole))
         assert codec or (batch == whole and count >= len(sent))
+
+    @given(
+        entries=st.lists(
+            st.tuples(st.binary(max_size=80), st.none() | st.binary(max_size=80)), min_size=1, max_size=70
+        ),
+        producer=st.none() | st.tuples(st.integers(0, 1 << 40), st.integers(0, 9)),
+    )
+    def test_of_keys_and_values_alone_are_those_of_records(
+        self, entries: list[tuple[bytes, bytes | None]], producer: tuple[int, int] | None
+    ) -> None:
+        sent = [Record(timestamp=7, key=key, value=value) for key, value in entries]
+        producer_id, epoch = producer or (-1, -1)
+        told = {"producer_id": producer_id, "producer_epoch": epoch, "transactional": producer is not None}
+        assert build_plain_batch(entries, 7, producer=producer) == build_batch(sent, **told)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("count", [1, 63, 64, 65, 9000])
+    def test_of_entries_of_one_size_are_those_of_records(self, count: int) -> None:
+        entries: list[tuple[bytes, bytes | None]] = [(b"key", b"value")] * count
+        entries += [(b"key", None), (b"key", b""), (b"key", None)]
+        sent = [Record(timestamp=7, key=key, value=value) for key, value in entries]
+        assert build_plain_batch(entries, 7) == build_batch(sent)
 
     @pytest.mark.parametrize(("client", "leader_epoch"), [(aiokafka_records, -1), (kafka_python_records, 0)])
     @given(sent=records())

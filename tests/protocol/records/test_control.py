@@ -28,7 +28,8 @@ from minibroker.protocol.records.control import (
     control_type,
     end_transaction_marker,
 )
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from tests.protocol.records.samples import JAVA, T
 
 DIRECTORY = bytes.fromhex("0123456789abcdef0011223344556677")

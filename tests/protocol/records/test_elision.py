@@ -15,10 +15,12 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.conversion import down_converted
-from minibroker.protocol.records.elision import elided, restored, with_attributes, without_attributes
+from minibroker.protocol.records.elision import with_attributes, without_attributes
 from minibroker.protocol.records.formats import check_any, records_in
 from minibroker.protocol.records.message_set import build_message_set
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.restarting import elided, restored
 from tests.protocol.records.samples import CODECS, SMALL, T, damaged, payload, recompress, records, similar_records
 from tests.protocol.records.test_conversion import records_of_data
 

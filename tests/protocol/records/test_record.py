@@ -15,7 +15,8 @@ from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.record import Record, parse_records, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.varints import zigzag_bytes
 from tests.protocol.records.samples import CLIENTS, CODECS, JAVA, LARGE, SMALL, T, golden, payload, records
 

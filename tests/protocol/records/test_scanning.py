@@ -1,4 +1,4 @@
-"""The fast pass over records gives the strict reader's verdict, whichever of its two ways it takes."""
+"""The fast pass over records gives the strict reader's verdict, whichever of its ways it takes."""
 
 from __future__ import annotations
 
@@ -59,6 +59,28 @@ class TestSameVerdictAsTheStrictReader:
         data = payload(sent)
         for _ in range(5):
             assert_same_verdict(damaged(random, data), len(sent))
+
+    @given(st.integers(0, 2**32), st.sampled_from([0, 30, 8170]))
+    def test_on_values_of_unequal_sizes_of_one_instant(self, seed: int, first: int) -> None:
+        random = Random(seed)
+        sizes = [*range(60, 70), *(random.randrange(0, 9000) for _ in range(3)), *range(8185, 8195)]
+        random.shuffle(sizes)
+        sent = [Record(index, T, None, bytes(size)) for index, size in enumerate(first * [1] + sizes)]
+        data = payload(sent)
+        assert_same_verdict(data, len(sent))
+        start = len(payload(sent[:first]))
+        for _ in range(20):
+            at = random.randrange(start, len(data))
+            spoilt = data[:at] + bytes([random.randrange(256)]) + data[at + 1 :]
+            assert_same_verdict(spoilt, len(sent))
+
+    @pytest.mark.parametrize("size", [1, 63, 64, 100])
+    def test_on_every_byte_of_the_structure_of_unequal_records(self, size: int) -> None:
+        sent = [Record(index, T + 3, None, bytes(size + index % 3)) for index in range(20)]
+        data = payload(sent)
+        for at in range(len(payload(sent[:2])), len(payload(sent[:4]))):
+            for value in (*range(16), 63, 64, 126, 127, 128, 129, 130, 200, 255):
+                assert_same_verdict(data[:at] + bytes([value]) + data[at + 1 :], len(sent))
 
     @given(st.integers(0, 2**32), st.sampled_from([-1, 1, 5, 2**31 - 1]))
     def test_on_wrong_counts(self, seed: int, difference: int) -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records.batch import read_header
-from minibroker.protocol.records.record import Record, parse_records, payload_of
+from minibroker.protocol.records.payload import payload_of
+from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.slicing import slices, with_timestamps_moved
 from minibroker.protocol.records.varints import from_zigzag
 from tests.protocol.records.samples import CLIENTS, LARGE, SMALL, golden, payload, records

@@ -15,10 +15,10 @@ from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression, in_pieces
 from minibroker.protocol.records.conversion import build
-from minibroker.protocol.records.elision import restored_chunks, without_attributes
+from minibroker.protocol.records.elision import without_attributes
 from minibroker.protocol.records.formats import records_in
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import moved, renumbered
+from minibroker.protocol.records.restarting import moved, renumbered, restored_chunks
 from minibroker.protocol.records.slicing import slices
 from minibroker.protocol.records.streaming import keyed_records, streamed_records
 from minibroker.protocol.records.windows import Window

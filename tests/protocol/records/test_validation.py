@@ -12,7 +12,8 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, 
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header
 from minibroker.protocol.records.building import assemble, build_batch, encode_record
 from minibroker.protocol.records.compression import compress
-from minibroker.protocol.records.record import Record, payload_of, records_of
+from minibroker.protocol.records.payload import payload_of, records_of
+from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.validation import MisnumberedRecords, Rules, check_header, check_records
 from minibroker.protocol.records.varints import INT64_MAX
 from tests.protocol.records.samples import CLIENTS, CODECS, JAVA, SMALL, T, golden, payload, similar_records

@@ -13,7 +13,8 @@ from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader, read_header
 from minibroker.protocol.records.building import assemble, build_batch, encode_record
 from minibroker.protocol.records.compression import Compression, compress, in_pieces
-from minibroker.protocol.records.record import Record, parse_records, payload_of
+from minibroker.protocol.records.payload import payload_of
+from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.scanning import WALK_BYTES
 from minibroker.protocol.records.validation import (
     MAX_RECORD_ERRORS,

@@ -11,10 +11,9 @@ from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import check_any, records_in
 from minibroker.protocol.records.record import Record
-from minibroker.storage.compaction.cleaning import Cleaning
+from minibroker.storage.compaction.cleaning import Cleaning, Throttle
 from minibroker.storage.compaction.dirtiness import dirtiness
 from minibroker.storage.compaction.rewriting import Limits
-from minibroker.storage.compaction.throttle import Throttle
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from tests.storage.support import NOW_MS, append, read_batches

@@ -11,12 +11,13 @@ from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction import batch_filter
 from minibroker.storage.compaction.batch_filter import BatchFilter, LastRecord, Retention
+from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.transactions import CleanedTransactions
-from minibroker.storage.transaction_index import AbortedTransaction
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from tests.storage.compaction.support import pairs
 from tests.storage.support import NOW_MS
 

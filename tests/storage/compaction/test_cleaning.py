@@ -12,12 +12,14 @@ from minibroker.protocol.records.batch import check_batch, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.record import Record
-from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
-from minibroker.storage.compaction.reading import Uncleanable
+from minibroker.storage.compaction.batch_reading import Uncleanable
+from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
 from minibroker.storage.compaction.rewriting import Limits
-from minibroker.storage.compaction.throttle import Throttle
 from minibroker.storage.log import Log
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_from_bytes
+from minibroker.storage.producers.aborted_transactions import (
+    AbortedTransaction,
+    transactions_from_bytes,
+)
 from tests.storage.compaction.support import (
     COMPACT,
     LIMITS,

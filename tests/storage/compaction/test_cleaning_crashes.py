@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
+from minibroker.storage.directories.log_directory import LogDirectory
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Log
-from minibroker.storage.log_directory import LogDirectory
 from minibroker.storage.log_settings import LogSettings
 from tests.storage.compaction.support import COMPACT, clean, contents, fill, log_headers, pairs
 from tests.storage.support import CLUSTER_ID, Surroundings, append, files_in

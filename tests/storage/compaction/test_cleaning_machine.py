@@ -15,14 +15,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
+from minibroker.storage.batch_scanning import headers
 from minibroker.storage.compaction.dirtiness import dirtiness
 from minibroker.storage.compaction.rewriting import Limits
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.producer_snapshots import replay
-from minibroker.storage.producer_state import ProducerStates
-from minibroker.storage.scanning import headers
+from minibroker.storage.producers.producer_snapshots import replay
+from minibroker.storage.producers.producer_state import ProducerStates
 from tests.storage.compaction.support import COMPACT, clean, log_headers, log_records
 from tests.storage.support import Surroundings, append, offset_for_timestamp, open_at, read_batches
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.storage.compaction.grouping import MAX_GROUP_SEGMENTS, IndexSizes, Source, grouped
+from minibroker.storage.compaction.rewriting import MAX_GROUP_SEGMENTS, IndexSizes, Source, grouped
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.offset_index import MAX_RELATIVE_OFFSET
 from minibroker.storage.segment import Segment
+from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 SETTINGS = LogSettings(segment_bytes=1000, segment_index_bytes=100)
 

@@ -10,8 +10,8 @@ from minibroker.protocol.records.batch import check_batch
 from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, discard_cleaned
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction, transactions_bytes
 from minibroker.storage.segment import Segment
-from minibroker.storage.transaction_index import AbortedTransaction, transactions_bytes
 from tests.storage.support import NOW_MS, batch, files_in
 
 NAME = "00000000000000000100"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from minibroker.storage.compaction.throttle import Throttle
+from minibroker.storage.compaction.cleaning import Throttle
 
 
 class Time:

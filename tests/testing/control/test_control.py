@@ -13,10 +13,11 @@ from urllib.error import HTTPError
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from minibroker.testing.faults.rules import Words
-from minibroker.testing.verbs import Verbs
-from minibroker.testing.verbs_groups import GroupVerbs
-from minibroker.testing.verbs_nodes import NodeVerbs
+from minibroker.testing.faults.rules import WORDS
+from minibroker.testing.group_verbs import GroupVerbs
+from minibroker.testing.node_verbs import NodeVerbs
+from minibroker.testing.record_verbs import RecordVerbs
+from minibroker.testing.wait_verbs import WaitVerbs
 from tests.running import RunningBroker, environment_for_broker, running_broker, serve_command
 
 ANNOUNCED = "minibroker is controlled at "
@@ -179,10 +180,10 @@ def test_state_comes_back(control: Control) -> None:
         ("/v1/clock/advance", {"by": -1}, 400, "no span of time"),
         ("/v1/topics", {"name": "a b"}, 409, "INVALID_TOPIC_EXCEPTION"),
         ("/v1/topics", {"name": "t", "partition": 1}, 422, "partition"),
-        ("/v1/fill", {"t": 5}, 400, "a list of records is expected"),
+        ("/v1/fill", {"t": 5}, 400, "a list of records or a mapping is expected"),
         ("/v1/snapshots/77/restore", None, 404, "there is no snapshot 77"),
         ("/v1/topics/t/records", {"values": ["a"], "partition": 70}, 409, "UNKNOWN_TOPIC_OR_PARTITION"),
-        ("/v1/topics/t/records", {"values": []}, 400, "either values or values_hex"),
+        ("/v1/topics/t/records", {"values": []}, 400, "give either values or values_hex"),
         ("/v1/topics/t/records", {"values": ["a"], "key": "a", "key_hex": "61"}, 400, "either key or key_hex"),
         ("/v1/topics/t/records", {"values_hex": ["6"]}, 400, "hex"),
         ("/v1/topics/t/records", {"values": ["a"], "timestamp_ms": 1 << 63}, 422, "body.timestamp_ms"),
@@ -191,8 +192,8 @@ def test_state_comes_back(control: Control) -> None:
         ("/v1/clock/advance", None, 422, "body: Field required"),
         ("/v1/nodes/1/explode", None, 422, "path.verb: Input should be 'stop', 'kill'"),
         ("/v1/groups/g/move-coordinator", {"node": False}, 422, "body.node"),
-        ("/v1/groups/g/wait", {"state": "stable"}, 400, "'stable' is no state of a group"),
-        ("/v1/requests/wait", {"api": "Prodcue"}, 400, "'Prodcue' is no API"),
+        ("/v1/groups/g/wait", {"state": "stable"}, 400, "'stable' is not a state of groups"),
+        ("/v1/requests/wait", {"api": "Prodcue"}, 400, "'Prodcue' is not an API"),
         ("/v1/faults", 7, 422, "body"),
         ("/v1/nowhere", None, 404, "Not Found"),
         ("/v1/broker", None, 405, "Method Not Allowed"),
@@ -261,7 +262,11 @@ def test_its_description_has_every_answer_and_every_word(control: Control) -> No
     refused = described["paths"]["/v1/reset"]["post"]["responses"]["409"]["content"]["application/json"]["schema"]
     assert refused == {"$ref": "#/components/schemas/Refusal"}
     fault = described["paths"]["/v1/faults"]["post"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"][0]
-    assert set(fault["properties"]) == set(Words.__annotations__) - {"where"}
+    assert set(fault["properties"]) == set(WORDS) - {"where"}
+    nth, delay = fault["properties"]["nth"], fault["properties"]["delay"]
+    assert nth == {"type": "integer", "minimum": 1, "description": WORDS["nth"][1].meaning}
+    assert delay["anyOf"] == [{"type": "string"}, {"type": "number"}]
+    assert fault["properties"]["close"]["enum"] == ["before", "after"]
 
 
 def test_every_verb_of_python_has_its_path() -> None:
@@ -271,7 +276,7 @@ def test_every_verb_of_python_has_its_path() -> None:
     named |= {f"{verb}_node" for verb in re.findall(r"`([a-z]+)`", table)} | {"make_stale", "refresh"}
     verbs = {
         name
-        for kind in (NodeVerbs, GroupVerbs, Verbs)
+        for kind in (NodeVerbs, GroupVerbs, RecordVerbs, WaitVerbs)
         for name, value in vars(kind).items()
         if callable(value) and not name.startswith(("_", "await_"))
     }
@@ -314,7 +319,7 @@ def test_a_process_answers_as_an_older_release(tmp_path: Path) -> None:
         (("--control", "0.0.0.0:0", "--control-token", ""), "--control-token is empty"),
         (("--control", "here"), "HOST:PORT or PORT is expected"),
         (("--faults", "missing.yaml"), "missing.yaml: No such file or directory"),
-        (("--emulate", "5.0"), "'5.0' is no release"),
+        (("--emulate", "5.0"), "'5.0' is not a known release"),
         (("--control-token", "secret"), "--control-token has a meaning only with --control"),
     ],
 )

@@ -12,8 +12,7 @@ from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
-from minibroker.testing.emulation.defaults import UNTIL, settings_of
-from minibroker.testing.emulation.releases import RELEASES
+from minibroker.testing.emulation.releases import RELEASES, UNTIL, settings_of
 from tests.testing.emulation.asking import asked
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")

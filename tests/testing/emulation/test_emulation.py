@@ -143,7 +143,7 @@ def test_settings_win_over_what_a_release_stands_for() -> None:
 
 
 def test_a_release_that_is_not_known_is_told() -> None:
-    with pytest.raises(ValueError, match="'5.0' is no release"):
+    with pytest.raises(ValueError, match="'5.0' is not a known release"):
         Broker(emulate="5.0")
 
 

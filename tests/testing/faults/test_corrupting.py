@@ -9,7 +9,8 @@ from minibroker.protocol.records.batch import check_batch, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import batches_in, check_any
 from minibroker.protocol.records.message_set import build_message_set
-from minibroker.protocol.records.record import Record, records_of
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
 from minibroker.testing.faults.corrupting import corrupted
 from minibroker.testing.faults.rules import Corruption
 

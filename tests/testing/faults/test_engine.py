@@ -215,7 +215,7 @@ def test_a_hit_is_heard_of_while_its_request_is_held_and_nothing_else_happens(br
     broker.clock.freeze()  # no chore of the broker's has it look again
     producer = librdkafka(broker)
     producer.produce("t", "v")
-    fault.wait(1, "3 s")
+    fault.wait_for_hits(1, "3 s")
     fault.remove()
     broker.clock.advance("1 hour")
     assert producer.flush(20) == 0
@@ -227,7 +227,7 @@ def test_of_a_silenced_client_that_goes_away_nothing_is_kept(broker: Broker, mor
     fault = broker.faults.add(api="Produce", answer="silence", **more)
     producer = librdkafka(broker, **{"request.timeout.ms": 1000, "message.timeout.ms": 2500, "socket.timeout.ms": 1000})
     producer.produce("t", "v")
-    fault.wait(1, "20 s")
+    fault.wait_for_hits(1, "20 s")
     while not fault.held:
         producer.poll(0.01)
     producer.flush(20)
@@ -241,7 +241,7 @@ def test_what_was_written_in_silence_is_not_written_again_by_a_restore(broker: B
     producer = librdkafka(broker, retries=0)
     reported: list[KafkaError | None] = []
     producer.produce("t", "v", on_delivery=lambda error, _: reported.append(error))
-    fault.wait(1, "20 s")
+    fault.wait_for_hits(1, "20 s")
     broker.restore(broker.snapshot())
     assert producer.flush(20) == 0
     (error,) = reported  # its connection was cut
@@ -257,7 +257,7 @@ def test_a_delay_is_of_the_brokers_time(broker: Broker) -> None:
     producer.produce("t", "v", on_delivery=lambda error, _: reported.append(error))
     polling = threading.Thread(target=lambda: producer.flush(20))
     polling.start()
-    fault.wait(1, "20 s")
+    fault.wait_for_hits(1, "20 s")
     assert len(broker.records("t")) == 1
     broker.clock.advance("1 hour")
     polling.join()
@@ -360,15 +360,15 @@ def test_a_fault_is_found_by_what_a_request_is() -> None:
         assert all(fault.hits for fault in faults)
         assert not any(fault.matches for fault in nobody)
         exchange = broker.requests("ApiVersions")[0]
-        assert exchange.faults and "delay_ms" in str(exchange)
+        assert exchange.faults and "delay 0.01 ms" in str(exchange)
 
 
 def test_hits_are_waited_for_and_removed_faults_do_nothing(broker: Broker) -> None:
     fault = broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", once=True)
     with pytest.raises(Expired, match="1 hits were expected of <fault 1: api Produce"):
-        fault.wait(1, "10 ms")
+        fault.wait_for_hits(1, "10 ms")
     assert sent(librdkafka(broker)) is None
-    fault.wait(1)
+    fault.wait_for_hits(1)
     assert broker.faults.all() == [fault]
     fault.remove()
     fault.remove()
@@ -399,7 +399,7 @@ async def test_faults_reach_a_client_in_the_same_loop() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, retry_backoff_ms=20)
         await producer.start()
         await producer.send_and_wait("t", b"v")
-        await fault.await_hits()
+        await fault.await_for_hits()
         await producer.stop()
 
 
@@ -409,7 +409,7 @@ def test_a_predicate_that_fails_is_told_where_the_fault_is_waited_for(
     fault = broker.faults.add(api="Produce", where=lambda request: request.no_such_field, close="before")
     assert sent(librdkafka(broker)) is None
     with pytest.raises(AttributeError, match="no_such_field"):
-        fault.wait(timeout="20 s")
+        fault.wait_for_hits(timeout="20 s")
     assert "`where` raised AttributeError" in repr(fault) and fault.hits == 0
     assert caplog.records[0].name == "minibroker.faults" and caplog.records[0].exc_info is not None
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker import handlers
-from minibroker.broker.requests.dispatch import SERVED
+from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, api_name, request_class, response_class
 from minibroker.protocol.fields import fields
 from minibroker.protocol.response_errors import error_codes
 from minibroker.testing.faults.places import deepest_level, error_answer, places_in
 
-handlers.load()
 CODE = 6
 CASES = [(key, version) for key, served in SERVED.items() for version in served.versions]
 
@@ -35,7 +33,7 @@ def filled(struct: type, version: int) -> object:
 @pytest.mark.parametrize(("key", "version"), CASES, ids=[f"{api_name(key)}-{version}" for key, version in CASES])
 def test_an_answer_of_errors_can_be_sent_and_says_them(key: ApiKey, version: int) -> None:
     request = filled(request_class(key), version)
-    response = error_answer(request, response_class(key), version, lambda struct: None)  # type: ignore[arg-type]
+    response = error_answer(request, response_class(key), version)  # type: ignore[arg-type]
     places = list(places_in(response, lambda _: "a"))
     level = deepest_level(places)
     for place in places:

@@ -344,7 +344,7 @@ def test_a_delay_is_of_the_brokers_time(broker: Broker, client: Client) -> None:
     reported: list[str | None] = []
     sending = threading.Thread(target=lambda: reported.append(client.send("a")))
     sending.start()
-    fault.wait(1, "20 s")
+    fault.wait_for_hits(1, "20 s")
     assert (reported, values(broker)) == ([], [])
     broker.clock.advance("1 min")
     sending.join()
@@ -415,7 +415,7 @@ def test_as_often_as_the_seed_says(broker: Broker, client: Client) -> None:
 def test_until_it_is_removed(broker: Broker, client: Client) -> None:
     fault = broker.faults.add(api="Produce", error=REFUSED)
     assert [client.send("a") for _ in range(2)] == [REFUSED] * 2
-    fault.wait(2)
+    fault.wait_for_hits(2)
     fault.remove()
     assert client.send("b") is None
     assert (fault.hits, values(broker)) == (2, ["b"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,48 +10,59 @@ import pytest
 
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
-from minibroker.testing.faults.file import rules_in
-from minibroker.testing.faults.rules import FaultError, rule_from, rule_of
+from minibroker.testing.faults.rules import WORDS, FaultError, Rule, rule_from, rules_in
 
 
 def test_words_make_a_rule() -> None:
-    rule = rule_of(
+    rule = Rule(
         api=["produce", "Fetch"], version="3-9", topic="t", error="not_leader_or_follower", delay="1 s", once=True
     )
-    assert rule.api == {ApiKey.PRODUCE, ApiKey.FETCH}
-    assert (rule.versions, rule.error, rule.delay_ms) == (range(3, 10), ErrorCode.NOT_LEADER_OR_FOLLOWER, 1000)
-    assert rule.times == 1
-    assert str(rule) == (
-        "api Fetch|Produce, versions 3-9, topic t, error NOT_LEADER_OR_FOLLOWER, delay_ms 1000.0, times 1"
-    )
-    assert str(rule_of(close="after", name="cut")) == "cut"
+    assert rule.api_keys == {ApiKey.PRODUCE, ApiKey.FETCH}
+    assert (rule.versions, rule.code, rule.delay_ms) == (range(3, 10), ErrorCode.NOT_LEADER_OR_FOLLOWER, 1000)
+    assert rule.maximum_hits == 1
+    assert str(rule) == ("api produce|Fetch, version 3-9, topic t, error not_leader_or_follower, delay 1 s, once True")
+    assert str(Rule(close="after", name="cut")) == "cut"
+
+
+def test_chance_is_drawn_from_a_seed_that_can_be_given_again() -> None:
+    rule = Rule(close="before", probability=0.5)
+    assert rule.seed is not None and str(rule) == f"close before, probability 0.5, seed {rule.seed}"
+    assert Rule(close="before").seed is None
+
+
+def test_every_word_is_declared_with_its_types_and_a_meaning() -> None:
+    assert [word for word, (kinds, declared) in WORDS.items() if not kinds or not declared.meaning.endswith(".")] == []
+    assert WORDS["delay"][0] == (str, float, timedelta) and WORDS["nth"][1].minimum == 1
 
 
 @pytest.mark.parametrize(
     ("version", "versions"), [(9, range(9, 10)), ("3-4", range(3, 5)), ("12+", range(12, 1 << 15))]
 )
 def test_versions(version: int | str, versions: range) -> None:
-    assert rule_of(version=version, close="before").versions == versions
+    assert Rule(version=version, close="before").versions == versions
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ({}, "needs one of error"),
-        ({"error": "NO_SUCH"}, "'NO_SUCH' is no error of Kafka's"),
+        ({"error": "NO_SUCH"}, "'NO_SUCH' is not an error of Kafka"),
         ({"error": "NONE", "close": "before"}, "both error and close"),
-        ({"api": "Produced", "close": "before"}, "'Produced' is no API"),
-        ({"api": [7], "close": "before"}, "7 is no API"),
-        ({"version": "x", "close": "before"}, "'x' is no version"),
+        ({"api": "Produced", "close": "before"}, "'Produced' is not an API"),
+        ({"api": [7], "close": "before"}, "7 is not an API"),
+        ({"api": 7, "close": "before"}, "api cannot be 7"),
+        ({"version": "x", "close": "before"}, "'x' is not a version"),
         ({"close": "sometime"}, "close is one of before, after"),
         ({"close": None, "answer": "loud"}, "answer is one of half"),
         ({"corrupt": "crc", "api": "Produce"}, "only a Fetch"),
-        ({"close": "before", "nth": 0}, "nth begins with 1"),
-        ({"close": "before", "times": -1}, "times begins with 1"),
+        ({"close": "before", "nth": 0}, "nth is at least 1, and cannot be 0"),
+        ({"close": "before", "times": -1}, "times is at least 1"),
         ({"close": "before", "probability": 2}, "between 0 and 1"),
+        ({"close": "before", "probability": float("nan")}, "between 0 and 1"),
+        ({"close": "before", "partition": -1}, "partition is at least 0"),
         ({"close": "before", "once": True, "times": 2}, "give one of them"),
         ({"delay": "soon"}, "delay: 'soon' is no duration"),
-        ({"close": "before", "level": "top"}, "level says where an error stands"),
+        ({"close": "before", "level": "top"}, "level says where an error is"),
         ({"close": "before", "when": "after"}, "when is for error and silence"),
         ({"delay": 5, "when": "after"}, "when is for error and silence"),
         ({"close": "before", "level": "record"}, "level is one of top"),
@@ -58,7 +70,7 @@ def test_versions(version: int | str, versions: range) -> None:
 )
 def test_what_cannot_be_is_said(words: dict[str, Any], said: str) -> None:
     with pytest.raises(FaultError, match=said):
-        rule_of(**words)
+        Rule(**words)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +82,7 @@ def test_what_cannot_be_is_said(words: dict[str, Any], said: str) -> None:
         ({"partition": True, "close": "before"}, "partition cannot be True"),
         ({"once": 1, "close": "before"}, "once cannot be 1"),
         ({"where": "x"}, "has no 'where'"),
+        ({"topic": None, "close": "before"}, "topic cannot be null"),
     ],
 )
 def test_what_cannot_be_in_a_file_is_said(words: Any, said: str) -> None:

@@ -60,6 +60,8 @@ def _go_on(group: ClassicGroup, caller: Caller, member: Member, before: _Before,
     """Keep the generation, once the new id is recorded."""
 
     def recorded(failure: KafkaError | None) -> None:
+        if group.state is State.DEAD:
+            return  # it is loaded again, as what was recorded could not be written; whoever waited was told
         if failure is not None:
             _revert(group, member, before, leader_id, failure)
         elif caller.version >= FIRST_WITH_SKIPPED_ASSIGNMENT:
@@ -76,7 +78,7 @@ def _go_on(group: ClassicGroup, caller: Caller, member: Member, before: _Before,
     try:
         assignments = {member_id: each.assignment for member_id, each in group.members.items()}
         record(group, assignments)
-        group.coordinator.when_kept(group.group_id, recorded)
+        group.coordinator.when_durable(group.group_id, recorded)
     except KafkaError as error:
         recorded(error)
 

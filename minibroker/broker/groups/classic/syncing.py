@@ -66,6 +66,6 @@ def _assign(group: ClassicGroup, assignments: dict[str, bytes]) -> None:
         log.warning("the leader of group %s assigns nothing to %s", group.group_id, few(forgotten))
     try:
         record(group, assignments)
-        group.coordinator.when_kept(group.group_id, kept)
+        group.coordinator.when_durable(group.group_id, kept)
     except KafkaError as error:
         kept(error)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from minibroker.pipeline.jobs.verify.checkpoints import (
+from minibroker.pipeline.jobs.verify.checkpoint_checks import (
     CLEANER,
     LEADER_EPOCHS,
     LOG_START,
@@ -18,11 +18,14 @@ from minibroker.pipeline.jobs.verify.checkpoints import (
     TopicPartition,
     read_offsets,
 )
-from minibroker.pipeline.jobs.verify.kinds import CHECKS, Finding, Findings
+from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding, Findings
 from minibroker.pipeline.jobs.verify.policies import compacted_topics
-from minibroker.pipeline.jobs.verify.side_files import expected_ids
+from minibroker.pipeline.jobs.verify.side_file_checks import expected_ids
 from minibroker.pipeline.log_source import OptionError
-from minibroker.storage.checkpoints import ABORTED_TRANSACTIONS_CHECKPOINT, PARTITION_METADATA
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    ABORTED_TRANSACTIONS_CHECKPOINT,
+    PARTITION_METADATA,
+)
 
 LOG, INDEX, TIME_INDEX, TRANSACTION_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 OTHERS = (LEADER_EPOCHS, PARTITION_METADATA, ABORTED_TRANSACTIONS_CHECKPOINT)

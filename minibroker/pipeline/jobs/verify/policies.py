@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from minibroker.pipeline.jobs.verify.record_reader import Unreadable, read_records
-from minibroker.pipeline.jobs.verify.records import payload_of
-from minibroker.pipeline.jobs.verify.scanning import CONTROL, LogFile
+from minibroker.pipeline.jobs.verify.log_blocks import LogFile
+from minibroker.pipeline.jobs.verify.record_checks import Unreadable, payload_of, read_records
 from minibroker.protocol.messages.metadata_records import ConfigRecord, TopicRecord
 from minibroker.protocol.primitives import MalformedMessage
+from minibroker.protocol.records.batch import MAGIC
 
 METADATA = "__cluster_metadata-0"
 ALWAYS = ("__consumer_offsets", "__transaction_state")
@@ -71,10 +71,10 @@ def _values(path: Path) -> Iterator[bytes]:
     file = LogFile(str(path))
     try:
         for block in file.blocks():
-            is_data = block.sound & (block.magic == 2) & (block.attributes & CONTROL == 0)
+            is_data = block.sound & (block.headers.magic == MAGIC) & ~block.headers.is_control
             for index in np.flatnonzero(is_data).tolist():
                 try:
-                    records = list(read_records(payload_of(block, index), int(block.record_count[index])))
+                    records = list(read_records(payload_of(block, index), block.headers.header(index)))
                 except Unreadable:
                     continue
                 yield from (record.value for record in records if record.value)

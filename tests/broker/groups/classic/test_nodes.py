@@ -22,7 +22,7 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
 def test_members_go_on_at_the_node_to_which_their_group_is_moved(driver: Driver) -> None:
     members = driver.stable(2)
     after = driver.node % 3 + 1
-    topic = driver.harness.cluster.groups.topic
+    topic = driver.harness.cluster.groups.log
     assert move(driver.harness, (topic.partition_of("g"), [after]), name=topic.name) == [(0, None)]
     assert {driver.heartbeat(member_id) for member_id in members} == {ErrorCode.NOT_COORDINATOR}
     assert answered(driver.ask_join()).error_code == ErrorCode.NOT_COORDINATOR

@@ -164,7 +164,7 @@ def test_who_does_not_sync_in_time_is_out(driver: Driver) -> None:
 
 
 def fail_log(driver: Driver, reason: str) -> None:
-    topic = driver.harness.cluster.groups.topic
+    topic = driver.harness.cluster.groups.log
     driver.harness.partition(topic.name, topic.partition_of(driver.name)).log.offline = reason
 
 
@@ -173,7 +173,7 @@ def test_an_assignment_that_cannot_be_kept_is_given_to_nobody(driver: Driver) ->
     other = driver.ask_join(follower, protocols=(("range", subscription("u")),))
     joined = answered(driver.ask_join(leader))
     waiting = driver.ask_sync(other.response())
-    partition = driver.harness.partition("__consumer_offsets", driver.harness.cluster.groups.topic.partition_of("g"))
+    partition = driver.harness.partition("__consumer_offsets", driver.harness.cluster.groups.log.partition_of("g"))
     partition.isr = []
     assert answered(driver.ask_sync(joined, {leader: b"x"})).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert waiting.response().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -206,7 +206,7 @@ def test_an_assignment_too_large_for_the_log_is_refused(driver: Driver) -> None:
 def test_an_assignment_is_told_when_it_is_on_the_disk_if_the_topic_asks_for_that(driver: Driver) -> None:
     member_id, waiting = driver.new_member()
     driver.turn()
-    topic = driver.harness.cluster.groups.topic
+    topic = driver.harness.cluster.groups.log
     kept = driver.harness.partition(topic.name, topic.partition_of("g")).log
     kept.flush_at = kept.log_end_offset + 1
     driver.harness.clock.holds_aside = True
@@ -221,7 +221,7 @@ def test_an_assignment_is_told_when_it_is_on_the_disk_if_the_topic_asks_for_that
 def test_an_assignment_that_comes_to_the_disk_too_late_is_dropped(driver: Driver) -> None:
     member_id, waiting = driver.new_member()
     driver.turn()
-    topic = driver.harness.cluster.groups.topic
+    topic = driver.harness.cluster.groups.log
     kept = driver.harness.partition(topic.name, topic.partition_of("g")).log
     kept.flush_at = kept.log_end_offset + 1
     driver.harness.clock.holds_aside = True

@@ -36,7 +36,7 @@ def test_its_new_id_is_known_after_a_restart(driver: Driver) -> None:
 @pytest.mark.parametrize("version", [5, 9])
 def test_one_that_cannot_be_recorded_has_not_come(driver: Driver, version: int) -> None:
     before = settled(driver)
-    topic = driver.harness.cluster.groups.topic
+    topic = driver.harness.cluster.groups.log
     partition = driver.harness.partition(topic.name, topic.partition_of("g"))
     partition.isr = []
     answer = answered(driver.ask_join(instance="i", protocols=(("range", b"new"),), session_ms=20_000, version=version))
@@ -73,7 +73,7 @@ def test_its_session_is_that_of_its_last_life(driver: Driver) -> None:
 
 def test_its_answer_waits_for_the_disk_if_the_topic_asks_for_that(driver: Driver) -> None:
     settled(driver)
-    topic = driver.harness.cluster.groups.topic
+    topic = driver.harness.cluster.groups.log
     kept = driver.harness.partition(topic.name, topic.partition_of("g")).log
     kept.flush_at = kept.log_end_offset + 1
     driver.harness.clock.holds_aside = True

@@ -73,7 +73,7 @@ def test_who_cannot_be_put_out_now_is_put_out_later(
     harness: Harness, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Player(harness, "m1", topic).join()
-    partition = harness.partition("__consumer_offsets", harness.cluster.groups.topic.partition_of(GROUP))
+    partition = harness.partition("__consumer_offsets", harness.cluster.groups.log.partition_of(GROUP))
     limit = partition.log.settings
     partition.log.update_settings(limit._replace(max_message_bytes=10))
     harness.clock.advance(SESSION_MS)

@@ -12,7 +12,11 @@ from pathlib import Path
 
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.record import Record
-from minibroker.storage.checkpoints import epochs_text, offsets_text, partition_metadata_text
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    epochs_text,
+    offsets_text,
+    partition_metadata_text,
+)
 from tests.pipeline.jobs.verify.support import (
     INT16,
     INT32,

@@ -11,11 +11,15 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from struct import Struct
 
-from minibroker.pipeline.jobs.verify.job import duplicate_key
-from minibroker.pipeline.jobs.verify.kinds import CHECKS, Finding
+import numpy as np
+
+from minibroker.pipeline.decode.batch_headers import headers_at, scan
+from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding
+from minibroker.pipeline.jobs.verify.log_blocks import Block
 from minibroker.pipeline.jobs.verify.log_files import DirectoryPlan, plan_directory
-from minibroker.pipeline.jobs.verify.partition import judge_partition
-from minibroker.pipeline.jobs.verify.segment import judge_segment, keys_of_segment
+from minibroker.pipeline.jobs.verify.partition_judgement import judge_partition
+from minibroker.pipeline.jobs.verify.segment_judgement import judge_segment, keys_of_segment
+from minibroker.pipeline.jobs.verify.verify_job import duplicate_key
 from minibroker.protocol.records.batch import BatchHeader, check_batch, seal
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import end_transaction_marker
@@ -27,6 +31,13 @@ from tests.storage.support import NOW_MS, append, open_at
 
 SETTINGS = LogSettings(segment_bytes=2000, index_interval_bytes=200)
 INT64, INT32, INT16 = Struct(">q"), Struct(">i"), Struct(">h")
+
+
+def block_of(data: bytes) -> Block:
+    """A block of the batches in `data`, as sound ones."""
+    headers = headers_at(memoryview(data), scan(memoryview(data)).positions)
+    count = len(headers.size)
+    return Block.of(memoryview(data), headers, 0, np.ones(count, np.bool_), np.zeros(count, np.int64))
 
 
 def judge(

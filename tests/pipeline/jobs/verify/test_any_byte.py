@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from minibroker.storage.checkpoints import offsets_text
+from minibroker.storage.checkpoints.checkpoint_texts import offsets_text
 from tests.pipeline.jobs.verify.support import judge, put_bytes, written
 from tests.pipeline.jobs.verify.test_clean import History
 

@@ -12,7 +12,7 @@ from minibroker.protocol.records.control import end_transaction_marker
 from minibroker.protocol.records.conversion import build
 from minibroker.protocol.records.record import Record
 from minibroker.storage.admission import admit
-from minibroker.storage.checkpoints import offsets_text
+from minibroker.storage.checkpoints.checkpoint_texts import offsets_text
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from tests.pipeline.jobs.verify.support import faults, judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minibroker.pipeline.jobs.verify.kinds import CHECKS, KINDS
+from minibroker.pipeline.jobs.verify.findings import CHECKS, KINDS
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "pipeline.md"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.pipeline.jobs.verify.kinds import BY_CODE, KINDS
+from minibroker.pipeline.jobs.verify.findings import BY_CODE, KINDS
 from tests.pipeline.jobs.verify.planted import FAULTS
 from tests.pipeline.jobs.verify.support import judge
 

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.pipeline.jobs.verify.kinds import MAX_OF_A_KIND, Findings
+from minibroker.pipeline.jobs.verify.findings import MAX_OF_A_KIND, Findings
 from minibroker.pipeline.jobs.verify.log_files import plan_directory
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
-from minibroker.storage.checkpoints import epochs_text, offsets_text, partition_metadata_text
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    epochs_text,
+    offsets_text,
+    partition_metadata_text,
+)
 from tests.broker.harness import Harness
 from tests.pipeline.jobs.verify.support import judge, kinds, put_bytes, written
 

@@ -1,0 +1,202 @@
+"""A Produce like the one before: its connection, partition and answer are known without decoding it.
+
+What stands between the correlation id and the records of a Produce is mostly the same bytes in one request after the
+other: client id, acks, timeout, topic, partition. If they are, and nothing was changed since that decides what becomes
+of them, only the records differ. Whatever is not plain here is left to `produce`, which decodes: nothing is refused by
+this way.
+
+    size  key  version  correlation id | head: client id ... partition | length  records | tail: empty tags
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.requests.answers import answer_start, encoded
+from minibroker.broker.requests.turn import failure_of_pending
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.headers import response_header_version
+from minibroker.protocol.messages.produce import ProduceResponse
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME
+from minibroker.storage.admission import admit_plain, is_plain
+from minibroker.storage.log_settings import MAX_LONG
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.requests.context import RequestContext
+    from minibroker.storage.pending import Pending
+
+TopicAnswer = ProduceResponse.TopicProduceResponse
+PartitionAnswer = TopicAnswer.PartitionProduceResponse
+
+START_BYTES = 8  # key, version and correlation id
+FIRST_FLEXIBLE = 9
+FIRST_WITH_TIME = 2
+FIRST_WITH_START = 5
+TAIL = bytes(3)  # no tags of the partition, the topic and the request
+LENGTH = Struct(">i")
+SIZE = Struct(">i")
+
+
+class KnownProduce:
+    """The last Produce of a connection that had one batch for one partition, and what is known of the next one.
+
+    It holds for one state of the cluster's metadata, configs and rights: `commits` counts their changes.
+    """
+
+    __slots__ = (
+        "_around",
+        "_cluster",
+        "_commits",
+        "_head",
+        "_layout",
+        "_partition",
+        "_size",
+        "_tail",
+        "_topic",
+        "_values",
+        "version",
+    )
+
+    key = ApiKey.PRODUCE
+
+    def __init__(
+        self, context: RequestContext, frame: memoryview, partition: Partition, records_bytes: int, topic: TopicAnswer
+    ) -> None:
+        """`frame` is the last one, with `records_bytes` of records; `topic` names the topic as the request did."""
+        self.version = version = context.version
+        self._cluster = context.cluster
+        self._commits = context.cluster.commits
+        self._partition = partition
+        self._tail = TAIL if version >= FIRST_FLEXIBLE else b""
+        length_bytes = 1 + ((records_bytes + 1).bit_length() - 1) // 7 if self._tail else LENGTH.size
+        head_end = len(frame) - len(self._tail) - records_bytes - length_bytes
+        self._head = bytes(frame[START_BYTES:head_end])
+        self._topic = topic
+        self._values = 1 + (version >= FIRST_WITH_TIME) + (version >= FIRST_WITH_START)
+        before, after = self._around = self._answer_around()
+        self._size = SIZE.size + len(before) + 8 * self._values + len(after)
+        self._layout = Struct(f">ii{len(before)}s{'q' * self._values}{len(after)}s")
+
+    def _answer_around(self) -> tuple[bytes, bytes]:
+        """Return the bytes of an answer between correlation id and base offset, and behind the last of its values."""
+        marks = bytes(range(1, 8 * 3 + 1))
+        first, time, start = Struct(">qqq").unpack(marks)
+        answer = PartitionAnswer(
+            index=self._partition.index, base_offset=first, log_append_time_ms=time, log_start_offset=start
+        )
+        encoded = bytes(self._encoded(0, answer))[SIZE.size + SIZE.size :]
+        before, after = encoded.split(marks[: 8 * self._values])
+        return before, after
+
+    def _encoded(self, correlation_id: int, answer: PartitionAnswer) -> Any:
+        topic = TopicAnswer(name=self._topic.name, topic_id=self._topic.topic_id, partition_responses=[answer])
+        start = answer_start(response_header_version(self.key, self.version))
+        return encoded(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
+
+    def answer(self, correlation_id: int, values: tuple[int, ...]) -> bytes:
+        """Return the frame of an answer with as many `values` as its version has: offset, append time, log start."""
+        before, after = self._around
+        return self._layout.pack(self._size, correlation_id, before, *values, after)
+
+    def refusal(self, correlation_id: int, failure: KafkaError) -> Any:
+        """Return the frame of the answer to a batch that could not be written."""
+        answer = PartitionAnswer(index=self._partition.index)
+        lost(answer, failure)
+        return self._encoded(correlation_id, answer)
+
+    def run(self, cluster: Cluster, correlation_id: int, frame: memoryview) -> Any:
+        """Append what is in `frame`, and return its answer; None, and nothing is done, if `produce` is to do it."""
+        head_end = START_BYTES + len(self._head)
+        if (
+            len(frame) < head_end + HEADER_BYTES
+            or cluster.commits != self._commits
+            or cluster is not self._cluster
+            or frame[START_BYTES:head_end] != self._head
+        ):
+            return None
+        records = self._records(frame, head_end)
+        if records is None or not is_plain(records):
+            return None
+        partition = self._partition
+        log = partition.log
+        settings = log.settings
+        if log.offline or settings.flush_messages != MAX_LONG:
+            return None
+        now_ms = cluster.clock.wall_ms()
+        try:
+            admitted = admit_plain(log, records, now_ms)
+            if admitted is None:
+                return None
+            records, headers = admitted
+            if headers[0].producer_id >= 0 and log.producers.check(headers[0]) is not None:
+                return None
+        except KafkaError:
+            return None
+        try:
+            first_offset = partition.append(cluster.turn, records, headers)
+        except KafkaError as error:
+            return [self.refusal(correlation_id, error)]
+        append_time_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else -1
+        values = (first_offset, append_time_ms, log.log_start_offset)[: self._values]
+        if first_offset < log.log_end_offset:
+            return [self.answer(correlation_id, values)]
+        return DueProduce(self, correlation_id, log.pending, values)
+
+    def is_like(self, frame: memoryview) -> bool:
+        """Whether a frame differs from the last one in its records only."""
+        head_end = START_BYTES + len(self._head)
+        return frame[START_BYTES:head_end] == self._head and self._records(frame, head_end) is not None
+
+    def _records(self, frame: memoryview, position: int) -> memoryview | None:
+        """The records whose length stands at `position`, if they are followed by what is known and nothing else."""
+        if not self._tail:
+            (length,) = LENGTH.unpack_from(frame, position)
+            return frame[position + LENGTH.size :] if length == len(frame) - position - LENGTH.size else None
+        length = shift = 0
+        for at in range(position, position + 3):
+            byte = frame[at]
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                end = at + length  # the length is counted from 1
+                return frame[at + 1 : end] if end + len(TAIL) == len(frame) and frame[end:] == TAIL else None
+        return None
+
+
+def remember(context: RequestContext, partition: Partition, records_bytes: int, topic: TopicAnswer) -> None:
+    """Know the next Produce of this connection, if this is the second one in a row to the same partition."""
+    connection, frame = context.connection, context.frame
+    if connection.produced_to is partition and frame is not None:
+        known = KnownProduce(context, frame, partition, records_bytes, topic)
+        connection.known = known if known.is_like(frame) else None
+    connection.produced_to = partition
+
+
+class DueProduce:
+    """The answer to a Produce whose batch is written when the turn ends."""
+
+    __slots__ = ("_correlation_id", "_known", "_pending", "_values")
+
+    def __init__(self, known: KnownProduce, correlation_id: int, pending: Pending, values: tuple[int, ...]) -> None:
+        self._known = known
+        self._correlation_id = correlation_id
+        self._pending = pending
+        self._values = values
+
+    def items(self) -> list[Any]:
+        """Return the items to send, once the turn has ended."""
+        failure = failure_of_pending(self._pending)
+        if failure is None:
+            return [self._known.answer(self._correlation_id, self._values)]
+        return [self._known.refusal(self._correlation_id, failure)]
+
+
+def lost(answer: PartitionAnswer, failure: KafkaError) -> None:
+    """Put into an answer that its batch was not written, or not synced, as the topic asks."""
+    answer.error_code = failure.code
+    answer.error_message = failure.message
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1

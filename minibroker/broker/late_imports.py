@@ -1,0 +1,60 @@
+"""Modules that neither a start nor a request is to wait for: imported one after the other once clients can connect.
+
+The coordinators, and all that they import, take 30 ms: all clients would wait for the first one of a group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Final
+
+from minibroker.broker.requests.served import FAMILIES
+
+PAUSE_SECONDS = 0.002
+# Each comes after what it imports, so that none takes more than a few milliseconds.
+LATE: Final = (
+    "uuid",
+    "hashlib",
+    "minibroker.broker.coordination.coordinator_logs",
+    "minibroker.protocol.messages.group_records",
+    "minibroker.broker.groups.records",
+    "minibroker.broker.groups.classic.rebalance",
+    "minibroker.broker.groups.classic.joining",
+    "minibroker.broker.groups.classic.syncing",
+    "minibroker.broker.groups.classic.group",
+    "minibroker.broker.groups.commits",
+    "minibroker.broker.groups.consumer.assignors.range",
+    "minibroker.broker.groups.consumer.embedded",
+    "minibroker.broker.groups.consumer.member",
+    "minibroker.broker.groups.consumer.patterns.syntax",
+    "minibroker.broker.groups.consumer.subscriptions",
+    "minibroker.broker.groups.consumer.migration",
+    "minibroker.broker.groups.consumer.updating",
+    "minibroker.broker.groups.consumer.expiring",
+    "minibroker.broker.groups.consumer.group",
+    "minibroker.protocol.messages.share_group_records",
+    "minibroker.protocol.messages.streams_group_records",
+    "minibroker.broker.groups.coordinator",
+    "minibroker.broker.groups.consumer.heartbeat",
+    "minibroker.broker.groups.consumer.describing",
+    "minibroker.broker.groups.expiry",
+    "minibroker.broker.transactions.markers",
+    "minibroker.broker.transactions.coordinator",
+    "minibroker.storage.compaction.batch_filter",
+    "minibroker.storage.compaction.rewriting",
+    "minibroker.broker.upkeep.cleaner",
+    "minibroker.broker.configs.resource_configs",
+    "minibroker.broker.requests.down_conversion",
+    "minibroker.protocol.records.scanning",
+    "minibroker.storage.admission",
+    *(f"minibroker.broker.handlers.{family}" for family in FAMILIES),
+)
+
+
+async def import_late(sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    """Import them all, with a pause before each."""
+    for name in LATE:
+        await sleep(PAUSE_SECONDS)
+        import_module(name)

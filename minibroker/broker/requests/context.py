@@ -1,0 +1,151 @@
+"""What a handler knows beside the request itself, and what it asks for: topics, partitions, rights, throttling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.metadata.leaders import led_partition
+from minibroker.broker.security.operations import CLUSTER_NAME, DENIALS, OPERATIONS, ResourceType, Right
+from minibroker.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.metadata.partitions import Partition, Topic
+    from minibroker.broker.network.connection import Connection
+    from minibroker.broker.network.framing import PartialFrame
+    from minibroker.broker.requests.refusals import Refusals
+    from minibroker.broker.requests.slices import Slicer
+    from minibroker.broker.requests.turn import Refuse, Wait
+    from minibroker.broker.security.principals import Principal
+
+
+class RequestContext:
+    """One request: the node that is asked, who asks, in which version, and what its answer waits for."""
+
+    __slots__ = (
+        "client_id",
+        "cluster",
+        "connection",
+        "frame",
+        "frame_is_kept",
+        "keep_answer",
+        "kept",
+        "lasts",
+        "long_arrays",
+        "must_sync",
+        "node",
+        "refusals",
+        "slicer",
+        "timeout",
+        "version",
+        "waits",
+    )
+
+    def __init__(
+        self, cluster: Cluster, connection: Connection, version: int, client_id: str | None, slicer: Slicer
+    ) -> None:
+        """`frame_is_kept`: whether the request's records stay as they are until it is answered, and not only now.
+
+        `kept` is the frame that was handed over for that, until somebody sees to it that it is closed.
+        """
+        self.cluster = cluster
+        self.connection = connection
+        self.node: Node = connection.node
+        self.version = version
+        self.client_id = client_id
+        self.slicer = slicer
+        self.frame: memoryview | None = None  # the request's bytes, as long as its handler runs for the first time
+        self.frame_is_kept = False
+        self.kept: PartialFrame | None = None
+        self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
+        self.refusals: Refusals | None = None
+        self.waits: list[tuple[Wait, Refuse]] | None = None
+        self.must_sync = False
+        self.lasts = False
+        self.keep_answer: Callable[[list[Any]], None] | None = None  # if it lasts
+        self.timeout: tuple[int, Callable[[], None]] | None = None
+
+    # --- who asks, and what may they do ---------------------------------------------------------
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client has authenticated as."""
+        return self.connection.principal
+
+    def allows(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        """Return whether the principal has a right on the resource of this name: there is no authorizer, so it has."""
+        return True
+
+    def authorize(self, right: Right, name: str = CLUSTER_NAME) -> None:
+        """Check a right. Raise KafkaError with the code for the type of resource, as TOPIC_AUTHORIZATION_FAILED."""
+        if not self.allows(right, name):
+            raise KafkaError(DENIALS[right.resource_type])
+
+    def authorize_topic(self, right: Right, key: str | bytes) -> None:
+        """Check a right on the topic of this name or id.
+
+        Raise KafkaError: TOPIC_AUTHORIZATION_FAILED; UNKNOWN_TOPIC_ID, as an id without a topic has no name.
+        """
+        if not self.allows(right, key if isinstance(key, str) else self.topic(key).name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def allowed_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """Return what the principal may do with a resource: one bit an operation, as an int32 (KIP-430)."""
+        return sum(1 << right.operation for right in OPERATIONS[resource_type] if self.allows(right, name))
+
+    def throttle(self) -> int:
+        """Return for how many milliseconds the client is throttled, which its answer says: there are no quotas yet."""
+        return 0
+
+    # --- what there is --------------------------------------------------------------------------
+
+    def find_topic(self, key: str | bytes) -> Topic | None:
+        """Return the topic of this name or id, or None."""
+        image = self.cluster.image
+        return image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
+
+    def find_partition(self, key: str | bytes, index: int) -> Partition | None:
+        """Return this partition of the topic of this name or id, or None, whoever leads it."""
+        topic = self.find_topic(key)
+        return None if topic is None else topic.partition(index)
+
+    def topic(self, key: str | bytes, message: str | None = None) -> Topic:
+        """Return the topic of this name or id.
+
+        Raise KafkaError, with this message: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
+        """
+        topic = self.find_topic(key)
+        if topic is None:
+            by_name = isinstance(key, str)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID, message)
+        return topic
+
+    def partition(self, key: str | bytes, index: int) -> Partition:
+        """Return this partition of the topic of this name or id, if the node that is asked leads it.
+
+        Raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        topic = self.cluster.image.topics.get(key) if isinstance(key, str) else self.topic(key)
+        return led_partition(self.node.node_id, topic, index)
+
+    # --- what the answer waits for --------------------------------------------------------------
+
+    def wait_for(self, wait: Wait, refuse: Refuse) -> None:
+        """Let the answer leave once the promise is kept; `refuse` puts into it what broke the promise."""
+        if not wait.is_kept:
+            if self.waits is None:
+                self.waits = []
+            self.waits.append((wait, refuse))
+            self.must_sync = self.must_sync or wait.synced
+
+    def wait_at_most(self, timeout_ms: int, refuse: Callable[[], None]) -> None:
+        """Answer after this time what `refuse` has put into the answer, if the promises are not kept by then."""
+        self.timeout = timeout_ms, refuse
+
+    def keep_frame(self) -> bool:
+        """Keep the request's records for steps that may wait for their turn; return False if they must be copied."""
+        if not self.frame_is_kept:
+            self.kept = self.connection.hand_over()
+            self.frame_is_kept = self.kept is not None
+        return self.frame_is_kept

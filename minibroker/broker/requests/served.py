@@ -1,0 +1,143 @@
+"""The APIs that are served: in which versions, and which file of `handlers` has what they do.
+
+A file is imported with the first request for one of its APIs, or in idle time before that (`late_imports`): no start is
+to wait for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.fields import versions
+
+if TYPE_CHECKING:
+    from minibroker.broker.requests.context import RequestContext
+
+FAMILIES: Final = {
+    "acls": {ApiKey.DESCRIBE_ACLS: "0-3", ApiKey.CREATE_ACLS: "0-3", ApiKey.DELETE_ACLS: "0-3"},
+    "alter_configs": {ApiKey.ALTER_CONFIGS: "0-2"},
+    "api_versions": {ApiKey.API_VERSIONS: "0-4"},
+    "client_quotas": {ApiKey.DESCRIBE_CLIENT_QUOTAS: "0-1", ApiKey.ALTER_CLIENT_QUOTAS: "0-1"},
+    "cluster": {ApiKey.DESCRIBE_CLUSTER: "0-2"},
+    "committed_offsets": {ApiKey.OFFSET_COMMIT: "0-10", ApiKey.OFFSET_FETCH: "0-10"},
+    "config_resources": {ApiKey.LIST_CONFIG_RESOURCES: "0-1"},
+    "configs": {ApiKey.DESCRIBE_CONFIGS: "0-4"},
+    "consumer_groups": {ApiKey.CONSUMER_GROUP_HEARTBEAT: "0-1", ApiKey.CONSUMER_GROUP_DESCRIBE: "0-1"},
+    "delegation_tokens": {
+        ApiKey.CREATE_DELEGATION_TOKEN: "0-3",
+        ApiKey.RENEW_DELEGATION_TOKEN: "0-2",
+        ApiKey.EXPIRE_DELEGATION_TOKEN: "0-2",
+        ApiKey.DESCRIBE_DELEGATION_TOKEN: "0-3",
+    },
+    "delete_records": {ApiKey.DELETE_RECORDS: "0-2"},
+    "elections": {ApiKey.ELECT_LEADERS: "0-2"},
+    "features": {ApiKey.UPDATE_FEATURES: "0-2"},
+    "fetch": {ApiKey.FETCH: "0-18"},
+    "find_coordinator": {ApiKey.FIND_COORDINATOR: "0-6"},
+    "group_listing": {ApiKey.DESCRIBE_GROUPS: "0-6", ApiKey.LIST_GROUPS: "0-5", ApiKey.DELETE_GROUPS: "0-2"},
+    "group_membership": {
+        ApiKey.JOIN_GROUP: "0-9",
+        ApiKey.SYNC_GROUP: "0-5",
+        ApiKey.HEARTBEAT: "0-4",
+        ApiKey.LEAVE_GROUP: "0-5",
+    },
+    "incremental_configs": {ApiKey.INCREMENTAL_ALTER_CONFIGS: "0-1"},
+    "log_directories": {ApiKey.DESCRIBE_LOG_DIRS: "0-5", ApiKey.ALTER_REPLICA_LOG_DIRS: "0-2"},
+    "log_offsets": {ApiKey.LIST_OFFSETS: "0-11", ApiKey.OFFSET_FOR_LEADER_EPOCH: "0-4"},
+    "metadata": {ApiKey.METADATA: "0-13"},
+    "offset_deletion": {ApiKey.OFFSET_DELETE: "0"},
+    "produce": {ApiKey.PRODUCE: "0-13"},
+    "producer_ids": {ApiKey.INIT_PRODUCER_ID: "0-5"},
+    "quorum": {ApiKey.DESCRIBE_QUORUM: "0-2", ApiKey.ADD_RAFT_VOTER: "0-1", ApiKey.REMOVE_RAFT_VOTER: "0"},
+    "reassignments": {ApiKey.ALTER_PARTITION_REASSIGNMENTS: "0-1", ApiKey.LIST_PARTITION_REASSIGNMENTS: "0"},
+    "sasl": {ApiKey.SASL_HANDSHAKE: "0-1", ApiKey.SASL_AUTHENTICATE: "0-2"},
+    "scram_credentials": {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "0", ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "0"},
+    "topic_partitions": {ApiKey.DESCRIBE_TOPIC_PARTITIONS: "0"},
+    "topics": {ApiKey.CREATE_TOPICS: "0-7", ApiKey.DELETE_TOPICS: "0-6", ApiKey.CREATE_PARTITIONS: "0-3"},
+    "transaction_listing": {
+        ApiKey.DESCRIBE_TRANSACTIONS: "0",
+        ApiKey.LIST_TRANSACTIONS: "0-2",
+        ApiKey.DESCRIBE_PRODUCERS: "0",
+    },
+    "transactional_offsets": {ApiKey.TXN_OFFSET_COMMIT: "0-5"},
+    "transactions": {
+        ApiKey.ADD_PARTITIONS_TO_TXN: "0-5",
+        ApiKey.ADD_OFFSETS_TO_TXN: "0-4",
+        ApiKey.END_TXN: "0-5",
+        ApiKey.WRITE_TXN_MARKERS: "0-2",
+    },
+    "unregistration": {ApiKey.UNREGISTER_BROKER: "0"},
+}
+
+Handler = Callable[["RequestContext", Any], Any]
+AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
+
+
+class _Handling(NamedTuple):
+    handler: Handler
+    authenticated: bool
+    durable: bool
+    lasting: bool
+
+
+_HANDLINGS: dict[ApiKey, _Handling] = {}
+
+
+class Served:
+    """One API as we serve it. Its handler's file is imported when something but the versions is asked for."""
+
+    def __init__(self, key: ApiKey, served: range, family: str) -> None:
+        self.key = key
+        self.versions = served
+        self._family = family
+
+    @cached_property
+    def _handling(self) -> _Handling:
+        import_module(f"minibroker.broker.handlers.{self._family}")
+        return _HANDLINGS[self.key]
+
+    @cached_property
+    def handler(self) -> Handler:
+        return self._handling.handler
+
+    @property
+    def authenticated(self) -> bool:
+        return self._handling.authenticated
+
+    @property
+    def durable(self) -> bool:
+        return self._handling.durable
+
+    @property
+    def lasting(self) -> bool:
+        return self._handling.lasting
+
+
+SERVED: Final[dict[int, Served]] = {
+    key: Served(key, versions(text), family) for family, keys in FAMILIES.items() for key, text in keys.items()
+}
+
+
+def handles(
+    key: ApiKey, *, authenticated: bool = True, durable: bool = False, lasting: bool = False
+) -> Callable[[AnyHandler], AnyHandler]:
+    """Register a handler for `key`, which has a row in `FAMILIES`.
+
+    `authenticated` says whether a client has to be authenticated first, where its listener asks for that. `durable`
+    says that the request may change the cluster's metadata: then it is answered once the change is synced, as Kafka's
+    controller does, and if that fails, when nobody knows whether a start will find it, its connection is closed.
+    `lasting` says that the same bytes get the same answer as long as nothing has changed, where the handler says so of
+    an answer by `context.lasts`.
+    """
+
+    def register(handler: AnyHandler) -> AnyHandler:
+        if key in _HANDLINGS:
+            raise ValueError(f"{key.name} has a handler already")
+        _HANDLINGS[key] = _Handling(handler, authenticated, durable, lasting)
+        return handler
+
+    return register

@@ -1,0 +1,21 @@
+"""Who a client is, as the authorizer and the quotas know it: Kafka's KafkaPrincipal."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+USER = "User"
+
+
+class Principal(NamedTuple):
+    """A type, mostly "User", and a name."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        """As ACLs and Kafka's tools write it."""
+        return f"{self.type}:{self.name}"
+
+
+ANONYMOUS = Principal(USER, "ANONYMOUS")  # who has not authenticated

@@ -1,0 +1,140 @@
+"""`minibroker dump`: everything in the files of a log directory, and where they are damaged.
+
+What is in a file comes from `storage.inspection.inspected_files`; how it is printed is in `dump_text` and `dump_json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from minibroker.cli.dump.dump_records import TOPICS, Decoder, Pair, Undecodable, control, decoder_of
+from minibroker.cli.shared import json_option
+
+if TYPE_CHECKING:
+    from minibroker.storage.inspection.inspected_files import InspectedFile, Item
+
+DAMAGED = 1
+BIG_BYTES = 16 << 20  # from here on a progress bar is worth it
+PROGRESS_BYTES = 1 << 20
+
+
+@click.command()
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(exists=True, readable=True))
+@click.option("--records/--no-records", default=True, show_default=True, help="Show the records of each batch.")
+@click.option("--verify", is_flag=True, help="Hold indexes and leader epochs against the log.")
+@click.option(
+    "--topic", type=click.Choice(TOPICS), help="Read the records as this topic's.  [default: by the directory's name]"
+)
+@json_option("Print a JSON object a line.")
+def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None, as_json: bool) -> None:
+    """Show what is in the files of a log, batch by batch, and where they are damaged.
+
+    FILE is a .log, .index, .timeindex, .txnindex, .snapshot or checkpoint of Kafka's, or a directory of them. A damage
+    does not end it: it goes on with the next batch whose checksum is right, and with status 1 in the end.
+
+    \b
+    Example:
+        minibroker dump --verify minibroker-data/orders-0
+    """
+    from minibroker.storage.files import Disk
+    from minibroker.storage.inspection.inspected_files import Options, contents
+
+    files = list(_files(paths))
+    options = Options(records, verify, told=frozenset(each.path for each in files))
+    damages = (_dump(each, contents(Disk(), each, options), decoder_of(topic or each.topic), as_json) for each in files)
+    if sum(damages):
+        sys.exit(DAMAGED)
+
+
+def _files(paths: Iterable[str]) -> Iterator[InspectedFile]:
+    """Yield the files to show; of a directory all with a name of Kafka's. Raises click.UsageError for another file."""
+    from minibroker.storage.inspection.inspected_files import inspected_file
+
+    for path in paths:
+        if os.path.isdir(path):
+            yield from _files_below(path)
+            continue
+        found = inspected_file(path)
+        if found is None:
+            raise click.UsageError(f"{path} has no name of a file of a log")
+        yield found
+
+
+def _files_below(directory: str) -> Iterator[InspectedFile]:
+    from minibroker.storage.inspection.inspected_files import inspected_file
+
+    for parent, directories, names in os.walk(directory):
+        directories.sort()
+        for name in sorted(names):
+            found = inspected_file(os.path.join(parent, name))
+            if found is not None and found.has_kafkas_name:
+                yield found
+
+
+def _dump(inspected: InspectedFile, found: Iterable[Item], decode: Decoder | None, as_json: bool) -> int:
+    """Print all that is in a file; how many damages there are."""
+    from minibroker.cli.dump import dump_json, dump_text
+
+    size_bytes = os.path.getsize(inspected.path)
+    counts: Counter[str] = Counter()
+    if as_json:
+        print(json.dumps(dump_json.head_object(inspected, size_bytes)))
+    else:
+        print(dump_text.head_line(inspected, size_bytes))
+    with _progress(os.path.basename(inspected.path), size_bytes) as advance:
+        for item, said in _with_meaning(inspected.path, found, decode):
+            print(json.dumps(dump_json.item_object(item, said)) if as_json else dump_text.item_line(item, said))
+            counts[dump_text.noun(item)] += 1
+            advance(item.position)
+    if not as_json:
+        print(dump_text.summary_line(counts))
+    return counts["damage"]
+
+
+def _with_meaning(path: str, found: Iterable[Item], decode: Decoder | None) -> Iterator[tuple[Item, Pair | None]]:
+    """Each item, with what it says if it is a control record or one of Kafka's own topics."""
+    from minibroker.protocol.records.walking import FoundBatch
+    from minibroker.storage.inspection.inspected_records import FoundRecord
+    from minibroker.storage.inspection.log_inspection import Note
+
+    decode_this = decode
+    for item in found:
+        if isinstance(item, FoundBatch):
+            decode_this = control if item.header.is_control else decode
+        if not isinstance(item, FoundRecord) or decode_this is None:
+            yield item, None
+            continue
+        try:
+            yield item, decode_this(item.record)
+        except Undecodable as error:
+            yield item, None
+            yield Note(path, item.position, item.record.offset, f"what it says is not known: {error}"), None
+
+
+@contextmanager
+def _progress(name: str, size_bytes: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr for a big file, if someone can see it and it does not stand between the lines."""
+    if size_bytes < BIG_BYTES or not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda position: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task, shown = progress.add_task(name, total=size_bytes), 0
+
+        def advance(position: int) -> None:
+            nonlocal shown
+            if position - shown >= PROGRESS_BYTES:
+                shown = position
+                progress.update(task, completed=position)
+
+        yield advance

@@ -1,0 +1,93 @@
+"""The objects of `minibroker dump --json`: one for each file, batch, record, entry, note and damage.
+
+Numbers stay numbers and times are ms since 1970. The same for people is in `dump_text`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minibroker.cli.dump.dump_records import Pair, Said
+from minibroker.cli.dump.dump_text import codec_name
+from minibroker.cli.shared import bytes_field
+from minibroker.protocol.records.batch import MAGIC, BatchHeader
+from minibroker.protocol.records.walking import FoundBatch
+from minibroker.storage.inspection.inspected_files import InspectedFile, Item
+from minibroker.storage.inspection.inspected_records import FoundRecord
+from minibroker.storage.inspection.log_inspection import Damage, Note
+from minibroker.storage.inspection.text_inspection import Line
+
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+
+
+def head_object(inspected: InspectedFile, size_bytes: int) -> dict[str, Any]:
+    """Return the object that comes first of a file."""
+    kind = inspected.kind.name.lower()
+    base = {"type": "file", "path": inspected.path, "kind": kind, "size_bytes": size_bytes}
+    return {**base, "topic": inspected.topic, "base_offset": inspected.base_offset}
+
+
+def item_object(item: Item, said: Pair | None = None) -> dict[str, Any]:
+    """One thing that was found; `said` is what a record says, where that is known."""
+    if isinstance(item, FoundBatch):
+        return _batch(item)
+    if isinstance(item, FoundRecord):
+        return _record(item, said)
+    if isinstance(item, Line):
+        return {"type": "line", **item._asdict()}
+    kind = "damage" if isinstance(item, Damage) else "note" if isinstance(item, Note) else "entry"
+    return {"type": kind, **item._asdict()}
+
+
+def _batch(found: FoundBatch) -> dict[str, Any]:
+    header = found.header
+    return {
+        "type": "batch",
+        "position": found.position,
+        "size_bytes": header.size_bytes,
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "record_count": _record_count(header),
+        "leader_epoch": header.partition_leader_epoch,
+        "magic": header.magic,
+        "codec": codec_name(header),
+        "timestamp_type": TIMESTAMP_TYPES[header.timestamp_type],
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "delete_horizon_ms": header.delete_horizon_ms,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "crc": header.crc,
+        "computed_crc": found.computed_crc,
+    }
+
+
+def _record(found: FoundRecord, said: Pair | None) -> dict[str, Any]:
+    record = found.record
+    key, value = said or (None, None)
+    return {
+        "type": "record",
+        "position": found.position,
+        "size_bytes": found.size_bytes,
+        "decompressed": found.is_decompressed,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        **bytes_field("key", record.key),
+        **bytes_field("value", record.value),
+        "headers": [{"name": name, **bytes_field("value", content)} for name, content in record.headers],
+        **({} if key is None else {"key_says": _said(key)}),
+        **({} if value is None else {"value_says": _said(value)}),
+    }
+
+
+def _said(said: Said) -> dict[str, Any]:
+    return {"name": said.name, "version": said.version, "fields": said.fields}
+
+
+def _record_count(header: BatchHeader) -> int | None:
+    """None for a wrapper of format 0 or 1, of which only decompression tells."""
+    return None if header.magic < MAGIC and header.compression else header.record_count

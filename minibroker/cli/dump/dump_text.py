@@ -1,0 +1,200 @@
+"""The lines of `minibroker dump`: one for each batch, record, entry, note and damage.
+
+What there is comes from `storage.inspection.inspected_files`; the same as JSON is in `dump_json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from minibroker.cli.dump.dump_records import Pair, Said
+from minibroker.cli.shared import readable
+from minibroker.protocol.records.batch import MAGIC, MAX_SEQUENCE, BatchHeader
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.walking import FoundBatch
+from minibroker.quantities import time_of
+from minibroker.storage.inspection.index_inspection import (
+    OffsetEntry,
+    ProducerStateEntry,
+    TimeEntry,
+    TransactionEntry,
+)
+from minibroker.storage.inspection.inspected_files import InspectedFile, Item
+from minibroker.storage.inspection.inspected_records import FoundRecord
+from minibroker.storage.inspection.log_inspection import Damage, Note
+from minibroker.storage.inspection.text_inspection import Line
+from minibroker.storage.segment_indexes import NO_TIMESTAMP
+
+SHOWN_BYTES = 200  # of a key or value: the rest is in --json
+
+
+def head_line(inspected: InspectedFile, size_bytes: int) -> str:
+    """Return the line that comes first of a file."""
+    start = "" if inspected.base_offset is None else f" from offset {inspected.base_offset}"
+    return f"{_word(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
+
+
+def item_line(item: Item, said: Pair | None = None) -> str:
+    """One thing that was found; `said` is what a record says, where that is known."""
+    if isinstance(item, FoundRecord):
+        return record_line(item, said)
+    if isinstance(item, FoundBatch):
+        return batch_line(item)
+    if isinstance(item, Damage):
+        return damage_line(item)
+    if isinstance(item, Note):
+        return f"note at {item.position}: {item.text}"
+    if isinstance(item, Line):
+        fields = ", ".join(f"{_word(name.replace('_', ' '))} {_word(value)}" for name, value in item.fields.items())
+        return f"  line at {item.position}: {fields}"
+    return f"  entry at {item.position}: {_entry(item)}"
+
+
+def noun(item: Item) -> str:
+    """Return the name of an item's kind in the summary."""
+    if isinstance(item, FoundRecord):
+        return "record"
+    if isinstance(item, FoundBatch):
+        return "batch"
+    if isinstance(item, Damage):
+        return "damage"
+    return "note" if isinstance(item, Note) else "line" if isinstance(item, Line) else "entry"
+
+
+def summary_line(counts: Mapping[str, int]) -> str:
+    """How many items of each kind a file has; `counts` is by `noun`."""
+    plurals = {"batch": "batches", "entry": "entries"}
+    found = [
+        f"{count} {name if count == 1 else plurals.get(name, name + 's')}"
+        for name, count in sorted(counts.items())
+        if name not in ("note", "damage")
+    ]
+    damages = counts.get("damage", 0)
+    return ", ".join([*(found or ["nothing"]), f"{damages or 'no'} damage{'s' if damages > 1 else ''}"])
+
+
+def batch_line(found: FoundBatch) -> str:
+    """A batch: where it is and what each field of its header means."""
+    header = found.header
+    if header.magic < MAGIC:
+        return _message_line(found)
+    records = f"{header.record_count} record{'' if header.record_count == 1 else 's'}"
+    parts = [f"offset{_span(header.base_offset, header.last_offset)}", records, f"codec {codec_name(header)}"]
+    parts += [_times(header), f"leader epoch {header.partition_leader_epoch}", *_producer(header)]
+    parts += ["transactional"] * header.is_transactional + ["control"] * header.is_control
+    if header.delete_horizon_ms is not None:
+        parts.append(f"delete horizon {time_text(header.delete_horizon_ms)}")
+    return f"batch at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}, crc {_crc(found)}"
+
+
+def _message_line(found: FoundBatch) -> str:
+    header = found.header
+    parts = [f"format {header.magic}", f"offset {header.base_offset}"]
+    if header.compression:
+        parts = [f"format {header.magic}", f"wrapper up to offset {header.base_offset}", f"codec {codec_name(header)}"]
+    parts += [_times(header), f"crc {_crc(found)}"]
+    return f"message at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}"
+
+
+def record_line(found: FoundRecord, said: Pair | None) -> str:
+    """A record, by what it says if that is known, else by its bytes."""
+    record = found.record
+    parts = [f"offset {record.offset}", time_text(record.timestamp)]
+    if said is None:
+        parts += [f"key {_bytes(record.key)}", f"value {_bytes(record.value)}"]
+    else:
+        key, value = said
+        parts += [_said(key)] if key is not None else []
+        parts.append("tombstone" if value is None else _said(value))
+    parts += [f"header {_word(name)} {_bytes(value)}" for name, value in record.headers]
+    where = f"{found.position} decompressed" if found.is_decompressed else found.position
+    return f"  record at {where}, {found.size_bytes} bytes: {', '.join(parts)}"
+
+
+def damage_line(damage: Damage) -> str:
+    """Return a line that says what is broken, where, and what should be there."""
+    offset = "" if damage.offset is None else f", offset {damage.offset}"
+    passed = f"; {damage.size_bytes} bytes passed over" if damage.size_bytes else ""
+    expected = f"expected {damage.expected}, found {damage.found}"
+    return _word(f"DAMAGE in {damage.path} at {damage.position}{offset}: {expected}{passed}")
+
+
+def codec_name(header: BatchHeader) -> str:
+    """The codec as `compression.type` has it, or its number if nobody knows it."""
+    known = header.compression in Compression._value2member_map_
+    return Compression(header.compression).name.lower() if known else str(header.compression)
+
+
+def time_text(timestamp_ms: int) -> str:
+    """A timestamp in UTC, and as it is if it is none."""
+    if timestamp_ms < 0:
+        return "no time" if timestamp_ms == NO_TIMESTAMP else str(timestamp_ms)
+    moment = time_of(timestamp_ms)
+    return str(timestamp_ms) if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03}Z"
+
+
+def _span(first: int, last: int) -> str:
+    return f" {first}" if first == last else f"s {first} to {last}"
+
+
+def _times(header: BatchHeader) -> str:
+    if header.timestamp_type:
+        return f"append time {time_text(header.max_timestamp)}"
+    first, last = time_text(header.base_timestamp), time_text(header.max_timestamp)
+    if header.delete_horizon_ms is not None:
+        return f"create time up to {last}"
+    return f"create time {first}" if first == last else f"create time {first} to {last}"
+
+
+def _producer(header: BatchHeader) -> list[str]:
+    if header.producer_id < 0:
+        return ["no producer id"]
+    sequences = f"sequence{_span(header.base_sequence, header.last_sequence)}" if header.base_sequence >= 0 else ""
+    return [f"producer {header.producer_id} epoch {header.producer_epoch} {sequences}".rstrip()]
+
+
+def _crc(found: FoundBatch) -> str:
+    stored = f"{found.header.crc:#010x}"
+    return f"{stored} ok" if found.is_sound else f"{stored} WRONG, computed {found.computed_crc:#010x}"
+
+
+def _bytes(data: bytes | None) -> str:
+    if data is None:
+        return "null"
+    text = '"' + readable(data[:SHOWN_BYTES]).replace('"', '\\"') + '"'
+    return text if len(data) <= SHOWN_BYTES else f"{text}... ({len(data)} bytes)"
+
+
+def _word(value: Any) -> str:
+    return readable(str(value).encode("utf-8", "surrogateescape"))
+
+
+def _said(said: Said) -> str:
+    version = "" if said.version is None else f" v{said.version}"
+    return f"{said.name}{version} {_word(json.dumps(said.fields, ensure_ascii=False))}"
+
+
+def _entry(entry: OffsetEntry | TimeEntry | TransactionEntry | ProducerStateEntry) -> str:
+    if isinstance(entry, OffsetEntry):
+        return f"the batch that ends with offset {entry.offset} is at {entry.log_position}"
+    if isinstance(entry, TimeEntry):
+        return f"the largest time up to offset {entry.offset} is {time_text(entry.timestamp)}"
+    if isinstance(entry, TransactionEntry):
+        offsets = f"offsets {entry.first_offset} to {entry.last_offset}"
+        return f"producer {entry.producer_id} aborted {offsets}, last stable offset {entry.last_stable_offset}"
+    return _producer_state(entry)
+
+
+def _producer_state(entry: ProducerStateEntry) -> str:
+    parts = [f"producer {entry.producer_id} epoch {entry.producer_epoch}"]
+    if entry.last_offset >= 0:
+        first = (entry.last_sequence - entry.offset_delta) & MAX_SEQUENCE
+        parts.append(f"last batch up to offset {entry.last_offset} with sequence{_span(first, entry.last_sequence)}")
+    parts.append(time_text(entry.timestamp))
+    if entry.transaction_first_offset >= 0:
+        parts.append(f"in a transaction from offset {entry.transaction_first_offset} on")
+    if entry.coordinator_epoch >= 0:
+        parts.append(f"coordinator epoch {entry.coordinator_epoch}")
+    return ", ".join(parts)

@@ -1,0 +1,146 @@
+"""What the commands about groups ask a Kafka for: the group itself, what it has committed, and where the logs end.
+
+How it is shown, and what is done with it, is each command's business.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from minibroker.cli.administration import TopicPartition, all_topics
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+    from minibroker.protocol.declare import Message
+
+NO_OFFSET: Final = -1
+NAMED_TOPICS_OFFSET_FETCH: Final = (2, 7)  # versions that take one group, and null for all topics
+ASSIGNMENT_VERSION: Final = struct.Struct(">h")
+
+
+class Committed(NamedTuple):
+    """An offset that a group has committed for a partition."""
+
+    offset: int
+    metadata: str
+
+
+class Member(NamedTuple):
+    """A member of the group; `partitions` are those that are assigned to it, by topic."""
+
+    member: str
+    instance: str | None
+    client: str
+    host: str
+    partitions: dict[str, list[int]]
+
+
+class Group(NamedTuple):
+    """A group of consumers; one that there is not has the state "Dead". `coordinator` is a node's id."""
+
+    group: str
+    state: str
+    type: str
+    assignor: str
+    coordinator: int
+    members: list[Member]
+
+
+def ask_coordinator(client: Client, group: str, request: Message, lowest: int = 0, highest: int = 32_767) -> Any:
+    """Return the answer of the group's coordinator, which is found anew if it is another one by now.
+
+    Raises `ClientError`. Errors that do not pass are left in the answer.
+    """
+    from minibroker.client.client_errors import Reaction, check, reaction
+    from minibroker.protocol.response_errors import error_codes
+
+    def ask() -> Any:
+        node = client.coordinator("group", group)
+        answer = client.request(request, node, lowest=lowest, highest=highest)
+        for code in error_codes(answer):
+            if reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
+                check(code, f"{client.address(node)}: group {group}")
+        return answer
+
+    return client.retry(ask)
+
+
+def described(client: Client, group: str) -> Group:
+    """The group, by whichever of the two protocols it has. Raises `ClientError`."""
+    from minibroker.client.client_errors import ClientError, check
+    from minibroker.protocol.errors import ErrorCode
+    from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
+    from minibroker.protocol.messages.groups import DescribeGroupsRequest
+
+    try:
+        (found,) = ask_coordinator(client, group, ConsumerGroupDescribeRequest(group_ids=[group])).groups
+        check(found.error_code, f"cannot describe {group}", found.error_message)
+        members = [_consumer_member(each) for each in found.members]
+        node = client.coordinator("group", group)
+        return Group(group, found.group_state, "consumer", found.assignor_name, node, members)
+    except ClientError as error:
+        if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+            raise
+    (found,) = ask_coordinator(client, group, DescribeGroupsRequest(groups=[group])).groups
+    if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:  # its state is Dead
+        check(found.error_code, f"cannot describe {group}", found.error_message)
+    members = [_classic_member(each) for each in found.members]
+    node = client.coordinator("group", group)
+    return Group(group, found.group_state, "classic", found.protocol_data, node, members)
+
+
+def _consumer_member(member: Any) -> Member:
+    partitions = {each.topic_name: sorted(each.partitions) for each in member.assignment.topic_partitions}
+    return Member(member.member_id, member.instance_id, member.client_id, member.client_host, _ordered(partitions))
+
+
+def _classic_member(member: Any) -> Member:
+    partitions: dict[str, list[int]] = {}
+    if member.member_assignment:
+        from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment
+
+        (version,) = ASSIGNMENT_VERSION.unpack_from(member.member_assignment)
+        known = min(version, ConsumerProtocolAssignment.versions[-1])  # newer ones only add to the end
+        assignment, _ = ConsumerProtocolAssignment.decode_from(member.member_assignment, known, ASSIGNMENT_VERSION.size)
+        partitions = {each.topic: sorted(each.partitions) for each in assignment.assigned_partitions}
+    return Member(
+        member.member_id, member.group_instance_id, member.client_id, member.client_host, _ordered(partitions)
+    )
+
+
+def _ordered(partitions: dict[str, list[int]]) -> dict[str, list[int]]:
+    return dict(sorted(partitions.items()))
+
+
+def committed(client: Client, group: str) -> dict[TopicPartition, Committed]:
+    """All that the group has committed. Raises `ClientError`."""
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.offsets import OffsetFetchRequest
+
+    request = OffsetFetchRequest(group_id=group, topics=None)
+    answer = ask_coordinator(client, group, request, *NAMED_TOPICS_OFFSET_FETCH)
+    check(answer.error_code, f"cannot get the offsets of {group}")
+    found = {}
+    for topic in answer.topics:
+        for each in topic.partitions:
+            check(each.error_code, f"cannot get the offset of {group} for {topic.name}-{each.partition_index}")
+            if each.committed_offset > NO_OFFSET:
+                found[topic.name, each.partition_index] = Committed(each.committed_offset, each.metadata or "")
+    return found
+
+
+def ends(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The next offset of each partition that exists, and has a leader to ask. Raises `ClientError`."""
+    from minibroker.client.partition_offsets import LATEST, list_offsets
+
+    led = set(_led(all_topics(client).values()))
+    return list_offsets(client, dict.fromkeys((each for each in partitions if each in led), LATEST))
+
+
+def _led(topics: Iterable[Any]) -> Iterator[TopicPartition]:
+    for topic in topics:
+        for each in topic.partitions:
+            if each.leader_id >= 0:
+                yield topic.name, each.partition_index

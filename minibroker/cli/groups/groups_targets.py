@@ -1,0 +1,97 @@
+"""Where `minibroker groups reset-offsets` sets a group to: the words of the command line, and the arithmetic.
+
+Nothing here talks to a Kafka; where logs begin and end, and what is committed, is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import click
+
+from minibroker.cli.shared import failure
+from minibroker.quantities import milliseconds
+
+SECOND_MS = 1000
+TOPICS = re.compile(r"(?P<topic>[^:\s]+)(?::(?P<indexes>\d+(?:,\d+)*))?")
+
+Topics = tuple[str, tuple[int, ...]]  # a topic and its partitions, none for all
+
+
+def topics_of(text: str) -> Topics:
+    """TOPIC, or TOPIC:0,2. Raises click.BadParameter."""
+    match = TOPICS.fullmatch(text)
+    if match is None:
+        raise click.BadParameter(f"{text!r} is not TOPIC or TOPIC:PARTITION,...")
+    return match["topic"], tuple(map(int, match["indexes"].split(","))) if match["indexes"] else ()
+
+
+def moment_of(text: str) -> int:
+    """A time by ISO 8601, UTC if it says no zone, in ms since 1970. Raises click.BadParameter."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is no time like 2026-01-31T12:00:00 or 2026-01-31T12:00:00.500+01:00"
+        ) from None
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return round(zoned.timestamp() * SECOND_MS)
+
+
+def duration_of(text: str) -> int:
+    """A period by ISO 8601, or as `2 hours`, in ms. Raises click.BadParameter."""
+    try:
+        return round(milliseconds(text))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no period like P1DT12H, PT30M or '30 min'") from None
+
+
+class Target(NamedTuple):
+    """One of the ways to say where to; `value` is its number, if it has one."""
+
+    how: str
+    value: int = 0
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it can lie outside the log, and is then brought into it."""
+        return self.how in ("to_offset", "shift_by")
+
+    def timestamp_ms(self, now_ms: int) -> int | None:
+        """The time whose offsets must be known, in ms since 1970 as `now_ms` is; None if none must."""
+        moments = {"by_duration": now_ms - self.value, "to_datetime": self.value}
+        return max(0, moments[self.how]) if self.how in moments else None  # below 0 is what Kafka has names for
+
+    def wanted(
+        self, place: tuple[str, int], current: int | None, earliest: int, latest: int, at_time: int | None
+    ) -> int:
+        """The offset for a partition. Raises click.ClickException where a shift has nothing to start from."""
+        if self.how == "to_offset":
+            return self.value
+        if self.how == "to_earliest":
+            return earliest
+        if self.how == "to_current":
+            return latest if current is None else current
+        if self.how == "shift_by":
+            if current is None:
+                raise failure(f"cannot shift {place[0]}-{place[1]}: nothing is committed for it")
+            return current + self.value
+        return latest if at_time is None or at_time < 0 else at_time  # no record is as late as that
+
+
+def target_of(given: Mapping[str, Any]) -> Target:
+    """Return the target that the options name, of which only one may be given. Raises click.UsageError."""
+    chosen = {how: value for how, value in given.items() if value is not None and value is not False}
+    if len(chosen) != 1:
+        options = ", ".join(f"--{how.replace('_', '-')}" for how in given)
+        raise click.UsageError(f"say where to by one of {options}")
+    ((how, value),) = chosen.items()
+    return Target(how, int(value))
+
+
+def within(wanted: int, earliest: int, latest: int) -> int:
+    """The offset in the log that is next to the wanted one."""
+    return min(max(wanted, earliest), latest)

@@ -1,0 +1,1 @@
+"""`minibroker pipeline`, a command a job."""

@@ -1,0 +1,171 @@
+"""`minibroker pipeline archive`: topics to Parquet, from where the last run ended; how far it is, and what it wrote.
+
+The work is done by `minibroker.pipeline.jobs.archive_run`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from minibroker.cli.pipeline.pipeline_shared import (
+    Source,
+    cannot,
+    source_options,
+    spark_options,
+    spark_session,
+)
+from minibroker.cli.shared import INTERRUPTED, assignments_option, json_option, print_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from minibroker.pipeline.jobs.archive_run import ArchiveRun
+    from minibroker.pipeline.jobs.stream_progress import StreamProgress
+
+CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
+BATCH_OFFSETS: Final = 5_000_000
+INTERVAL: Final = "1 minute"
+POLL_S: Final = 0.3
+HEAD: Final = ("topic", "partition", "records", "bytes", "first offset", "last offset")
+
+
+@click.command()
+@source_options
+@click.option("--out", metavar="DIR", required=True, help="The archive: a directory, or any URL that Spark writes to.")
+@click.option("--checkpoint", metavar="DIR", help="Where to keep how far it is, if not in the archive itself.")
+@click.option("--continuous", is_flag=True, help="Go on until interrupted, instead of ending when all is archived.")
+@click.option("--trigger", metavar="TIME", help="How often --continuous looks.  [default: 1 minute]")
+@click.option(
+    "--batch-offsets",
+    type=click.IntRange(1),
+    default=BATCH_OFFSETS,
+    show_default=True,
+    help="So many offsets are archived at a time; a run that is killed repeats as many at most.",
+)
+@click.option(
+    "--compression", type=click.Choice(CODECS), default="zstd", show_default=True, help="Of the Parquet files."
+)
+@assignments_option("--option", "options", "An option of the reader, as isolation.level=read_committed.")
+@spark_options
+@json_option("Print a JSON object of what was written.")
+def archive(
+    source: Source,
+    out: str,
+    checkpoint: str | None,
+    continuous: bool,
+    trigger: str | None,
+    batch_offsets: int,
+    compression: str,
+    options: tuple[tuple[str, str], ...],
+    master: str,
+    conf: tuple[tuple[str, str], ...],
+    as_json: bool,
+) -> int:
+    """Archive topics as Parquet, by topic and date (UTC); run again, it adds what is new.
+
+    Each record is archived once, also if a run is killed. bytes are those of keys and values.
+
+    \b
+    Example:
+        minibroker pipeline archive --path minibroker-data --topic orders --out archive
+    """
+    if trigger is not None and not continuous:
+        raise click.UsageError("--trigger is for --continuous")
+    reading = {
+        **source.options(),
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": str(batch_offsets),
+        **dict(options),
+    }
+    with spark_session(master, conf, title="archive", progress=False) as spark:
+        interval = (trigger or INTERVAL) if continuous else None
+        progress, run = _begun(spark, reading, out, checkpoint, interval, compression)
+        try:
+            is_over = _show_until_over(spark, run, progress, "archive")
+        finally:
+            run.stop()
+        _print(run, out, as_json)
+    return 0 if is_over or continuous else INTERRUPTED
+
+
+def _begun(
+    spark: SparkSession, reading: Mapping[str, str], out: str, checkpoint: str | None, interval: str | None, codec: str
+) -> tuple[StreamProgress, ArchiveRun]:
+    from minibroker.pipeline.jobs.archive_run import ArchiveRun
+    from minibroker.pipeline.jobs.stream_progress import StreamProgress
+    from minibroker.pipeline.jobs.topic_ids import topic_ids
+    from minibroker.pipeline.options import parse_options
+
+    parsed = parse_options(reading, "records", "stream")
+    progress = StreamProgress(parsed)
+    topics = {partition.topic for partition in progress.begin}
+    if not topics:
+        raise cannot("there is no topic to archive")
+    records = spark.readStream.format("minibroker").options(**reading).load()
+    run = ArchiveRun(
+        records,
+        out,
+        topic_ids=topic_ids(parsed, topics),
+        checkpoint=checkpoint,
+        interval=interval,
+        compression=codec,
+    )
+    return progress, run
+
+
+def _show_until_over(spark: SparkSession, run: ArchiveRun, progress: StreamProgress, title: str) -> bool:
+    """Wait until the stream is over, or (False) it is interrupted; show how far it is on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bars:
+        bar = bars.add_task(title, total=None, state="")
+        try:
+            while run.query.isActive:
+                if console.is_terminal:
+                    bars.update(bar, **_shown(spark, run, progress))
+                time.sleep(POLL_S)
+        except KeyboardInterrupt:
+            return False  # what is archived is told, and the next run goes on from there
+    error = run.query.exception()
+    if error is not None:
+        raise error
+    return True
+
+
+def _shown(spark: SparkSession, run: ArchiveRun, progress: StreamProgress) -> dict[str, Any]:
+    from minibroker.cli.pipeline.pipeline_progress import running
+
+    tasks = running(spark.sparkContext.statusTracker())
+    done, total = progress.now(run.checkpoint, tasks.done / tasks.tasks if tasks.tasks else 0.0)
+    state = f"{run.batches.written.records:,} records, {total - done:,} offsets left"
+    return {"completed": done, "total": total, "state": state}
+
+
+def _print(run: ArchiveRun, out: str, as_json: bool) -> None:
+    written, totals = run.batches.written, run.batches.totals
+    if as_json:
+        answer = {"archive": run.batches.files.root, "written": written.as_json(), "in_all": totals.as_json()}
+        click.echo(json.dumps(answer))
+        return
+    if written.partitions:
+        print_table(HEAD, [(*partition, *counts) for partition, counts in sorted(written.partitions.items())])
+        click.echo()
+    files = f"{written.files:,} file{'' if written.files == 1 else 's'}"
+    click.echo(f"{written.records:,} records written to {out} in {files}; {totals.records:,} records in all")

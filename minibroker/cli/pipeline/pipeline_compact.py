@@ -1,0 +1,78 @@
+"""`minibroker pipeline compact`: what compaction would leave of a log, as a table, and as Parquet if that is wanted.
+
+The work is done by `minibroker.pipeline.jobs.compact`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from minibroker.cli.pipeline.pipeline_shared import (
+    Source,
+    source_options,
+    spark_options,
+    spark_session,
+)
+from minibroker.cli.shared import json_option, print_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+HEAD: Final = (
+    *("topic", "partition", "records", "without key", "keys", "tombstones"),
+    *("kept records", "bytes", "kept bytes", "saved"),
+)
+
+
+@click.command()
+@source_options
+@click.option("--out", metavar="DIR", help="Write the latest records there, as Parquet that can be replayed.")
+@click.option(
+    "--tombstones/--no-tombstones", default=True, show_default=True, help="Keep keys whose latest value is null."
+)
+@click.option("--uncommitted", is_flag=True, help="Count records of open and of aborted transactions as values, too.")
+@json_option("Print a JSON object a partition.")
+@spark_options
+def compact(
+    source: Source,
+    out: str | None,
+    tombstones: bool,
+    uncommitted: bool,
+    as_json: bool,
+    master: str,
+    conf: tuple[tuple[str, str], ...],
+) -> None:
+    """Tell what compaction would leave: the latest record of each key. The log stays as it is.
+
+    bytes are those of keys and values.
+
+    \b
+    Example:
+        minibroker pipeline compact --path minibroker-data --topic prices
+    """
+    options = {
+        **source.options(),
+        "includeHeaders": "true",
+        "isolation.level": "read_uncommitted" if uncommitted else "read_committed",
+    }
+    with spark_session(master, conf, title="compact") as spark:
+        from minibroker.pipeline.jobs import compact as job
+
+        records = spark.read.format("minibroker").options(**options).load()
+        found = job.savings(records.select("topic", "partition", "key", "value", "offset"), tombstones=tombstones)
+        rows = found.orderBy("topic", "partition").collect()
+        if out is not None:
+            job.write_compacted(job.compact(records, tombstones=tombstones), out)
+    if as_json:
+        for row in rows:
+            print(json.dumps(row.asDict()))
+    else:
+        print_table(HEAD, (_cells(row) for row in rows))
+
+
+def _cells(row: Row) -> list[Any]:
+    *numbers, saved = row
+    return [*numbers, None if saved is None else f"{saved:.1%}"]

@@ -1,0 +1,208 @@
+"""`minibroker pipeline replay`: archived topics back to a broker; how far it is, and what it wrote of each partition.
+
+The work is done by `minibroker.pipeline.jobs.replay`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from minibroker.cli.pipeline.pipeline_shared import (
+    cannot,
+    client_option,
+    require_servers,
+    spark_options,
+    spark_session,
+)
+from minibroker.cli.shared import assignment_of, assignments_option, json_option, print_table, servers_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from minibroker.pipeline.jobs.replay import Archived
+    from minibroker.pipeline.jobs.replay_task import ReplayTask
+
+COMMIT_RECORDS: Final = 100_000
+POLL_S: Final = 1.0
+FIELDS: Final = ("topic", "partition", "to", "archived", "written", "already")
+HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already")
+
+
+@click.command()
+@click.option("--from", "archive", metavar="DIR", required=True, help="The archive: a directory, or a URL.")
+@click.option("--bootstrap-server", "servers", metavar="HOST:PORT", type=servers_of, required=True, help="Any Kafka.")
+@click.option("--topic", "topics", metavar="NAME", multiple=True, help="An archived topic, or all. Can be repeated.")
+@click.option("--to", metavar="NAME", help="The topic to write to, for one archived topic.")
+@click.option("--topic-map", metavar="OLD=NEW", type=assignment_of, multiple=True, help="Rename. Can be repeated.")
+@click.option("--repartition", is_flag=True, help="Choose partitions by the records' keys, instead of keeping them.")
+@click.option("--partitions", type=click.IntRange(1), help="With --repartition: of a topic that is made.")
+@assignments_option("--config", "configs", "A config of topics that are made.")
+@click.option("--id", "replay_id", metavar="NAME", help="Which replay this is.  [default: by archive and topics]")
+@click.option(
+    "--commit-records",
+    type=click.IntRange(1),
+    default=COMMIT_RECORDS,
+    show_default=True,
+    help="So many records of a partition are committed at a time.",
+)
+@client_option()
+@spark_options
+@json_option("Print a JSON object of what was written.")
+def replay(
+    archive: str,
+    servers: str,
+    topics: tuple[str, ...],
+    to: str | None,
+    topic_map: tuple[tuple[str, str], ...],
+    repartition: bool,
+    partitions: int | None,
+    configs: tuple[tuple[str, str], ...],
+    replay_id: str | None,
+    commit_records: int,
+    client: tuple[tuple[str, str], ...],
+    master: str,
+    conf: tuple[tuple[str, str], ...],
+    as_json: bool,
+) -> None:
+    """Write archived topics to a broker: each record once, order and timestamps kept in each partition.
+
+    Killed, and called again, it goes on; called when all is written it writes what the archive has got since. Another
+    --id replays from the beginning. Topics that are missing are made, with retention.ms=-1: archived records are old.
+
+    \b
+    Example:
+        minibroker pipeline replay --from archive --bootstrap-server 127.0.0.1:9092 --topic-map orders=orders-again
+    """
+    if partitions is not None and not repartition:
+        raise click.UsageError("--partitions is for --repartition")
+    if to is not None and (topic_map or len(topics) > 1):
+        raise click.UsageError("--to is for one topic, and goes without --topic-map")
+    require_servers(servers)
+    with spark_session(master, conf, progress=False) as spark:
+        from minibroker.pipeline.jobs.archive import read_archive
+        from minibroker.pipeline.jobs.replay import archived_partitions, replay_id_of, replay_settings
+        from minibroker.pipeline.jobs.replay_task import ReplayTask
+
+        settings = replay_settings(servers, dict(client))
+        rows = read_archive(spark, archive)
+        archived = _chosen(archived_partitions(rows), topics)
+        targets = _renamed(archived, topic_map) if to is None else {_only_topic(archived): to}
+        whole = archive if "://" in archive else str(Path(archive).resolve())  # wherever the command is called from
+        name = replay_id or replay_id_of(whole, targets, repartition)
+        task = ReplayTask(settings, name, targets, repartition, commit_records)
+        made, remarks = _prepare(task, archived, dict(configs), partitions)
+        for remark in remarks:
+            click.echo(remark, err=True)
+        written = _run(rows, task, archived)
+    report = [_row(task, each, written.get((each.partition.topic, each.partition.partition), 0)) for each in archived]
+    if as_json:
+        told = [dict(zip(FIELDS, row, strict=True)) for row in report]
+        click.echo(json.dumps({"id": name, "created": made, "partitions": told}))
+    else:
+        print_table(HEAD, report)
+
+
+def _chosen(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]:
+    """Return what the archive has of the topics, of all if none are named."""
+    found = {each.partition.topic for each in archived}
+    for topic in topics:
+        if topic not in found:
+            raise cannot(f"the archive has no topic {topic}")
+    if not archived:
+        raise cannot("there is nothing in the archive")
+    return [each for each in archived if not topics or each.partition.topic in topics]
+
+
+def _renamed(archived: list[Archived], topic_map: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The targets that are named: only of topics that are replayed, or one that is misspelt would keep its name."""
+    found = {each.partition.topic for each in archived}
+    for topic, target in topic_map:
+        if topic not in found:
+            raise cannot(
+                f"--topic-map {topic}={target}: {topic} is none of the topics to replay, {', '.join(sorted(found))}"
+            )
+    return dict(topic_map)
+
+
+def _only_topic(archived: list[Archived]) -> str:
+    topics = sorted({each.partition.topic for each in archived})
+    if len(topics) > 1:
+        raise cannot(f"--to is for one topic, and the archive has {', '.join(topics)}: name one with --topic")
+    return topics[0]
+
+
+def _prepare(
+    task: ReplayTask, archived: list[Archived], configs: Mapping[str, str], partitions: int | None
+) -> tuple[list[str], list[str]]:
+    from minibroker.pipeline.jobs.replay import needed_topics
+    from minibroker.pipeline.jobs.replay_targets import prepare_topics
+    from minibroker.pipeline.sink.delivery import connected
+
+    with connected(task.settings) as client:
+        needed = needed_topics(archived, task)
+        if task.repartition:
+            needed = {topic: need._replace(partitions=partitions or need.partitions) for topic, need in needed.items()}
+        prepared = prepare_topics(client, needed, configs, any_count=task.repartition)
+    return prepared.made, prepared.remarks
+
+
+def _run(rows: DataFrame, task: ReplayTask, archived: list[Archived]) -> dict[tuple[str, int], int]:
+    """Replay; how many records were written of each partition."""
+    from minibroker.pipeline.jobs.replay import replayed
+
+    with _progress(task, archived):
+        return {(row.topic, row.partition): row.records for row in replayed(rows, task, archived).collect()}
+
+
+@contextmanager
+def _progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]:
+    """Show on a terminal how much of the archive is committed, as the broker says it."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from minibroker.cli.pipeline.pipeline_progress import meanwhile
+
+    with (
+        Progress(console=Console(stderr=True), transient=True) as bars,
+        meanwhile(partial(_watch, task, archived, bars), "replay-progress"),
+    ):
+        yield
+
+
+def _watch(task: ReplayTask, archived: list[Archived], bars: Any, over: threading.Event) -> None:
+    from minibroker.client.client_errors import ClientError
+    from minibroker.pipeline.jobs.replay import next_offsets
+    from minibroker.pipeline.sink.delivery import connected
+    from minibroker.pipeline.sink.sink_errors import WriteFailed
+
+    bar = bars.add_task("replay", total=sum(each.records for each in archived))
+    with connected(task.settings) as client:
+        while not over.wait(POLL_S):
+            try:
+                offsets = next_offsets(client, task, archived)
+            except (WriteFailed, ClientError):
+                continue  # whoever replays says it, if it does not pass
+            shares = [_share(each, offsets[each.partition]) for each in archived]
+            done = sum(share * each.records for share, each in zip(shares, archived, strict=True))
+            bars.update(bar, completed=int(done))
+
+
+def _share(archived: Archived, next_offset: int) -> float:
+    return min(max(next_offset - archived.first, 0) / (archived.last - archived.first + 1), 1.0)
+
+
+def _row(task: ReplayTask, archived: Archived, written: int) -> tuple[Any, ...]:
+    topic, partition = archived.partition
+    return topic, partition, task.target(topic), archived.records, written, archived.records - written

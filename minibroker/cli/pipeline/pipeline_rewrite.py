@@ -1,0 +1,107 @@
+"""`minibroker pipeline rewrite`: a log directory in another message format, codec or batch size, and its space.
+
+The work is in `minibroker.pipeline.jobs.rewrite`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from minibroker.cli.pipeline.pipeline_shared import path_option, spark_options, spark_session
+from minibroker.cli.shared import json_option, print_table
+
+if TYPE_CHECKING:
+    from minibroker.pipeline.rewriting.report import Report, TopicSpace
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+HEAD = ("topic", "partitions", "segments", "batches", "records", "bytes before", "bytes after", "left")
+LARGEST_BATCH_BYTES = 1 << 20  # what every broker takes and gives under its default settings
+
+
+@click.command()
+@path_option("The log directory to read; not one that a broker is writing to.", required=True)
+@click.option(
+    "--output", metavar="DIR", type=click.Path(file_okay=False, resolve_path=True), required=True,
+    help="The directory to write: new, empty, or one that this command was killed at.",
+)  # fmt: skip
+@click.option("--topic", "topics", metavar="NAME", multiple=True, help="A topic, or all. Can be repeated.")
+@click.option("--format", "magic", type=click.Choice(["0", "1", "2"]), help="Message format.  [default: as it is]")
+@click.option("--compression", type=click.Choice(CODECS), help="Codec.  [default: as it is]")
+@click.option("--level", type=int, metavar="N", help="The codec's level.  [default: the codec's own]")
+@click.option(
+    "--batch-size", "batch_bytes", type=click.IntRange(1, LARGEST_BATCH_BYTES), metavar="BYTES",
+    help="Batch records anew: so many bytes before compression.  [default: batches stay]",
+)  # fmt: skip
+@click.option(
+    "--elide/--no-elide", "elide", default=None,
+    help="Leave out the attributes byte of records, or put it back (format 2).  [default: as it is]",
+)  # fmt: skip
+@click.option("--committed-only", is_flag=True, help="Formats 0 and 1: of transactions keep committed records.")
+@click.option("--drop-headers", is_flag=True, help="Formats 0 and 1: keep records without their headers.")
+@json_option("Print a JSON object.")
+@spark_options
+def rewrite(
+    path: str,
+    output: str,
+    topics: tuple[str, ...],
+    magic: str | None,
+    compression: str | None,
+    level: int | None,
+    batch_bytes: int | None,
+    elide: bool | None,
+    committed_only: bool,
+    drop_headers: bool,
+    as_json: bool,
+    master: str,
+    conf: tuple[tuple[str, str], ...],
+) -> None:
+    """Write a log directory anew: in another message format or codec, in other batches.
+
+    Offsets, timestamps, producers, transactions and leader epochs stay, and a broker serves the new directory as it is.
+    Kafka's own topics are copied; topic configs that name a format or codec are corrected. Killed, and called again
+    with the same options, it goes on.
+
+    \b
+    Example:
+        minibroker pipeline rewrite --path old-data --output new-data --format 2 --compression zstd
+    """
+    from minibroker.pipeline.jobs.rewrite import run
+    from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
+    from minibroker.protocol.records.compression import Compression
+
+    codec = None if compression is None else Compression[compression.upper()]
+    format = None if magic is None else int(magic)
+    settings = RewriteSettings(format, codec, level, batch_bytes, elide, committed_only, drop_headers)
+    with spark_session(master, conf, title="Rewriting") as spark:
+        report = run(spark, path, output, settings, topics)
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+    else:
+        show(report)
+
+
+def show(report: Report) -> None:
+    """Print the space of each topic, and what else there is to know."""
+    rows = [_row(space) for space in report.topics]
+    if len(rows) > 1:
+        rows.append(_row(report.total))
+    print_table(HEAD, rows)
+    for space in report.topics:
+        if space.dropped_batches:
+            click.echo(f"{space.topic}: {space.dropped_batches} batches were markers, or not committed, and are gone")
+        if space.lost_bytes:
+            click.echo(f"{space.topic}: {space.lost_bytes} bytes at the end were torn by a crash, and are gone")
+    for topic, name, value in report.configs:
+        click.echo(f"{topic}: {name} {'is' if report.configs_told else 'must be set to'} {value}")
+    copied = "1 other log was" if len(report.copied) == 1 else f"{len(report.copied)} other logs were"
+    click.echo(f"{report.target} is complete; {copied} copied to it")
+
+
+def _row(space: TopicSpace) -> tuple[object, ...]:
+    ratio = "" if space.ratio is None else f"{space.ratio:.1%}"
+    records = "" if space.records is None else space.records
+    sizes = space.bytes_before, space.bytes_after
+    return space.topic, space.partitions, space.segments, space.batches, records, *sizes, ratio

@@ -1,0 +1,153 @@
+"""`minibroker pipeline stats`: what is in a log, as tables, as JSON, and as a report with plots.
+
+It is counted by `minibroker.pipeline.jobs.stats_run`, and drawn by `stats_plots` there.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from minibroker.cli.pipeline.pipeline_shared import (
+    Source,
+    cannot,
+    source_options,
+    spark_options,
+    spark_session,
+)
+from minibroker.cli.shared import assignments_option, json_option
+
+if TYPE_CHECKING:
+    from minibroker.pipeline.jobs.stats_report import Statistics
+    from minibroker.pipeline.jobs.stats_tables import Table
+
+DIMENSIONS: Final = ("topic", "partition", "producer", "codec", "format")
+SUFFIXES: Final = (".png", ".html")
+TOP_KEYS: Final = 10
+
+
+def dimensions_of(text: str) -> tuple[str, ...]:
+    """Return names of dimensions that have commas between them, each once. Raises click.BadParameter."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    unknown = [name for name in names if name not in DIMENSIONS]
+    if unknown:
+        raise click.BadParameter(f"{', '.join(map(repr, unknown))}: it can be {', '.join(DIMENSIONS)}")
+    return names
+
+
+def span_of(text: str) -> int:
+    """Return a time such as 30s, 15m, 1h or 1d in ms. Raises click.BadParameter."""
+    from minibroker.pipeline.log_source import OptionError
+    from minibroker.pipeline.option_values import duration_ms
+
+    try:
+        span_ms = duration_ms("", text)
+    except OptionError:
+        span_ms = 0
+    if span_ms <= 0:
+        raise click.BadParameter(f"{text!r} is not a time like 30s, 15m, 1h or 1d")
+    return span_ms
+
+
+@click.command()
+@source_options
+@click.option(
+    "--by", metavar="NAME,...", type=dimensions_of, help=f"One table by these instead: {', '.join(DIMENSIONS)}."
+)
+@click.option("--exact", is_flag=True, help="Measure what is uncompressed on all batches; else a large log is sampled.")
+@click.option("--keys", is_flag=True, help="Read all keys too, and tell how records spread over them.")
+@click.option("--top", type=click.IntRange(1, 1000), default=20, show_default=True, help="Rows of a table at most.")
+@click.option("--span", metavar="TIME", type=span_of, help="How long a step of the rates is; else it is chosen.")
+@click.option("--plot", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write a .png or .html.")
+@assignments_option("--option", "options", "An option of the reader, as startingTimestamp=1700000000000.")
+@spark_options
+@json_option("Print a JSON object of everything.")
+def stats(
+    source: Source,
+    by: tuple[str, ...] | None,
+    exact: bool,
+    keys: bool,
+    top: int,
+    span: int | None,
+    plot: Path | None,
+    options: tuple[tuple[str, str], ...],
+    master: str,
+    conf: tuple[tuple[str, str], ...],
+    as_json: bool,
+) -> None:
+    """Count what is in a log: records, bytes, compression, overhead and rates, by what is asked.
+
+    Only the headers of batches are read, but for a sample (about a million records) that is decompressed: compression
+    is uncompressed bytes to stored ones, overhead what of the uncompressed bytes is neither key nor value.
+
+    \b
+    Example:
+        minibroker pipeline stats --path minibroker-data --keys --plot report.html
+    """
+    _check_plot(plot)
+    with spark_session(master, conf, title="stats") as spark:
+        from minibroker.pipeline.jobs.stats_run import gather
+
+        found = gather(
+            spark,
+            {**source.options(), **dict(options)},
+            name=source.path or source.servers or "",
+            by=by or (),
+            exact=exact,
+            top_keys=min(top, TOP_KEYS) if keys else None,
+            span_ms=span,
+        )
+    if plot is not None:
+        from minibroker.pipeline.jobs.stats_pages import write_report
+
+        write_report(found, plot)
+    if as_json:
+        click.echo(json.dumps(found.as_json()))
+    else:
+        _print(found, by, top)
+
+
+def _check_plot(path: Path | None) -> None:
+    """Refuse, before all the work, a report that cannot be written."""
+    if path is None:
+        return
+    if path.suffix.lower() not in SUFFIXES:
+        raise click.BadParameter(f"{str(path)!r} does not end with {' or '.join(SUFFIXES)}", param_hint="--plot")
+    if not path.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no directory {path.absolute().parent}", param_hint="--plot")
+    if find_spec("matplotlib") is None:
+        raise cannot("--plot needs matplotlib: python3 -m pip install 'minibroker[plot]'")
+
+
+def _print(found: Statistics, by: tuple[str, ...] | None, top: int) -> None:
+    from minibroker.pipeline.jobs.stats_tables import summary, tables
+
+    for line in summary(found):
+        click.echo(line)
+    for table in tables(found, top, ", ".join(by) if by else None):
+        click.echo(f"\n{table.title}")
+        _print_table(table)
+        if table.note:
+            click.echo(table.note)
+
+
+def _print_table(table: Table) -> None:
+    import sys
+
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as Printed
+
+    from minibroker.cli.shared import TABLE_WIDTH
+
+    printed = Printed(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in table.columns:
+        printed.add_column(column.name, justify="right" if column.is_number else "left", overflow="fold")
+    for row in table.rows:
+        printed.add_row(*row)
+    width = None if sys.stdout.isatty() else TABLE_WIDTH
+    Console(width=width, markup=False, highlight=False, emoji=False).print(printed)

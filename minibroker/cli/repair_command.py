@@ -1,0 +1,50 @@
+"""`minibroker repair`: a data directory whose metadata log is damaged, made one that a broker starts on again.
+
+What is done, and what cannot come back, is the business of `broker.metadata_repair`; this prints it.
+"""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from minibroker.cli.shared import failure
+
+
+@click.command()
+@click.argument("directories", metavar="DIRECTORY...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do it; without, it is only said what would be done.")
+def repair(directories: tuple[str, ...], yes: bool) -> None:
+    """Rebuild the metadata log of a stopped broker, as far as its directories (all of log.dirs) tell what was in it.
+
+    Topics come back with their ids, partitions with their records, groups with their offsets. Lost configs, quotas
+    and credentials do not.
+
+    \b
+    Example:
+        minibroker repair /tmp/data
+        minibroker repair /tmp/data --yes
+    """
+    from minibroker.broker.metadata.metadata_repair import Repair
+    from minibroker.protocol.errors import KafkaError
+    from minibroker.storage.files import Disk
+    from minibroker.storage.recovery.recovery import LogDirectoryError
+
+    try:
+        found = Repair(Disk(), [path.rstrip("/") for path in directories], int(time.time() * 1000))
+    except LogDirectoryError as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        if not found.steps:
+            click.echo("there is nothing to repair")
+            return
+        if yes:
+            found.apply()
+        for step in found.steps:
+            click.echo(step)
+        click.echo("done" if yes else "nothing was changed: this is what --yes does")
+    except (OSError, LogDirectoryError, KafkaError) as error:
+        raise failure(str(error)) from None
+    finally:
+        found.close()

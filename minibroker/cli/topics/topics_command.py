@@ -1,0 +1,198 @@
+"""`minibroker topics`: list, create, describe and delete topics of any Kafka, by our own client.
+
+Tables for a person, one JSON document for a program; how existing ones are changed is in `topics_alter` and
+`topics_config`. Nothing here knows how a broker does it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from minibroker.cli.administration import (
+    TIMEOUT_MS,
+    all_topics,
+    connected,
+    delete_each,
+    existing_topic,
+    topic_configs,
+)
+from minibroker.cli.shared import (
+    Bootstrap,
+    assignments_option,
+    client_options,
+    help_if_alone,
+    json_option,
+    print_table,
+)
+from minibroker.cli.topics.topics_config import alter, config
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+
+DYNAMIC_TOPIC_CONFIG = 1
+
+
+class Partition(NamedTuple):
+    """A partition as `describe` shows it; offsets are None where it has no leader."""
+
+    partition: int
+    leader: int
+    replicas: list[int]
+    isr: list[int]
+    earliest: int | None
+    latest: int | None
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def topics(context: click.Context) -> None:
+    """List, create, describe, change and delete topics.
+
+    \b
+    Example:
+        minibroker topics create orders --partitions 3 --config cleanup.policy=compact
+    """
+    help_if_alone(context)
+
+
+topics.add_command(alter)
+topics.add_command(config)
+
+
+@topics.command("list")
+@client_options
+@json_option("Print a JSON array.")
+def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
+    """List the topics.
+
+    \b
+    Example:
+        minibroker topics list --json
+    """
+    with connected(bootstrap) as client:
+        found = all_topics(client)
+    rows = [
+        {"name": name, "partitions": len(topic.partitions), "replication_factor": _replication_factor(topic)}
+        for name, topic in sorted(found.items())
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_table(["topic", "partitions", "replicas"], [list(row.values()) for row in rows])
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), help="How many.  [default: the broker's num.partitions]")
+@click.option("--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
+@assignments_option("--config", "configs", "A topic config.")
+@client_options
+@json_option("Print a JSON object.")
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[tuple[str, str], ...],
+    bootstrap: Bootstrap,
+    as_json: bool,
+) -> None:
+    """Create a topic.
+
+    \b
+    Example:
+        minibroker topics create orders --partitions 3
+    """
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.topics import CreateTopicsRequest
+
+    of_topic = CreateTopicsRequest.CreatableTopic
+    topic = of_topic(
+        name=name,
+        num_partitions=partitions or -1,
+        replication_factor=replication_factor or -1,
+        configs=[of_topic.CreatableTopicConfig(name=key, value=value) for key, value in configs],
+    )
+    with connected(bootstrap) as client:
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+        (answer,) = client.request(request, client.controller()).topics
+        check(answer.error_code, f"cannot create {name}", answer.error_message)
+    click.echo(json.dumps({"created": name}) if as_json else f"created {name}")
+
+
+@topics.command()
+@click.argument("name")
+@client_options
+@json_option("Print a JSON object.")
+def describe(name: str, bootstrap: Bootstrap, as_json: bool) -> None:
+    """Show a topic's partitions, with their first and next offsets, and the configs it overrides.
+
+    \b
+    Example:
+        minibroker topics describe orders
+    """
+    with connected(bootstrap) as client:
+        topic = existing_topic(client, name)
+        partitions, configs = _partitions(client, topic), _configs(client, name)
+    if as_json:
+        rows = [row._asdict() for row in partitions]
+        click.echo(json.dumps({"name": name, "partitions": rows, "configs": configs}))
+        return
+    print_table(list(Partition._fields), [list(row) for row in partitions])
+    if configs:
+        print_table(["config", "value"], [list(pair) for pair in configs.items()])
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True)
+@client_options
+@json_option("Print a JSON object.")
+def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
+    """Delete topics and all that is in them, without asking.
+
+    \b
+    Example:
+        minibroker topics delete orders payments
+    """
+    with connected(bootstrap) as client:
+        delete_each(names, lambda name: _delete(client, name), as_json)
+
+
+def _delete(client: Client, name: str) -> None:
+    from minibroker.client.client_errors import check
+    from minibroker.protocol.messages.topics import DeleteTopicsRequest
+
+    of_topic = DeleteTopicsRequest.DeleteTopicState
+    request = DeleteTopicsRequest(topics=[of_topic(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
+    (answer,) = client.request(request, client.controller()).responses
+    check(answer.error_code, f"cannot delete {name}", answer.error_message)
+
+
+def _replication_factor(topic: Any) -> int:
+    return max((len(partition.replica_nodes) for partition in topic.partitions), default=0)
+
+
+def _partitions(client: Client, topic: Any) -> list[Partition]:
+    from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
+
+    led = [(topic.name, each.partition_index) for each in topic.partitions if each.leader_id >= 0]
+    earliest, latest = (list_offsets(client, dict.fromkeys(led, where)) for where in (EARLIEST, LATEST))
+    return [
+        Partition(
+            each.partition_index,
+            each.leader_id,
+            each.replica_nodes,
+            each.isr_nodes,
+            earliest.get((topic.name, each.partition_index)),
+            latest.get((topic.name, each.partition_index)),
+        )
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
+    ]
+
+
+def _configs(client: Client, name: str) -> dict[str, str | None]:
+    """The configs that are the topic's own."""
+    entries = topic_configs(client, name)
+    return {entry.name: entry.value for entry in entries if entry.config_source == DYNAMIC_TOPIC_CONFIG}

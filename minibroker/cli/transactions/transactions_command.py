@@ -1,0 +1,110 @@
+"""`minibroker transactions`: list and describe the transactions of any Kafka.
+
+Those that no coordinator will end are found and aborted by `transactions_hanging`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from minibroker.cli.administration import connected
+from minibroker.cli.shared import Bootstrap, client_options, help_if_alone, json_option, print_table
+from minibroker.cli.transactions.transactions_hanging import abort, find_hanging
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def transactions(context: click.Context) -> None:
+    """List, describe and abort transactions.
+
+    \b
+    Example:
+        minibroker transactions describe orders-1
+    """
+    help_if_alone(context)
+
+
+@transactions.command("list")
+@click.option("--state", "states", type=click.Choice(STATES, False), multiple=True, help="Only ids in it.")
+@client_options
+@json_option("Print a JSON array.")
+def list_transactions(states: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
+    """List the transactional ids, and how far their transactions are.
+
+    \b
+    Example:
+        minibroker transactions list --state Ongoing
+    """
+    from minibroker.protocol.messages.transactions import ListTransactionsRequest
+
+    rows: list[dict[str, Any]] = []
+    with connected(bootstrap) as client:
+        for node in client.nodes():
+            answer = client.request(ListTransactionsRequest(state_filters=list(states)), node)
+            client.check(answer.error_code, f"cannot list the transactions of broker {node}", node)
+            rows += [
+                {
+                    "transactional_id": each.transactional_id,
+                    "coordinator": node,
+                    "producer_id": each.producer_id,
+                    "state": each.transaction_state,
+                }
+                for each in answer.transaction_states
+            ]
+    _print(sorted(rows, key=lambda row: str(row["transactional_id"])), as_json)
+
+
+@transactions.command()
+@click.argument("transactional_id")
+@client_options
+@json_option("Print a JSON object.")
+def describe(transactional_id: str, bootstrap: Bootstrap, as_json: bool) -> None:
+    """Show the producer of a transactional id, and its transaction's start and partitions.
+
+    \b
+    Example:
+        minibroker transactions describe orders-1 --json
+    """
+    with connected(bootstrap) as client:
+        row = _described(client, transactional_id)
+    if as_json:
+        click.echo(json.dumps(row))
+    else:
+        print_table(list(row), [list(row.values())])
+
+
+def _described(client: Client, transactional_id: str) -> dict[str, Any]:
+    from minibroker.protocol.messages.transactions import DescribeTransactionsRequest
+
+    node = client.coordinator("transaction", transactional_id)
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    (found,) = client.request(request, node).transaction_states
+    client.check(found.error_code, f"cannot describe {transactional_id}", node)
+    return {
+        "transactional_id": transactional_id,
+        "coordinator": node,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.producer_epoch,
+        "state": found.transaction_state,
+        "timeout_ms": found.transaction_timeout_ms,
+        "start_ms": None if found.transaction_start_time_ms < 0 else found.transaction_start_time_ms,
+        "partitions": [f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions],
+    }
+
+
+def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_table(["transactional_id", "coordinator", "producer_id", "state"], [list(row.values()) for row in rows])
+
+
+transactions.add_command(abort)
+transactions.add_command(find_hanging)

@@ -1,0 +1,165 @@
+"""`minibroker transactions find-hanging` and `abort`: transactions open in a log that no coordinator knows of.
+
+Nobody ends them, and readers of committed records wait before them for ever (KIP-664).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from minibroker.cli.administration import connected
+from minibroker.cli.shared import Bootstrap, client_options, failure, json_option, print_table
+
+if TYPE_CHECKING:
+    from minibroker.client.blocking import Client
+NO_OFFSET = -1
+NO_LEADER = -1
+MARKERS_VERSION = 1  # that of Kafka 4.0; with it the marker bears the epoch that the producer has
+
+
+class OpenTransaction(NamedTuple):
+    """One producer's open transaction in one partition; `last_ms` is when it last wrote, in ms since 1970."""
+
+    topic: str
+    partition: int
+    leader: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_ms: int
+
+
+@click.command("find-hanging")
+@click.option("--topic", help="Only the partitions of this topic.")
+@click.option(
+    "--max-transaction-timeout",
+    "minutes",
+    metavar="MINUTES",
+    type=click.IntRange(0),
+    default=15,
+    show_default=True,
+    help="How long a transaction may last: the brokers' transaction.max.timeout.ms.",
+)
+@client_options
+@json_option("Print a JSON array.")
+def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json: bool) -> None:
+    """Find transactions that are open for too long in a log and that no coordinator knows of.
+
+    \b
+    Example:
+        minibroker transactions find-hanging --topic orders
+    """
+    before_ms = time.time() * 1000 - minutes * 60_000
+    with connected(bootstrap) as client:
+        candidates = [each for each in open_transactions(client, topic) if each.last_ms < before_ms]
+        known = _known(client, {each.producer_id for each in candidates})
+    hanging = [each for each in candidates if (each.producer_id, each.topic, each.partition) not in known]
+    if as_json:
+        click.echo(json.dumps([each._asdict() for each in hanging]))
+    else:
+        print_table(OpenTransaction._fields, hanging)
+
+
+@click.command()
+@click.option("--topic", required=True, help="The topic.")
+@click.option("--partition", required=True, type=click.IntRange(0), help="The partition.")
+@click.option("--start-offset", required=True, type=click.IntRange(0), help="Where the transaction begins.")
+@client_options
+def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -> None:
+    """Abort a hanging transaction in one partition, without asking.
+
+    \b
+    Example:
+        minibroker transactions abort --topic orders --partition 0 --start-offset 17
+    """
+    with connected(bootstrap) as client:
+        for each in open_transactions(client, topic):
+            if (each.partition, each.start_offset) == (partition, start_offset):
+                _abort(client, each)
+                click.echo(f"aborted the transaction of producer {each.producer_id} in {topic}-{partition}")
+                return
+    raise failure(f"no open transaction of {topic}-{partition} begins at offset {start_offset}")
+
+
+def open_transactions(client: Client, only: str | None) -> list[OpenTransaction]:
+    """Return what is open in the logs of a topic, or of all topics. Raises click.ClickException."""
+    by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    topics = [topic for topic in client.metadata(None).topics if only in (None, topic.name)]
+    if only is not None and not topics:
+        raise failure(f"there is no topic {only}")
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.leader_id != NO_LEADER:
+                by_leader[partition.leader_id][topic.name].append(partition.partition_index)
+    return [each for leader, partitions in by_leader.items() for each in _open_at(client, leader, partitions)]
+
+
+def _open_at(client: Client, leader: int, partitions: dict[str, list[int]]) -> list[OpenTransaction]:
+    from minibroker.protocol.messages.transactions import DescribeProducersRequest
+
+    Asked = DescribeProducersRequest.TopicRequest
+    request = DescribeProducersRequest(
+        topics=[Asked(name=name, partition_indexes=indexes) for name, indexes in partitions.items()]
+    )
+    found = []
+    for topic in client.request(request, leader).topics:
+        for partition in topic.partitions:
+            what = f"cannot describe the producers of {topic.name}-{partition.partition_index}"
+            client.check(partition.error_code, what, leader)
+            found += [
+                _open(topic.name, partition.partition_index, leader, producer)
+                for producer in partition.active_producers
+                if producer.current_txn_start_offset != NO_OFFSET
+            ]
+    return found
+
+
+def _open(topic: str, partition: int, leader: int, producer: Any) -> OpenTransaction:
+    return OpenTransaction(
+        topic,
+        partition,
+        leader,
+        producer.producer_id,
+        producer.producer_epoch,
+        producer.coordinator_epoch,
+        producer.current_txn_start_offset,
+        producer.last_timestamp,
+    )
+
+
+def _known(client: Client, producer_ids: set[int]) -> set[tuple[int, str, int]]:
+    """Return (producer id, topic, partition) for what the coordinators have in these producers' transactions."""
+    from minibroker.protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
+
+    known = set()
+    for node in client.nodes() if producer_ids else ():
+        listed = client.request(ListTransactionsRequest(producer_id_filters=sorted(producer_ids)), node)
+        client.check(listed.error_code, f"cannot list the transactions of broker {node}", node)
+        ids = [each.transactional_id for each in listed.transaction_states]
+        for each in client.request(DescribeTransactionsRequest(transactional_ids=ids), node).transaction_states:
+            client.check(each.error_code, f"cannot describe {each.transactional_id}", node)
+            known |= {(each.producer_id, topic.topic, index) for topic in each.topics for index in topic.partitions}
+    return known
+
+
+def _abort(client: Client, transaction: OpenTransaction) -> None:
+    from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest
+
+    Marker = WriteTxnMarkersRequest.WritableTxnMarker
+    topic = Marker.WritableTxnMarkerTopic(name=transaction.topic, partition_indexes=[transaction.partition])
+    marker = Marker(
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        transaction_result=False,
+        topics=[topic],
+        coordinator_epoch=max(transaction.coordinator_epoch, 0),
+    )
+    answer = client.request(WriteTxnMarkersRequest(markers=[marker]), transaction.leader, highest=MARKERS_VERSION)
+    code = answer.markers[0].topics[0].partitions[0].error_code
+    client.check(code, f"cannot abort in {transaction.topic}-{transaction.partition}", transaction.leader)

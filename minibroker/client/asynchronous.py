@@ -1,0 +1,153 @@
+"""The client in an asyncio event loop: any number of tasks may ask at the same time, also over one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+from minibroker.client.blocking import set_options
+from minibroker.client.client_connection import Connection
+from minibroker.client.client_errors import ProtocolError
+from minibroker.client.cluster_client import Cluster
+from minibroker.client.connection_settings import ClientSettings
+
+Result = TypeVar("Result")
+
+
+class AsyncClient(Cluster):
+    """Connections to the nodes of one cluster, made when they are first needed; use it in an async with block."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        super().__init__(settings, LoopNetwork())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class LoopLink(asyncio.BufferedProtocol):
+    """A connection over a transport of the event loop."""
+
+    expires_s = float("inf")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._loop = asyncio.get_running_loop()
+        self.used_s = self._loop.time()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}  # by correlation id
+        self._error: Exception | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._transport: asyncio.Transport | None = None
+
+    # For the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the place for what is received."""
+        return self.connection.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Give answers to those who wait for them."""
+        try:
+            self.connection.received(nbytes)
+        except ProtocolError as error:
+            self._fail(error)
+        for correlation_id in self.connection.answers.keys() & self._waiting.keys():
+            waiting, answer = self._waiting.pop(correlation_id), self.connection.answers.pop(correlation_id)
+            if not waiting.done():  # who waited may have been cancelled
+                waiting.set_result(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell all who wait."""
+        self._fail(exc or ConnectionResetError("the broker closed the connection"))
+
+    def pause_writing(self) -> None:
+        """Let writers wait."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Let writers go on."""
+        self._writable.set()
+
+    # For the client
+
+    async def write(self, data: bytes, timeout_s: float) -> None:
+        """Send bytes. They are on their way in order, as nothing is waited for before."""
+        if self._error is not None:
+            raise self._error
+        assert self._transport is not None
+        self._transport.write(data)
+        async with asyncio.timeout(timeout_s):
+            await self._writable.wait()
+
+    async def answer(self, correlation_id: int, timeout_s: float) -> Any:
+        """Wait for the answer to a request."""
+        if correlation_id in self.connection.answers:
+            return self.connection.answers.pop(correlation_id)
+        if self._error is not None:
+            raise self._error
+        self._waiting[correlation_id] = waiting = self._loop.create_future()
+        async with asyncio.timeout(timeout_s):
+            return await waiting
+
+    def is_open(self) -> bool:
+        """Whether the broker has neither closed the connection nor said anything."""
+        return self._error is None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._fail(ConnectionAbortedError("the connection was closed"))
+
+    def _fail(self, error: Exception) -> None:
+        self._error = self._error or error
+        self._writable.set()
+        if self._transport is not None:
+            self._transport.abort()
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(self._error)
+        self._waiting.clear()
+
+
+class LoopNetwork:
+    """The running event loop."""
+
+    def now(self) -> float:
+        """Return seconds of the loop's clock."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let others go on."""
+        await asyncio.sleep(seconds)
+
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """Call a function in a thread."""
+        return await asyncio.to_thread(function)
+
+    def lock(self) -> AbstractAsyncContextManager[Any]:
+        """Return a lock between tasks."""
+        return asyncio.Lock()
+
+    async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> LoopLink:
+        """Connect, with TLS if the settings want it. Raises OSError."""
+        connection = Connection(settings.client_id, settings.max_frame_bytes)
+        name = None if settings.tls is None else host
+        async with asyncio.timeout(timeout_s):
+            transport, link = await asyncio.get_running_loop().create_connection(
+                lambda: LoopLink(connection), host, port, ssl=settings.tls, server_hostname=name
+            )
+        connected: socket.socket = transport.get_extra_info("socket")
+        set_options(connected, settings)
+        return link

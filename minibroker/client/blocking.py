@@ -1,0 +1,189 @@
+"""The client on blocking sockets: coroutines of `cluster_client` run to their end at once, as only sockets wait."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from minibroker.client.client_connection import NEWEST, Connection
+from minibroker.client.cluster_client import Cluster, Leader, Partition, Sent
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.client.network import Network
+from minibroker.protocol.declare import Message
+
+Result = TypeVar("Result")
+
+
+class Client:
+    """Connections to the nodes of one cluster, made when they are first needed. For one thread; use it in a with block.
+
+    Its methods are those of `Cluster`, which says what they do.
+    """
+
+    def __init__(self, settings: ClientSettings, network: Network | None = None) -> None:
+        self.settings = settings
+        self._cluster = Cluster(settings, network or BlockingNetwork())
+        self.close = self._cluster.close
+        self.check = self._cluster.check
+        self.refresh = self._cluster.refresh
+        self.address = self._cluster.address
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def request(
+        self,
+        message: Message,
+        node_id: int | None = None,
+        *,
+        lowest: int = 0,
+        highest: int = NEWEST,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Send a request and return its answer."""
+        return run(self._cluster.request(message, node_id, lowest=lowest, highest=highest, timeout_ms=timeout_ms))
+
+    def send(self, message: Message, node_id: int, *, lowest: int = 0, highest: int = NEWEST) -> Sent:
+        """Send a request and do not wait."""
+        return run(self._cluster.send(message, node_id, lowest=lowest, highest=highest))
+
+    def wait(self, sent: Sent) -> Any:
+        """Return the answer to a request of `send`."""
+        return run(self._cluster.wait(sent))
+
+    def retry(self, action: Callable[[], Result], timeout_ms: int | None = None) -> Result:
+        """Call `action` until it raises no retriable `ClientError`."""
+
+        async def act() -> Result:
+            return action()
+
+        return run(self._cluster.retry(act, timeout_ms))
+
+    def metadata(self, topics: Iterable[str] | None = ()) -> Any:
+        """Return the answer to a Metadata request."""
+        return run(self._cluster.metadata(topics))
+
+    def nodes(self) -> list[int]:
+        """Return the ids of all nodes."""
+        return run(self._cluster.nodes())
+
+    def controller(self) -> int | None:
+        """Return the node that changes what belongs to the cluster as a whole, None for any."""
+        return run(self._cluster.controller())
+
+    def leader(self, partition: Partition) -> Leader:
+        """Return the node that leads a partition."""
+        return run(self._cluster.leader(partition))
+
+    def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
+        """Return the node that coordinates a group or a transactional id."""
+        return run(self._cluster.coordinator(kind, key))
+
+
+def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine that never waits for an event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    coroutine.close()
+    raise AssertionError("a blocking network does not suspend")
+
+
+class SocketLink:
+    """A connection over a blocking socket."""
+
+    expires_s = float("inf")
+
+    def __init__(self, connected: socket.socket, connection: Connection) -> None:
+        self.connection = connection
+        self.used_s = time.monotonic()
+        self._socket = connected
+
+    async def write(self, data: bytes, timeout_s: float) -> None:
+        """Send bytes."""
+        self._socket.settimeout(timeout_s)
+        self._socket.sendall(data)
+
+    async def answer(self, correlation_id: int, timeout_s: float) -> Any:
+        """Receive until the answer to a request is there."""
+        connection = self.connection
+        deadline_s = time.monotonic() + timeout_s
+        while correlation_id not in connection.answers:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            if self._socket.fileno() < 0:
+                raise ConnectionAbortedError("the connection was closed")
+            self._socket.settimeout(left_s)
+            with connection.buffer() as buffer:
+                count = self._socket.recv_into(buffer)
+            if not count:
+                raise ConnectionResetError("the broker closed the connection")
+            connection.received(count)
+        return connection.answers.pop(correlation_id)
+
+    def is_open(self) -> bool:
+        """Whether the broker has neither closed the connection nor said anything."""
+        self._socket.settimeout(0)
+        try:
+            self._socket.recv(1)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            return type(error).__name__ == "SSLWantReadError"  # the module takes a while to import
+        return False
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+
+class BlockingNetwork:
+    """Blocking sockets and the monotonic clock."""
+
+    def now(self) -> float:
+        """Return seconds of the monotonic clock."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Block."""
+        time.sleep(seconds)
+
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """Call a function."""
+        return function()
+
+    def lock(self) -> AbstractAsyncContextManager[Any]:
+        """Return what locks nothing: there is one thread."""
+        return nullcontext()
+
+    async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> SocketLink:
+        """Connect, with TLS if the settings want it. Raises OSError."""
+        connected = socket.create_connection((host, port), timeout_s)
+        try:
+            set_options(connected, settings)
+            if settings.tls is not None:
+                connected = settings.tls.wrap_socket(connected, server_hostname=host)
+        except BaseException:
+            connected.close()
+            raise
+        return SocketLink(connected, Connection(settings.client_id, settings.max_frame_bytes))
+
+
+def set_options(connected: socket.socket, settings: ClientSettings) -> None:
+    """Set what all our connections have: no delay, a sign of life, and the sizes of buffers that were asked for."""
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, size in settings.socket_buffers.items():
+        connected.setsockopt(socket.SOL_SOCKET, option, size)

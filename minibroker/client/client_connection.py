@@ -1,0 +1,120 @@
+"""One connection without I/O: requests become bytes to send, bytes that were received become answers.
+
+Correlation ids are counted here, and answers must come in the order of their requests, as Kafka's do. A frame is kept
+whole; records in an answer are views of it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from minibroker.client.client_errors import ProtocolError, UnsupportedVersion
+from minibroker.protocol.apis import ApiKey, api_name, response_class
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from minibroker.protocol.primitives import MalformedMessage
+
+NEWEST: Final = 32_767
+_SIZE: Final = struct.Struct(">i")
+_CODE: Final = struct.Struct(">h")
+_BUFFER_BYTES: Final = 16 << 10
+_FRAME_BYTES: Final = 16 << 20  # of a larger frame, memory follows what has come
+_MAX_CORRELATION_ID: Final = (1 << 31) - 1
+
+
+class Pending(NamedTuple):
+    """A request that waits for its answer."""
+
+    correlation_id: int
+    api_key: int
+    version: int
+
+
+class Connection:
+    """The state of one connection. `versions` are what the broker knows, by API key; empty until it has said so.
+
+    `max_frame_bytes` bounds an answer. After a `ProtocolError` the connection cannot be used any more.
+    """
+
+    def __init__(self, client_id: str, max_frame_bytes: int) -> None:
+        self.versions: Mapping[int, range] = {}
+        self.answers: dict[int, Any] = {}  # by correlation id
+        self.pending: deque[Pending] = deque()
+        self._client_id = client_id
+        self._max_frame_bytes = max_frame_bytes
+        self._next_id = 0
+        self._data = bytearray(_BUFFER_BYTES)
+        self._filled = 0
+
+    def version(self, request: type[Message], lowest: int = 0, highest: int = NEWEST) -> int:
+        """Return the newest version of a request that both sides know. Raises `UnsupportedVersion`."""
+        theirs = self.versions.get(request.api_key, range(0))
+        versions = range(max(lowest, request.versions[0], *theirs[:1]), min(highest, request.versions[-1]) + 1)
+        if not theirs or not versions or theirs[-1] < versions[0]:
+            known = f"versions {theirs[0]} to {theirs[-1]}" if theirs else "no version"
+            raise UnsupportedVersion(
+                f"the broker knows {known} of {api_name(request.api_key)}, and from {lowest} on are wanted"
+            )
+        return min(theirs[-1], versions[-1])
+
+    def send(self, request: Message, version: int) -> tuple[int, bytes]:
+        """Return a request's correlation id, under which its answer will be in `answers`, and its bytes."""
+        correlation_id = self._next_id
+        self._next_id = correlation_id + 1 & _MAX_CORRELATION_ID
+        key = ApiKey(request.api_key)
+        header = RequestHeader(
+            request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=self._client_id
+        )
+        frame = header.encode(request_header_version(key, version)) + request.encode(version)
+        self.pending.append(Pending(correlation_id, key, version))
+        return correlation_id, _SIZE.pack(len(frame)) + frame
+
+    def buffer(self) -> memoryview:
+        """Return the place for the bytes that are received next; never an empty one."""
+        return memoryview(self._data)[self._filled :]
+
+    def received(self, count: int) -> None:
+        """Take so many bytes, that were put into the buffer. Raises `ProtocolError`."""
+        self._filled += count
+        position = wanted = 0
+        while self._filled - position >= _SIZE.size:
+            (size,) = _SIZE.unpack_from(self._data, position)
+            if not 0 < size <= self._max_frame_bytes:
+                raise ProtocolError(f"a frame of {size} bytes")
+            wanted = _SIZE.size + size
+            if self._filled - position < wanted:
+                break
+            self._answered(memoryview(self._data)[position + _SIZE.size : position + wanted])
+            position, wanted = position + wanted, 0
+        capacity = max(_BUFFER_BYTES, min(wanted, max(_FRAME_BYTES, 2 * self._filled)))
+        if position or capacity > len(self._data):
+            rest = self._data[position : self._filled]
+            self._data = bytearray(capacity)  # another one: answers keep views of the old one
+            self._data[: len(rest)] = rest
+            self._filled = len(rest)
+
+    def _answered(self, frame: memoryview) -> None:
+        if not self.pending:
+            raise ProtocolError("an answer that nobody asked for")
+        request = self.pending.popleft()
+        try:
+            header, position = ResponseHeader.decode_from(
+                frame, response_header_version(request.api_key, request.version)
+            )
+            if header.correlation_id != request.correlation_id:
+                raise ProtocolError(f"an answer to request {header.correlation_id}, not to {request.correlation_id}")
+            version = _answer_version(request, frame[position:])
+            answer = response_class(request.api_key).decode(frame, version, position)
+        except MalformedMessage as error:
+            raise ProtocolError(str(error)) from None
+        self.answers[request.correlation_id] = answer
+
+
+def _answer_version(request: Pending, body: memoryview) -> int:
+    """Return the version of an answer: a broker that does not know our ApiVersions answers in version 0 (KIP-511)."""
+    refused = request.api_key == ApiKey.API_VERSIONS and len(body) >= 2
+    return 0 if refused and _CODE.unpack_from(body)[0] == ErrorCode.UNSUPPORTED_VERSION else request.version

@@ -1,0 +1,366 @@
+"""The client itself, for any kind of I/O: which node a request goes to, and what is tried again.
+
+Everything is a coroutine over a `Network`. A request is sent once, at the newest version that both sides know; whoever
+may ask twice says so by `retry`, which finds leaders and coordinators anew where an error asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextvars import ContextVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from minibroker.client.client_connection import NEWEST
+from minibroker.client.client_errors import (
+    AuthenticationFailed,
+    ClientError,
+    ProtocolError,
+    Reaction,
+    TokenError,
+    UnsupportedVersion,
+    check,
+    reaction,
+)
+from minibroker.client.connection_settings import Address, ClientSettings
+from minibroker.client.network import Link, Network
+from minibroker.client.opening import open_link
+from minibroker.protocol.apis import api_name
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.groups import FindCoordinatorRequest
+from minibroker.protocol.messages.metadata import MetadataRequest
+
+LEAST_ATTEMPT_MS: Final = 5_000  # what is asked once has a chance, however short the time for asking again is
+NEVER_MS: Final = (1 << 31) - 1
+COORDINATOR_TYPES: Final = {"group": 0, "transaction": 1}
+_SINGLE_COORDINATOR_VERSION: Final = 3  # newer ones ask for several at once
+_FAILURES: Final = (OSError, ProtocolError, UnsupportedVersion, AuthenticationFailed, TokenError)
+_DEADLINE_S: ContextVar[float] = ContextVar("deadline_s", default=float("inf"))  # of the `retry` that we are in
+
+Result = TypeVar("Result")
+Node = int | Address  # a node of the cluster by its id, or a bootstrap server
+Partition = tuple[str, int]  # a topic's name, and the index
+
+
+class Leader(NamedTuple):
+    """The node that leads a partition, and since which epoch (-1: unknown)."""
+
+    node_id: int
+    epoch: int
+
+
+class Sent(NamedTuple):
+    """A request whose answer is on its way, or why there is none."""
+
+    node: Node
+    api: str
+    link: Link | None
+    correlation_id: int
+    error: Exception | None = None
+
+
+class Failed(NamedTuple):
+    """How often a node could not be connected to in a row, and when the next attempt may be, by the network's clock."""
+
+    times: int
+    until_s: float
+
+
+class Cluster:
+    """Connections to the nodes of one cluster, made when they are first needed."""
+
+    def __init__(self, settings: ClientSettings, network: Network) -> None:
+        self.settings = settings
+        self._network = network
+        self._bootstrap = settings.bootstrap
+        self._nodes: dict[int, Address] = {}
+        self._links: dict[Node, Link] = {}
+        self._locks: dict[Node, contextlib.AbstractAsyncContextManager[Any]] = {}
+        self._failed: dict[Node, Failed] = {}
+        self._leaders: dict[Partition, Leader] = {}
+        self._coordinators: dict[tuple[str, str], int] = {}
+        if settings.canonical_names:
+            import socket
+
+            self._bootstrap = [Address(socket.getfqdn(each.host), each.port) for each in settings.bootstrap]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    # Requests
+
+    async def request(
+        self,
+        message: Message,
+        node_id: int | None = None,
+        *,
+        lowest: int = 0,
+        highest: int = NEWEST,
+        timeout_ms: int | None = None,
+    ) -> Any:
+        """Send a request to a node (any, if none is named) and return its answer.
+
+        It waits for a connection, and tries again for one, as long as `timeout_ms` (else `request.timeout.ms`) allows;
+        but a request that has been sent is not sent twice. Within `retry` its time is bounded by that of the whole.
+        `lowest` and `highest` bound the version. Raises `ClientError`.
+        """
+        timeout_ms = timeout_ms or self.settings.request_timeout_ms
+        deadline_s = min(self._network.now() + timeout_ms / 1000, _DEADLINE_S.get())
+        for backoff_s in self._backoffs():
+            sent = await self._send(message, self._node(node_id), lowest, highest, min(timeout_ms, self._left_ms()))
+            if sent.link is not None:
+                return await self.wait(sent, timeout_ms)
+            failure = self._failure(sent)
+            if not failure.retriable or self._network.now() + backoff_s > deadline_s:
+                raise failure from None
+            await self._network.sleep(backoff_s)
+        raise AssertionError("backoffs do not end")
+
+    async def send(self, message: Message, node_id: int, *, lowest: int = 0, highest: int = NEWEST) -> Sent:
+        """Send a request and do not wait: its answer travels while the caller does something else. See `wait`.
+
+        A Produce request with acks=0, to which there is no answer, cannot be sent.
+        """
+        return await self._send(message, node_id, lowest, highest, self.settings.request_timeout_ms)
+
+    async def wait(self, sent: Sent, timeout_ms: int | None = None) -> Any:
+        """Return the answer to a request of `send`. Raises `ClientError`."""
+        timeout_ms = min(timeout_ms or self.settings.request_timeout_ms, self._left_ms())
+        if sent.link is None or sent.error is not None:
+            raise self._failure(sent) from None
+        try:
+            answer = await sent.link.answer(sent.correlation_id, timeout_ms / 1000)
+        except _FAILURES as error:
+            self._drop(sent.node, sent.link)
+            raise self._failure(sent._replace(error=_in_time(error, timeout_ms / 1000))) from None
+        sent.link.used_s = self._network.now()
+        return answer
+
+    async def retry(self, action: Callable[[], Awaitable[Result]], timeout_ms: int | None = None) -> Result:
+        """Call `action` until it raises no retriable `ClientError`, for `default.api.timeout.ms` at most.
+
+        Between two calls the leaders or coordinators are forgotten if the error says that they are others by now.
+        """
+        outer_s = _DEADLINE_S.get()
+        deadline_s = min(outer_s, self._network.now() + (timeout_ms or self.settings.api_timeout_ms) / 1000)
+        mark = _DEADLINE_S.set(deadline_s)
+        try:
+            for backoff_s in self._backoffs():
+                try:
+                    return await action()
+                except ClientError as error:
+                    if not error.retriable or self._network.now() + backoff_s > deadline_s:
+                        raise
+                    self.refresh(error.reaction)
+                await self._network.sleep(backoff_s)
+        finally:
+            _DEADLINE_S.reset(mark)
+        raise AssertionError("backoffs do not end")
+
+    def check(self, code: int, what: str, node: Node | None = None, message: str | None = None) -> None:
+        """Raise `ClientError` unless an error code of an answer is 0. `what` was asked: "reading topic-0 at 17"."""
+        if code != ErrorCode.NONE:
+            check(code, f"{self.address(node)}: {what}", message)
+
+    # Where things are
+
+    def refresh(self, why: Reaction = Reaction.FIND_BOTH) -> None:
+        """Forget which nodes lead partitions, coordinate groups and transactions, or both: they are asked for again."""
+        if why in (Reaction.FIND_LEADER, Reaction.FIND_BOTH):
+            self._leaders.clear()
+        if why in (Reaction.FIND_COORDINATOR, Reaction.FIND_BOTH):
+            self._coordinators.clear()
+
+    async def metadata(self, topics: Iterable[str] | None = ()) -> Any:
+        """Return the answer to a Metadata request for some topics (None: all); none is created by it.
+
+        The nodes and the leaders in it are noted. Raises `ClientError`.
+        """
+        of_topic = MetadataRequest.MetadataRequestTopic
+        wanted = None if topics is None else [of_topic(name=topic) for topic in topics]
+        # Version 0 takes no topics for all topics, and knows no controller.
+        answer = await self.request(MetadataRequest(topics=wanted, allow_auto_topic_creation=False), lowest=1)
+        if not answer.brokers:
+            raise ClientError(f"{self.address(None)}: the cluster names no nodes yet", Reaction.RETRY)
+        self._note_nodes({each.node_id: Address(each.host, each.port) for each in answer.brokers})
+        for topic in answer.topics:
+            for each in topic.partitions:
+                if each.leader_id >= 0:
+                    self._leaders[topic.name, each.partition_index] = Leader(each.leader_id, each.leader_epoch)
+        return answer
+
+    async def nodes(self) -> list[int]:
+        """Return the ids of all nodes. Raises `ClientError`."""
+        await self.retry(self.metadata)
+        return sorted(self._nodes)
+
+    async def controller(self) -> int | None:
+        """Return the node that changes what belongs to the cluster as a whole, None for any. Raises `ClientError`."""
+        node = (await self.retry(self.metadata)).controller_id
+        return node if node >= 0 else None
+
+    async def leader(self, partition: Partition) -> Leader:
+        """Return the node that leads a partition.
+
+        Raises `ClientError` if the partition does not exist or has no leader in time.
+        """
+        found = self._leaders.get(partition)
+        return found if found is not None else await self.retry(lambda: self._found_leader(*partition))
+
+    async def coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
+        """Return the node that coordinates a group or a transactional id. Raises `ClientError`."""
+        found = self._coordinators.get((kind, key))
+        return found if found is not None else await self.retry(lambda: self._found_coordinator(kind, key))
+
+    def address(self, node: Node | None) -> str:
+        """Return `host:port` of a node, as it is said in errors; of no node, the bootstrap servers."""
+        found = self._nodes.get(node) if isinstance(node, int) else node
+        return str(found or self.settings.bootstrap_servers)
+
+    # How
+
+    def _backoffs(self) -> Iterator[float]:
+        """Yield seconds to wait between attempts: doubling, without end."""
+        backoff_ms = self.settings.retry_backoff_ms
+        while True:
+            yield backoff_ms / 1000
+            backoff_ms = min(2 * backoff_ms, self.settings.retry_backoff_max_ms)
+
+    def _left_ms(self) -> int:
+        """Return what is left of the time for trying again, but enough for one attempt."""
+        left_ms = (_DEADLINE_S.get() - self._network.now()) * 1000
+        return int(min(max(left_ms, LEAST_ATTEMPT_MS), NEVER_MS))
+
+    def _node(self, node_id: int | None) -> Node:
+        """Return the node itself, else one that is connected, else the one that may be connected to first."""
+        if node_id is not None:
+            return node_id
+        known: list[Node] = [*self._nodes, *self._bootstrap]
+        never = Failed(0, 0.0)
+        return min(known, key=lambda node: (node not in self._links, self._failed.get(node, never).until_s))
+
+    async def _send(self, message: Message, node: Node, lowest: int, highest: int, timeout_ms: int) -> Sent:
+        api = api_name(message.api_key)
+        try:
+            link = await self._link(node, timeout_ms / 1000)
+            version = link.connection.version(type(message), lowest, highest)
+        except _FAILURES as error:
+            return Sent(node, api, None, -1, error)
+        correlation_id, data = link.connection.send(message, version)
+        try:
+            await link.write(data, timeout_ms / 1000)
+        except OSError as error:
+            self._drop(node, link)
+            return Sent(node, api, link, correlation_id, _in_time(error, timeout_ms / 1000))
+        return Sent(node, api, link, correlation_id)
+
+    async def _link(self, node: Node, timeout_s: float) -> Link:
+        """Return a connection that is ready for requests. Raises what `_FAILURES` are."""
+        async with self._locks.setdefault(node, self._network.lock()):
+            link = self._links.get(node)
+            if link is not None and self._is_usable(link):
+                return link
+            if link is not None:
+                self._drop(node, link)
+            address = self._nodes.get(node) if isinstance(node, int) else node
+            if address is None:
+                raise ConnectionError(f"the cluster has no node {node}")
+            failed = self._failed.get(node, Failed(0, 0.0))
+            wait_s = failed.until_s - self._network.now()
+            if wait_s > 0:
+                await self._network.sleep(min(wait_s, timeout_s))
+            settings = self.settings
+            setup_ms = min(settings.setup_timeout_ms << min(failed.times, 16), settings.setup_timeout_max_ms)
+            try:
+                self._links[node] = link = await self._connected(address, min(timeout_s, setup_ms / 1000))
+            except _FAILURES:
+                backoff_ms = settings.reconnect_backoff_ms << min(failed.times, 16)
+                backoff_s = min(backoff_ms, settings.reconnect_backoff_max_ms) / 1000
+                self._failed[node] = Failed(failed.times + 1, self._network.now() + backoff_s)
+                raise
+            self._failed.pop(node, None)
+            return link
+
+    async def _connected(self, address: Address, timeout_s: float) -> Link:
+        deadline_s = self._network.now() + timeout_s
+        try:
+            link = await self._network.connect(address.host, address.port, self.settings, timeout_s)
+            try:
+                await open_link(link, self.settings, self._network, deadline_s - self._network.now())
+            except BaseException:
+                link.close()
+                raise
+        except TimeoutError as error:
+            raise _in_time(error, timeout_s) from None
+        except (OverflowError, UnicodeError) as error:  # a port or a host that cannot be, maybe from the broker
+            raise ConnectionError(f"no such address: {error}") from None
+        return link
+
+    def _is_usable(self, link: Link) -> bool:
+        """Whether to use it again: brokers close connections that were idle, or authenticated too long ago."""
+        if link.connection.pending:
+            return True
+        now_s = self._network.now()
+        idle_ms = (now_s - link.used_s) * 1000
+        return now_s < link.expires_s and idle_ms < self.settings.idle_max_ms and link.is_open()
+
+    def _drop(self, node: Node, link: Link) -> None:
+        link.close()
+        if self._links.get(node) is link:
+            del self._links[node]
+
+    def _note_nodes(self, nodes: dict[int, Address]) -> None:
+        """Take the nodes of an answer, and forget connections to what is at another address by now."""
+        for node, link in list(self._links.items()):
+            if isinstance(node, int) and nodes.get(node) != self._nodes.get(node):
+                self._drop(node, link)
+        self._nodes = nodes
+
+    def _failure(self, sent: Sent) -> ClientError:
+        """Return the error as one line, and whether it may pass."""
+        import ssl  # takes a while, and most commands have no errors
+
+        error = sent.error
+        why, code = Reaction.FATAL, None
+        text = str(error)
+        if isinstance(error, ssl.SSLError):
+            text = f"TLS: {error.reason or error}"
+        elif isinstance(error, TimeoutError):
+            why = Reaction.FIND_BOTH
+        elif isinstance(error, OSError):
+            text, why = f"no connection: {error.strerror or error}", Reaction.FIND_BOTH
+        elif isinstance(error, ProtocolError):
+            text = f"the answer is malformed: {error}"
+        elif isinstance(error, UnsupportedVersion):
+            code = ErrorCode.UNSUPPORTED_VERSION
+        return ClientError(f"{self.address(sent.node)}: {sent.api}: {text}", why, code)
+
+    async def _found_leader(self, topic: str, partition: int) -> Leader:
+        for found in (await self.metadata([topic])).topics:
+            if found.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
+                self.check(found.error_code, f"topic {topic}")
+            if all(each.partition_index != partition for each in found.partitions):
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                raise ClientError(f"{self.address(None)}: {topic}-{partition} does not exist", code=code)
+        if (topic, partition) not in self._leaders:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+            raise ClientError(f"{self.address(None)}: {topic}-{partition} has no leader", reaction(code), code)
+        return self._leaders[topic, partition]
+
+    async def _found_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
+        request = FindCoordinatorRequest(key=key, key_type=COORDINATOR_TYPES[kind])
+        answer = await self.request(request, highest=_SINGLE_COORDINATOR_VERSION)
+        self.check(answer.error_code, f"coordinator of {kind} {key}", message=answer.error_message)
+        if answer.node_id not in self._nodes:
+            await self.metadata()
+        self._coordinators[kind, key] = answer.node_id
+        return int(answer.node_id)
+
+
+def _in_time(error: Exception, timeout_s: float) -> Exception:
+    """Say in an error about time how long was waited; any other stays."""
+    return TimeoutError(f"no answer in {timeout_s * 1000:.0f} ms") if isinstance(error, TimeoutError) else error

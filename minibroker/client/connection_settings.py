@@ -1,0 +1,146 @@
+"""A client's settings by Kafka's names: Java's, and librdkafka's where they differ.
+
+A name that is not understood is refused: nothing is accepted and ignored. Certificates are in `tls`, SASL in
+`credentials`.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from minibroker.client.client_errors import SettingError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from minibroker.client.credentials import Credentials
+    from minibroker.client.tls import ReadStore
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+DNS_LOOKUPS: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
+SOCKET_BUFFERS: Final = {
+    "send.buffer.bytes": socket.SO_SNDBUF,
+    "socket.send.buffer.bytes": socket.SO_SNDBUF,
+    "receive.buffer.bytes": socket.SO_RCVBUF,
+    "socket.receive.buffer.bytes": socket.SO_RCVBUF,
+}
+INT32_MAX: Final = (1 << 31) - 1
+SERVER: Final = re.compile(r"(?:\[(?P<v6>[0-9a-fA-F:.]+)\]|(?P<host>[^\s:,\[\]]+)):(?P<port>[0-9]{1,5})")
+
+
+class Address(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Settings(dict[str, str]):
+    """Settings from which each of their users takes those that it knows; `known` are the names of all of these."""
+
+    def __init__(self, settings: Mapping[str, str], known: Iterable[str] = ()) -> None:
+        super().__init__(settings)
+        self.known: set[str] = {*known, *(settings.known if isinstance(settings, Settings) else ())}
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(sorted(self))})"  # the values may be secret
+
+    def pop(self, name: str, default: Any = None) -> Any:
+        """Take a setting out, or give the default; in either case the name is known from now on."""
+        self.known.add(name)
+        return super().pop(name, default)
+
+    def refuse_rest(self) -> None:
+        """Raise `SettingError` for what nobody has taken."""
+        if self:
+            from difflib import get_close_matches
+
+            name = min(self)
+            nearest = get_close_matches(name, sorted(self.known))
+            raise SettingError(f"{name} is not known" + (f": is {' or '.join(nearest)} meant?" if nearest else ""))
+
+
+class ClientSettings:
+    """The settings of a client, checked; the defaults are Java's where Java has the name. Raises `SettingError`.
+
+    If they are `Settings` from which others have taken theirs, the names of those are known to who misspells one.
+    `read_store` reads Java's stores of certificates (see `tls`).
+    """
+
+    def __init__(
+        self, settings: Mapping[str, str], client_id: str = "minibroker", read_store: ReadStore | None = None
+    ) -> None:
+        rest = Settings(settings)
+        self.bootstrap_servers: str = rest.pop("bootstrap.servers", "")
+        self.bootstrap = addresses(self.bootstrap_servers)
+        self.client_id: str = rest.pop("client.id", client_id)
+        socket_timeout_ms = taken(rest, "socket.timeout.ms", 30_000, 1)  # librdkafka's name
+        self.request_timeout_ms = taken(rest, "request.timeout.ms", socket_timeout_ms, 1)
+        self.api_timeout_ms = taken(rest, "default.api.timeout.ms", 60_000, 1)
+        self.retry_backoff_ms = taken(rest, "retry.backoff.ms", 100, 1)
+        self.retry_backoff_max_ms = taken(rest, "retry.backoff.max.ms", 1_000, 1)
+        self.idle_max_ms = taken(rest, "connections.max.idle.ms", 540_000)
+        self.reconnect_backoff_ms = taken(rest, "reconnect.backoff.ms", 50)
+        self.reconnect_backoff_max_ms = taken(rest, "reconnect.backoff.max.ms", 1_000)
+        self.setup_timeout_ms = taken(rest, "socket.connection.setup.timeout.ms", 10_000)
+        self.setup_timeout_max_ms = taken(rest, "socket.connection.setup.timeout.max.ms", 30_000)
+        self.max_frame_bytes = taken(rest, "receive.message.max.bytes", 100_000_000, 1_000)
+        self.canonical_names = one_of(rest, "client.dns.lookup", DNS_LOOKUPS) == DNS_LOOKUPS[1]
+        self.socket_buffers = {
+            option: size for name, option in SOCKET_BUFFERS.items() if (size := taken(rest, name, -1, -1)) > 0
+        }  # -1 and, in librdkafka, 0 leave it to the system
+        self.tls, self.credentials = _security(rest, read_store)
+        rest.refuse_rest()
+
+
+def taken(settings: dict[str, str], name: str, default: int, minimum: int = 0) -> int:
+    """Take a number out of the settings. Raises `SettingError`."""
+    text = settings.pop(name, None)
+    try:
+        number = default if text is None else int(text)
+    except ValueError:
+        raise SettingError(f"{name} must be a whole number, not {text!r}") from None
+    if not minimum <= number <= INT32_MAX:
+        raise SettingError(f"{name} must be from {minimum} to {INT32_MAX}, not {number}")
+    return number
+
+
+def one_of(settings: dict[str, str], name: str, values: tuple[str, ...]) -> str:
+    """Take one of some words out of the settings, the first if it is not there. Raises `SettingError`."""
+    value = settings.pop(name, values[0])
+    if value not in values:
+        raise SettingError(f"{name} must be one of {', '.join(values)}, not {value!r}")
+    return value
+
+
+def addresses(servers: str) -> list[Address]:
+    """Read `host:port`, separated by commas. Raises `SettingError`."""
+    found = []
+    for server in filter(None, map(str.strip, servers.split(","))):
+        match = SERVER.fullmatch(server)
+        if match is None or not 0 < int(match["port"]) < 1 << 16:
+            raise SettingError(f"bootstrap.servers must be host:port, separated by commas, not {server!r}")
+        found.append(Address(match["v6"] or match["host"], int(match["port"])))
+    if not found:
+        raise SettingError("bootstrap.servers names no server")
+    return found
+
+
+def _security(rest: Settings, read_store: ReadStore | None) -> tuple[ssl.SSLContext | None, Credentials | None]:
+    protocol = rest.pop("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol not in PROTOCOLS:
+        raise SettingError(f"security.protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}")
+    if protocol == "PLAINTEXT" and not rest:
+        return None, None  # and nothing is imported for it
+    from minibroker.client.credentials import credentials_of
+    from minibroker.client.tls import tls_context
+
+    # Both are looked at in any case: users keep their credentials when they change the protocol.
+    tls = tls_context(rest, protocol.endswith("SSL"), read_store)
+    return tls, credentials_of(rest, protocol.startswith("SASL"))

@@ -1,0 +1,109 @@
+"""SASL mechanisms as state machines without I/O: each yields the client's tokens and is sent the broker's.
+
+    exchange = plain("alice", "secret")
+    first = next(exchange)          # what the client says first
+    exchange.send(answer)           # the client's next token; StopIteration when the client is satisfied
+
+PLAIN (RFC 4616), SCRAM (RFC 5802, 7677) and OAUTHBEARER (RFC 7628). As in Kafka, names and passwords are UTF-8
+without SASLprep, and there is no channel binding. All raise `AuthenticationFailed`, without any secret in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+from collections.abc import Generator, Mapping
+from typing import Final
+
+from minibroker.client.client_errors import AuthenticationFailed
+
+Exchange = Generator[bytes, bytes, None]
+
+SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+ITERATIONS_MIN: Final = 4096  # of RFC 5802 and 7677, and of Kafka
+ITERATIONS_MAX: Final = 1_000_000  # about a second: a hostile broker shall not cost more
+GS2_HEADER: Final = "n,,"  # no channel binding, no other identity
+NONCE_BYTES: Final = 24
+
+
+def plain(username: str, password: str) -> Exchange:
+    """Say name and password. The broker's answer says nothing."""
+    yield f"\0{username}\0{password}".encode()
+
+
+def oauthbearer(token: str, extensions: Mapping[str, str]) -> Exchange:
+    """Give a bearer token, and Kafka's extensions (KIP-342). A broker that refuses it says why."""
+    said = "".join(f"{name}={value}\x01" for name, value in extensions.items())
+    refusal = yield f"{GS2_HEADER}\x01auth=Bearer {token}\x01{said}\x01".encode()
+    if refusal:
+        yield b"\x01"
+        raise AuthenticationFailed("OAUTHBEARER: the broker refuses the token")
+
+
+def scram(hash_name: str, username: str, password: str, nonce: str | None = None) -> Exchange:
+    """Prove that we know the password, and let the broker prove that it does."""
+    nonce = nonce or base64.b64encode(os.urandom(NONCE_BYTES)).decode()
+    name = username.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={name},r={nonce}"
+    server_first = _text((yield (GS2_HEADER + first).encode()))
+    server_nonce, salt, iterations = _challenge(_attributes(server_first), nonce)
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+    binding = base64.b64encode(GS2_HEADER.encode()).decode()
+    final = f"c={binding},r={server_nonce}"
+    said = f"{first},{server_first},{final}".encode()
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), said, hash_name)
+    proof = bytes(key ^ part for key, part in zip(client_key, signature, strict=True))
+    answer = _attributes(_text((yield f"{final},p={base64.b64encode(proof).decode()}".encode())))
+    if "e" in answer:
+        raise AuthenticationFailed(f"SCRAM: the broker answers {answer['e'][:100]!r}")
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), said, hash_name)
+    if not hmac.compare_digest(_decoded(answer.get("v", "")), expected):
+        raise AuthenticationFailed("SCRAM: the broker does not prove that it knows the password")
+
+
+def _challenge(said: Mapping[str, str], nonce: str) -> tuple[str, bytes, int]:
+    """Return the joint nonce, the salt and the count of iterations of a broker's first message."""
+    if "m" in said:
+        raise AuthenticationFailed("SCRAM: the broker wants an extension that is not known")
+    if not said.get("r", "").startswith(nonce) or len(said["r"]) == len(nonce):
+        raise AuthenticationFailed("SCRAM: the broker's nonce does not continue ours")
+    iterations = said.get("i", "")
+    if not (iterations.isascii() and iterations.isdigit() and len(iterations) < 10):
+        raise AuthenticationFailed("SCRAM: the broker says no number of iterations")
+    if not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
+        raise AuthenticationFailed(
+            f"SCRAM: the broker wants {iterations} iterations, not {ITERATIONS_MIN} to {ITERATIONS_MAX}"
+        )
+    salt = _decoded(said.get("s", ""))
+    if not salt:
+        raise AuthenticationFailed("SCRAM: the broker gives no salt")
+    return said["r"], salt, int(iterations)
+
+
+def _text(data: bytes) -> str:
+    try:
+        return bytes(data).decode()
+    except UnicodeDecodeError:
+        raise AuthenticationFailed("SCRAM: the broker's message is no text") from None
+
+
+def _attributes(message: str) -> dict[str, str]:
+    """Return `r=...,s=...,i=...` by letter. Of a letter that comes twice, the first counts."""
+    found: dict[str, str] = {}
+    for part in message.split(","):
+        name, equals, value = part.partition("=")
+        if not equals or len(name) != 1:
+            raise AuthenticationFailed("SCRAM: the broker's message cannot be understood")
+        found.setdefault(name, value)
+    return found
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise AuthenticationFailed("SCRAM: the broker's message is not in base64") from None

@@ -1,0 +1,70 @@
+"""What is said first on a connection: which versions the broker knows (ApiVersions), and who we are (SASL)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from minibroker import __version__
+from minibroker.client.client_errors import AuthenticationFailed, UnsupportedVersion, error_name
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.client.network import Link, Network
+from minibroker.protocol.apis import api_name
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
+
+if TYPE_CHECKING:
+    from minibroker.client.mechanisms import Exchange
+
+RENEW_AT = 0.85  # of the time for which an authentication is valid, as Kafka's clients do at the earliest
+
+
+async def open_link(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
+    """Make a new connection fit for requests. Raises what a request hides in a `ClientError`."""
+    deadline_s = network.now() + timeout_s
+
+    async def ask(request: Message, version: int) -> Any:
+        left_s = deadline_s - network.now()
+        if left_s <= 0:
+            raise TimeoutError
+        correlation_id, data = link.connection.send(request, version)
+        await link.write(data, left_s)
+        try:
+            return await link.answer(correlation_id, left_s)
+        except ConnectionError as error:
+            raise type(error)(f"the broker closed the connection on {api_name(request.api_key)}") from None
+
+    request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=__version__)
+    answer = await ask(request, ApiVersionsRequest.versions[-1])
+    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        known = [each.max_version for each in answer.api_keys if each.api_key == ApiVersionsRequest.api_key]
+        answer = await ask(request, min([*known, ApiVersionsRequest.versions[-1]]) if known else 0)
+    if answer.error_code:
+        raise UnsupportedVersion(f"ApiVersions: {error_name(answer.error_code)}")
+    link.connection.versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
+    if settings.credentials is not None:
+        exchange = await network.call(settings.credentials.exchange)
+        lifetime_ms = await _authenticated(ask, link, settings.credentials.mechanism, exchange)
+        if lifetime_ms:
+            link.expires_s = network.now() + lifetime_ms / 1000 * RENEW_AT
+
+
+async def _authenticated(ask: Any, link: Link, mechanism: str, exchange: Exchange) -> int:
+    """Return for how many ms the authentication is valid, 0 for ever."""
+    versions = link.connection.version
+    hello = await ask(SaslHandshakeRequest(mechanism=mechanism), versions(SaslHandshakeRequest, 1))
+    if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        raise AuthenticationFailed(f"{mechanism} is not enabled at the broker, but {', '.join(hello.mechanisms)}")
+    if hello.error_code:
+        raise AuthenticationFailed(f"{mechanism}: {error_name(hello.error_code)}")
+    token = next(exchange)
+    while True:
+        answer = await ask(SaslAuthenticateRequest(auth_bytes=token), versions(SaslAuthenticateRequest))
+        if answer.error_code:
+            why = answer.error_message or error_name(answer.error_code)
+            raise AuthenticationFailed(f"authentication by {mechanism} failed: {' '.join(why.split())}")
+        try:
+            token = exchange.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            return int(answer.session_lifetime_ms)

@@ -1,0 +1,69 @@
+"""Where partitions begin and end, and what offset a timestamp has, as the leaders of the partitions tell."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from minibroker.client.blocking import Client
+from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+_CONSUMER: Final = -1  # in place of a replica's id
+
+Partition = TypeVar("Partition", bound=tuple[str, int])
+
+
+def list_offsets(
+    client: Client, timestamps_ms: Mapping[Partition, int], read_committed: bool = False
+) -> dict[Partition, int]:
+    """For each partition the first offset not before its timestamp, -1 if there is none; or `EARLIEST` or `LATEST`.
+
+    The latest offset is the high watermark, of committed records the last stable offset. Raises `ClientError`.
+    """
+    found: dict[Partition, int] = {}
+
+    def ask_for_the_rest() -> dict[Partition, int]:
+        by_leader: dict[int, list[Partition]] = defaultdict(list)
+        for partition in timestamps_ms.keys() - found.keys():
+            by_leader[client.leader(partition).node_id].append(partition)
+        for node_id, partitions in by_leader.items():
+            _ask(client, node_id, {each: timestamps_ms[each] for each in partitions}, read_committed, found)
+        return found
+
+    return client.retry(ask_for_the_rest)
+
+
+def _ask(
+    client: Client,
+    node_id: int,
+    timestamps_ms: Mapping[Partition, int],
+    read_committed: bool,
+    found: dict[Partition, int],
+) -> None:
+    """Ask one leader, and note what it finds; of its refusals the first is raised when all answers are noted."""
+    asked = {tuple(partition): partition for partition in timestamps_ms}
+    refused = []
+    request = _request(timestamps_ms, read_committed, client.settings.request_timeout_ms)
+    # Version 0 has neither one offset nor timestamps of records, version 1 knows nothing of transactions.
+    for topic in client.request(request, node_id, lowest=2 if read_committed else 1).topics:
+        for each in topic.partitions:
+            if each.error_code:
+                refused.append((each.error_code, f"offsets of {topic.name}-{each.partition_index}"))
+            else:
+                found[asked[topic.name, each.partition_index]] = each.offset
+    for code, what in refused[:1]:
+        client.check(code, what, node_id)
+
+
+def _request(timestamps_ms: Mapping[Partition, int], read_committed: bool, timeout_ms: int) -> ListOffsetsRequest:
+    of_topic = ListOffsetsRequest.ListOffsetsTopic
+    topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
+    for (name, index), timestamp in timestamps_ms.items():
+        topic = topics.setdefault(name, of_topic(name=name, partitions=[]))
+        topic.partitions.append(of_topic.ListOffsetsPartition(partition_index=index, timestamp=timestamp))
+    return ListOffsetsRequest(
+        replica_id=_CONSUMER, isolation_level=int(read_committed), topics=list(topics.values()), timeout_ms=timeout_ms
+    )

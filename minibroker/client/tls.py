@@ -1,0 +1,188 @@
+"""Certificates and keys as Kafka's clients name them, in an `ssl.SSLContext`.
+
+PEM is read here; Java's stores of trusted certificates by a function of the caller's. A store with a private key cannot
+be read.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from minibroker.client.client_errors import SettingError
+
+ReadStore = Callable[[str, str], str]
+
+PEM: Final = b"-----BEGIN"
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+STORE_TYPES: Final = ("PEM", "JKS", "PKCS12")
+# What says nothing without another; Java's client refuses it as well.
+NEEDS: Final = {
+    "ssl.truststore.password": "ssl.truststore.location",
+    "ssl.keystore.password": "ssl.keystore.location",
+    "ssl.key.location": "ssl.certificate.location",
+    "ssl.keystore.key": "ssl.keystore.certificate.chain",
+}
+
+# Java's name first, then librdkafka's.
+NAMES: Final = (
+    ("ssl.truststore.location", "ssl.ca.location"),
+    ("ssl.truststore.certificates", "ssl.ca.pem"),
+    ("ssl.truststore.type",),
+    ("ssl.truststore.password",),
+    ("ssl.keystore.location",),
+    ("ssl.keystore.type",),
+    ("ssl.keystore.password",),
+    ("ssl.certificate.location",),
+    ("ssl.key.location",),
+    ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
+    ("ssl.keystore.key", "ssl.key.pem"),
+    ("ssl.key.password",),
+    ("ssl.crl.location",),
+    ("ssl.endpoint.identification.algorithm",),
+    ("enable.ssl.certificate.verification",),
+    ("ssl.enabled.protocols",),
+    ("ssl.protocol",),
+)
+
+
+def tls_context(settings: dict[str, str], wanted: bool, read_store: ReadStore | None = None) -> ssl.SSLContext | None:
+    """Take the settings of TLS out, and make a context of them if it is `wanted`. Raises `SettingError`.
+
+    `read_store` returns the certificates of Java's stores in PEM, by path and password, or raises OSError.
+    """
+    found = {names[0]: value for names in NAMES for name in names if (value := settings.pop(name, None)) is not None}
+    if not wanted:
+        return None
+    for name, needed in NEEDS.items():
+        if name in found and needed not in found:
+            raise SettingError(f"{name} has a meaning only with {needed}")
+    trusts = "ssl.truststore.location" in found or "ssl.truststore.certificates" in found
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if trusts else ssl.create_default_context()
+    _set_versions(context, found)
+    _set_trust(context, found, read_store)
+    _set_identity(context, found)
+    _set_checks(context, found)
+    return context
+
+
+def _set_versions(context: ssl.SSLContext, found: dict[str, str]) -> None:
+    """The two versions that Kafka's clients speak. `ssl.protocol` names the newest of them."""
+    names = [name.strip() for name in found.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
+    newest = found.get("ssl.protocol", "TLSv1.3")
+    for name in [*names, newest]:
+        if name not in VERSIONS:
+            raise SettingError(f"ssl.enabled.protocols: only {' and '.join(VERSIONS)} are known, not {name!r}")
+    context.minimum_version = min(VERSIONS[name] for name in names)
+    context.maximum_version = min(max(VERSIONS[name] for name in names), VERSIONS[newest])
+    if context.minimum_version > context.maximum_version:
+        raise SettingError(f"ssl.protocol: {newest} is not among ssl.enabled.protocols")
+
+
+def _set_trust(context: ssl.SSLContext, found: dict[str, str], read_store: ReadStore | None) -> None:
+    _check_type("ssl.truststore", found, is_pem="ssl.truststore.certificates" in found or None)
+    if "ssl.truststore.certificates" in found:
+        _load(context, "ssl.truststore.certificates", found["ssl.truststore.certificates"])
+    if "ssl.truststore.location" in found:
+        path = found["ssl.truststore.location"]
+        if os.path.isdir(path):
+            context.load_verify_locations(capath=path)
+        else:
+            _load(context, "ssl.truststore.location", _trusted_pem(path, found, read_store))
+    if "ssl.crl.location" in found:
+        try:
+            context.load_verify_locations(found["ssl.crl.location"])
+        except (OSError, ssl.SSLError) as error:
+            raise SettingError(f"ssl.crl.location: {error}") from None
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+
+
+def _load(context: ssl.SSLContext, name: str, pem: str) -> None:
+    try:
+        context.load_verify_locations(cadata=pem)
+    except ssl.SSLError as error:
+        raise SettingError(f"{name} has no certificates in PEM: {error.reason or error}") from None
+
+
+def _check_type(store: str, found: dict[str, str], is_pem: bool | None) -> None:
+    """Raises `SettingError` for a type that is none, or not that of what is there, and for a password of PEM's."""
+    kind = found.get(f"{store}.type")
+    if kind is not None and kind.strip().upper() not in STORE_TYPES:
+        raise SettingError(f"{store}.type must be one of {', '.join(STORE_TYPES)}, not {kind!r}")
+    if is_pem is None:
+        return
+    if kind is not None and is_pem != (kind.strip().upper() == "PEM"):
+        raise SettingError(f"{store}.type is {kind}, but what is given is {'' if is_pem else 'not '}in PEM")
+    if is_pem and f"{store}.password" in found:
+        raise SettingError(f"{store}.password cannot be given for PEM; the password of a key is ssl.key.password")
+
+
+def _trusted_pem(path: str, found: dict[str, str], read_store: ReadStore | None) -> str:
+    data = _content("ssl.truststore.location", path)
+    _check_type("ssl.truststore", found, is_pem=PEM in data)
+    if PEM in data:
+        return data.decode(errors="replace")
+    if read_store is None:
+        raise SettingError(
+            f"ssl.truststore.location: {path} is not in PEM; make it so: keytool -list -rfc -keystore {path}"
+        )
+    try:
+        return read_store(path, found.get("ssl.truststore.password", ""))
+    except OSError as error:
+        raise SettingError(f"ssl.truststore.location: {error}") from None
+
+
+def _set_identity(context: ssl.SSLContext, found: dict[str, str]) -> None:
+    """The client's own certificate and key: one file with both, two files, or two texts."""
+    password = found.get("ssl.key.password") or None
+    _check_type("ssl.keystore", found, is_pem="ssl.keystore.certificate.chain" in found or None)
+    if "ssl.keystore.location" in found:
+        path = found["ssl.keystore.location"]
+        if PEM not in _content("ssl.keystore.location", path):
+            raise SettingError(
+                f"ssl.keystore.location: {path} is not in PEM; "
+                "make it so: openssl pkcs12 -in STORE.p12 -out STORE.pem (a JKS store first by keytool -importkeystore)"
+            )
+        _check_type("ssl.keystore", found, is_pem=True)
+        _load_chain(context, "ssl.keystore.location", path, None, password)
+    if "ssl.certificate.location" in found:
+        key = found.get("ssl.key.location")
+        _load_chain(context, "ssl.certificate.location", found["ssl.certificate.location"], key, password)
+    if "ssl.keystore.certificate.chain" in found:
+        text = f"{found.get('ssl.keystore.key', '')}\n{found['ssl.keystore.certificate.chain']}\n"
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # its mode is 0600
+            file.write(text)
+            file.flush()
+            _load_chain(context, "ssl.keystore.certificate.chain", file.name, None, password)
+
+
+def _load_chain(context: ssl.SSLContext, name: str, certificate: str, key: str | None, password: str | None) -> None:
+    try:
+        # Without a password OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(certificate, key, password or "")
+    except (OSError, ssl.SSLError) as error:
+        raise SettingError(f"{name}: no certificate and key to use: {error}") from None
+
+
+def _content(name: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise SettingError(f"{name}: {error}") from None
+
+
+def _set_checks(context: ssl.SSLContext, found: dict[str, str]) -> None:
+    algorithm = found.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+    if algorithm not in ("https", "none", ""):
+        raise SettingError(f"ssl.endpoint.identification.algorithm must be https or none, not {algorithm!r}")
+    context.check_hostname = algorithm == "https"
+    verify = found.get("enable.ssl.certificate.verification", "true").strip().lower()
+    if verify not in ("true", "false"):
+        raise SettingError(f"enable.ssl.certificate.verification must be true or false, not {verify!r}")
+    if verify == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE

@@ -1,0 +1,163 @@
+"""Tokens for OAUTHBEARER: from an endpoint by client credentials, from a file, or unsecured ones of our own making.
+
+Which settings there are is said in `sasl`; the option names within a JAAS configuration are Kafka's login module's.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlencode, urlsplit
+
+from minibroker.client.client_errors import SettingError, TokenError
+
+URL: Final = "sasl.oauthbearer.token.endpoint.url"
+TIMEOUT_S: Final = 10
+EXTENSION: Final = "extension_"
+STRING_CLAIM: Final = "unsecuredLoginStringClaim_"
+NUMBER_CLAIM: Final = "unsecuredLoginNumberClaim_"
+UNSECURED_EXTENSION: Final = "unsecuredLoginExtension_"
+# librdkafka's two settings for unsecured tokens, and what Java calls that which stands in the second.
+UNSECURED: Final = "enable.sasl.oauthbearer.unsecure.jwt"
+UNSECURED_CONFIG: Final = "sasl.oauthbearer.config"
+UNSECURED_NAMES: Final = {"principal": f"{STRING_CLAIM}sub", "lifeSeconds": "unsecuredLoginLifetimeSeconds"}
+LIFETIME: Final = "unsecuredLoginLifetimeSeconds"
+RENEW_AT: Final = 0.8  # of a token's life
+
+
+class Tokens:
+    """Gives a token, asked for again when most of its life is over."""
+
+    def __init__(self, fetch: Callable[[], tuple[str, float]], extensions: Mapping[str, str]) -> None:
+        self._fetch = fetch
+        self._extensions = dict(extensions)
+        self._token = ""
+        self._until = 0.0
+
+    def token(self) -> str:
+        """A token that is valid. Raises `TokenError`."""
+        if time.monotonic() >= self._until:
+            self._token, life_s = self._fetch()
+            self._until = time.monotonic() + life_s * RENEW_AT
+        return self._token
+
+    def extensions(self) -> dict[str, str]:
+        """Return what else the broker gets beside the token (KIP-342)."""
+        return self._extensions
+
+
+def token_provider(module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
+    """Return the source of tokens that a login module and `sasl.oauthbearer.*` name. Raises `SettingError`."""
+    if settings.get("sasl.oauthbearer.method", "oidc").lower() not in ("oidc", "default"):
+        raise SettingError("sasl.oauthbearer.method must be oidc or default")
+    url = settings.get(URL)
+    if url is None:
+        return _unsecured({**module, **_librdkafka_claims(settings)})
+    if url.startswith("file:"):
+        path = Path(unquote(urlsplit(url).path))
+        return Tokens(lambda: _from_file(path), _extensions(module, settings, EXTENSION))
+    return _from_endpoint(url, module, settings)
+
+
+def _from_endpoint(url: str, module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise SettingError(f"{URL} must begin with https:, http: or file:")
+    own = {"clientId", "clientSecret", "scope"}
+    for name in sorted(name for name in module if name not in own and not name.startswith(EXTENSION)):
+        raise SettingError(f"sasl.jaas.config: unknown option {name}")
+
+    def given(name: str, *others: str) -> str | None:
+        return next((value for key in others if (value := settings.get(key)) is not None), module.get(name))
+
+    prefix = "sasl.oauthbearer.client"
+    client_id = given("clientId", f"{prefix}.credentials.client.id", f"{prefix}.id")
+    secret = given("clientSecret", f"{prefix}.credentials.client.secret", f"{prefix}.secret")
+    if client_id is None or secret is None:
+        raise SettingError("sasl.jaas.config must give clientId and clientSecret for a token endpoint")
+    scope = given("scope", "sasl.oauthbearer.scope")
+    return Tokens(lambda: _ask(url, client_id, secret, scope), _extensions(module, settings, EXTENSION))
+
+
+def _ask(url: str, client_id: str, secret: str, scope: str | None) -> tuple[str, float]:
+    """Ask for a token by client credentials (RFC 6749, 4.4), as Kafka's clients do: the secret in the header."""
+    import urllib.request  # it takes longer to import than all the rest of the client
+
+    form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
+    credentials = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
+    headers = {"Authorization": f"Basic {credentials}", "Accept": "application/json"}
+    request = urllib.request.Request(url, urlencode(form).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return str(found["access_token"]), float(found.get("expires_in", 0))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TokenError(f"no token from {url}: {type(error).__name__}: {error}") from None
+
+
+def _from_file(path: Path) -> tuple[str, float]:
+    """The content of a file that somebody else renews: read again for every connection."""
+    try:
+        return path.read_text().strip(), 0.0
+    except OSError as error:
+        raise TokenError(f"no token: {error}") from None
+
+
+def _unsecured(module: Mapping[str, str]) -> Tokens:
+    """Tokens without a signature, for tests, as Kafka's own login module makes them (RFC 7519, 6)."""
+    claims: dict[str, Any] = {}
+    for name, value in module.items():
+        if name.startswith(STRING_CLAIM):
+            claims[name.removeprefix(STRING_CLAIM)] = value
+        elif name.startswith(NUMBER_CLAIM):
+            claims[name.removeprefix(NUMBER_CLAIM)] = _number(name, value)
+        elif not name.startswith(UNSECURED_EXTENSION) and name != LIFETIME:
+            raise SettingError(f"sasl.jaas.config: unknown option {name} (and there is no {URL})")
+    if "sub" not in claims:
+        raise SettingError(f"OAUTHBEARER needs {URL}, or {STRING_CLAIM}sub in sasl.jaas.config for tests")
+    life_s = _number(LIFETIME, module.get(LIFETIME, "3600"))
+    return Tokens(lambda: (_unsigned(claims, life_s), life_s), _extensions(module, {}, UNSECURED_EXTENSION))
+
+
+def _librdkafka_claims(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return `principal=alice lifeSeconds=60 extension_a=b` by the names of Java's login module."""
+    if UNSECURED_CONFIG in settings and settings.get(UNSECURED, "false").strip().lower() != "true":
+        raise SettingError(f"{UNSECURED_CONFIG} is for unsecured tokens, which need {UNSECURED}=true")
+    claims = {}
+    for pair in settings.get(UNSECURED_CONFIG, "").split():
+        name, equals, value = pair.partition("=")
+        known = UNSECURED_NAMES.get(name)
+        if name.startswith(EXTENSION):
+            known = UNSECURED_EXTENSION + name.removeprefix(EXTENSION)
+        if not equals or known is None:
+            raise SettingError(f"{UNSECURED_CONFIG}: {name!r} is none of {', '.join(UNSECURED_NAMES)}, {EXTENSION}NAME")
+        claims[known] = value
+    return claims
+
+
+def _unsigned(claims: Mapping[str, Any], life_s: float) -> str:
+    now = time.time()
+    parts: list[Mapping[str, Any]] = [{"alg": "none"}, {"iat": now, "exp": now + life_s, **claims}]
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    return ".".join(encoded) + "."
+
+
+def _extensions(module: Mapping[str, str], settings: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the login module's extensions, and librdkafka's `name=value`, separated by commas."""
+    found = {name.removeprefix(prefix): value for name, value in module.items() if name.startswith(prefix)}
+    for pair in filter(None, settings.get("sasl.oauthbearer.extensions", "").split(",")):
+        name, equals, value = pair.strip().partition("=")
+        if not equals:
+            raise SettingError("sasl.oauthbearer.extensions must be name=value, separated by commas")
+        found[name] = value
+    return found
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise SettingError(f"sasl.jaas.config: {name} must be a number, not {value!r}") from None

@@ -1,0 +1,122 @@
+"""A running broker as a log: its partitions, their bounds, and the rows of ranges of their offsets.
+
+Connecting, asking and fetching are beside it; decoding and planning are elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from minibroker.client.client_errors import ClientError
+from minibroker.client.connection_settings import Settings
+from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.brokers.client_settings import client_settings
+from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
+from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
+from minibroker.pipeline.log_source import Bounds, OffsetRange, OptionError, ReadRequest, Split, TopicPartition
+from minibroker.pipeline.selection import TopicSelection
+from minibroker.protocol.errors import ErrorCode
+
+
+class BrokerSource:
+    """The selected partitions of a cluster. It pickles without its connections, and makes them when it is asked.
+
+    `settings` are those that Spark's users write after `kafka.`, without that. Raises `OptionError` for one that is
+    not understood.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        selection: TopicSelection,
+        settings: Mapping[str, str] | None = None,
+        read_committed: bool = False,
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._selection = selection
+        self._settings = Settings(settings or {})
+        self._read_committed = read_committed
+        self._fetch_settings = FetchSettings.taken_from(self._settings)
+        client_settings(bootstrap_servers, self._settings)  # refuses what is not understood
+        self._client: Client | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_client": None}
+
+    @property
+    def client(self) -> Client:
+        """The connections of this process."""
+        if self._client is None:
+            self._client = Client(self._bootstrap_servers, self._settings)
+        return self._client
+
+    def close(self) -> None:
+        """Close the connections; they are made again if they are needed again."""
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+
+    def partitions(self) -> list[TopicPartition]:
+        """The selected partitions, sorted. Raises `OptionError` for one that does not exist, and `ClientError`."""
+        named = [*self._selection.topics, *(each.topic for each in self._selection.assigned)]
+        try:
+            return self._selection.chosen(self.client.partitions(named or None))
+        except ClientError as error:
+            if named and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise OptionError(str(error)) from None
+            raise
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """First offsets, and high watermarks, or of committed records the last stable offsets. Raises `ClientError`."""
+        wanted = list(partitions)
+        # The end first: what is deleted in between then makes no partition that ends before it begins.
+        latest = list_offsets(self.client, dict.fromkeys(wanted, LATEST), self._read_committed)
+        earliest = list_offsets(self.client, dict.fromkeys(wanted, EARLIEST), self._read_committed)
+        return {each: Bounds(earliest[each], max(earliest[each], latest[each])) for each in wanted}
+
+    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset whose timestamp is not before the given one, None where there is none."""
+        found = list_offsets(self.client, timestamps_ms, self._read_committed)
+        return {partition: None if offset < 0 else offset for partition, offset in found.items()}
+
+    def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
+        """A split for each range that is not empty; if more are asked for, ranges are cut in proportion to their size.
+
+        So does Spark's own source with `minPartitions`.
+        """
+        wanted = [each for each in ranges if each.start < each.end]
+        total = sum(each.end - each.start for each in wanted)
+        splits = []
+        for each in wanted:
+            size = each.end - each.start
+            count = max(1, round(min_splits * size / total)) if min_splits > len(wanted) else 1
+            cuts = [each.start + size * index // count for index in range(count + 1)]
+            splits += [
+                Split(OffsetRange(each.partition, start, end))
+                for start, end in zip(cuts, cuts[1:], strict=False)
+                if start < end
+            ]
+        return splits
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+        """The rows of one split. Raises `DataLoss`, `CorruptData` and `ClientError`."""
+        aborted = AbortedRanges() if self._read_committed else None
+        partition, start, end = split.offsets
+        decoder = decoder_for(request, split.offsets, aborted)
+        with Client(self._bootstrap_servers, self._settings) as client:
+            for fetched in self._fetcher(client, split.offsets, request):
+                if fetched.start != start:
+                    yield from decoder.finish()
+                    start = fetched.start
+                    decoder = decoder_for(request, OffsetRange(partition, start, end), aborted)
+                if aborted is not None:
+                    for producer_id, first_offset in fetched.aborted:
+                        aborted.add(producer_id, first_offset)
+                yield from decoder.feed(fetched.data, fetched.place, None)
+            yield from decoder.finish()
+
+    def _fetcher(self, client: Client, offsets: OffsetRange, request: ReadRequest) -> Fetcher:
+        return Fetcher(client, offsets, self._fetch_settings, self._read_committed, request.fail_on_data_loss)

@@ -1,0 +1,305 @@
+"""Where the batches lie in some bytes, and their headers as columns: a walk from length to length, then numpy.
+
+Nothing is decompressed here, and no record looked at. The layouts are drawn in the protocol's `records/batch.py` and
+`records/message.py`; a message of format 0 or 1 is a batch of one, in which what it does not have is -1.
+"""
+
+from __future__ import annotations
+
+from os.path import basename
+from struct import Struct
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    CRC_START,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
+from minibroker.protocol.records.crc import crc32c
+from minibroker.protocol.records.formats import MIN_LENGTHS, check_any
+from minibroker.protocol.records.message import KNOWN_MESSAGE_ATTRIBUTES, MAGIC_POSITION
+
+Buffer = bytes | bytearray | memoryview
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+MAX_BATCH_RECORDS: Final = 1 << 23
+"""How many records of one batch are decoded, which bounds the memory that finding them takes to half a gigabyte."""
+
+_LENGTH: Final = Struct(">i")
+_LENGTH_POSITION: Final = 8
+_UNBOUNDED: Final = 1 << 62
+_MESSAGE_TIMESTAMP_POSITION: Final = 18
+
+_BATCH: Final = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("record_count", ">i4"),
+    ]
+)
+_MESSAGE: Final = np.dtype(
+    [("base_offset", ">i8"), ("length", ">i4"), ("crc", ">u4"), ("magic", "i1"), ("attributes", "i1")]
+)
+
+
+class Place(NamedTuple):
+    """Where some bytes come from: a file and the position in it, or, with None, a broker."""
+
+    name: str
+    position: int | None
+
+    @property
+    def segment(self) -> str | None:
+        """The file without its folders."""
+        return None if self.position is None else basename(self.name)
+
+    def at(self, position: int) -> str:
+        """How to call what lies at this position of the bytes."""
+        return self.name if self.position is None else f"{self.name}: position {self.position + position}"
+
+
+class Scan(NamedTuple):
+    """Where batches begin, and where the last of them ends; `problem` says why none can be found after that."""
+
+    positions: list[int]
+    end: int
+    problem: str | None
+
+
+class Headers(NamedTuple):
+    """The headers of some batches, a column a field; all are int64 of the same length."""
+
+    position: I64
+    size: I64  # of the whole batch
+    magic: I64
+    crc: I64
+    attributes: I64
+    base_offset: I64  # of a compressed message: that of the last one in it
+    last_offset: I64
+    base_timestamp: I64  # ms; -1: none
+    max_timestamp: I64
+    leader_epoch: I64
+    producer_id: I64
+    producer_epoch: I64
+    base_sequence: I64
+    record_count: I64  # -1: a compressed message, which does not say
+
+    def select(self, index: slice | I64 | Bool) -> Headers:
+        """Some of them."""
+        return Headers(*(column[index] for column in self))
+
+    def header(self, index: int) -> BatchHeader:
+        """One of them as the protocol has it."""
+        (_, size, magic, crc, attributes, base_offset, last_offset, *times, leader_epoch) = (
+            int(column[index]) for column in self[:10]
+        )
+        producer = (int(column[index]) for column in self[10:])
+        length, last_delta = size - LOG_OVERHEAD_BYTES, last_offset - base_offset
+        return BatchHeader(
+            base_offset, length, leader_epoch, magic, crc, attributes, last_delta, times[0], times[1], *producer
+        )
+
+    @property
+    def codec(self) -> I64:
+        """The number of the codec, 0-7."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_control(self) -> Bool:
+        """Whether each holds control records."""
+        is_control: Bool = (self.attributes & CONTROL_BIT != 0) & (self.magic == MAGIC)
+        return is_control
+
+    @property
+    def is_transactional(self) -> Bool:
+        """Whether each is part of a transaction."""
+        is_transactional: Bool = (self.attributes & TRANSACTIONAL_BIT != 0) & (self.magic == MAGIC)
+        return is_transactional
+
+
+def scan(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> Scan:
+    """The whole batches from `start` on, up to the one that completes `window_bytes`."""
+    positions: list[int] = []
+    note, length_at, minima, end = positions.append, _LENGTH.unpack_from, MIN_LENGTHS, len(view)
+    position, last = start, min(end, start + window_bytes)
+    while position < last and end - position > MAGIC_POSITION:
+        magic = view[position + MAGIC_POSITION]
+        if magic > MAGIC:
+            return Scan(positions, position, f"Invalid magic found in record: {magic}")
+        (length,) = length_at(view, position + _LENGTH_POSITION)
+        if length < minima[magic]:
+            return Scan(positions, position, f"a batch of format {magic} of {length + LOG_OVERHEAD_BYTES} bytes")
+        following = position + length + LOG_OVERHEAD_BYTES
+        if following > end:
+            return Scan(
+                positions, position, f"the batch has {following - position} bytes, of which {end - position} are here"
+            )
+        note(position)
+        position = following
+    if position < last:
+        return Scan(positions, position, f"{end - position} bytes are left, fewer than a batch's header")
+    return Scan(positions, position, None)
+
+
+def extent(data: Buffer) -> tuple[int, int | None]:
+    """How many bytes are whole batches, as an answer may end in a torn one, and the offset after the last of them.
+
+    Where no batch can be found any more, because a magic, a length or an offset cannot be, the rest counts as whole,
+    and no offset is known: a decoder says what is wrong with it.
+    """
+    view = memoryview(data)
+    found = scan(view)
+    if len(view) - found.end > MAGIC_POSITION and not may_be_whole(view, found.end, _UNBOUNDED):
+        return len(view), None
+    if not found.positions:
+        return 0, None
+    last = headers_at(view, found.positions[-1:])
+    base_offset, last_offset = int(last.base_offset[0]), int(last.last_offset[0])
+    return (len(view), None) if last_offset < base_offset else (found.end, last_offset + 1)
+
+
+def may_be_whole(view: memoryview, position: int, left: int) -> bool:
+    """Whether magic and length, which are here, can be those of a batch that is whole in `left` bytes."""
+    magic = view[position + MAGIC_POSITION]
+    (length,) = _LENGTH.unpack_from(view, position + _LENGTH_POSITION)
+    return bool(magic <= MAGIC and MIN_LENGTHS[magic] <= length <= left - LOG_OVERHEAD_BYTES)
+
+
+def headers_at(view: memoryview, positions: list[int]) -> Headers:
+    """The headers of the whole batches at these positions."""
+    at = np.array(positions, np.int64)
+    magic = np.frombuffer(view, np.uint8)[at + MAGIC_POSITION].astype(np.int64)
+    if (magic == MAGIC).all():
+        return _batch_headers(view, at)
+    if (magic < MAGIC).all():
+        return _message_headers(view, at, magic)
+    is_old = magic < MAGIC
+    merged = (np.empty(len(at), np.int64) for _ in Headers._fields)
+    headers = Headers(*merged)
+    for column, old, new in zip(
+        headers, _message_headers(view, at[is_old], magic[is_old]), _batch_headers(view, at[~is_old]), strict=True
+    ):
+        column[is_old], column[~is_old] = old, new
+    return headers
+
+
+def _batch_headers(view: memoryview, at: I64) -> Headers:
+    raw = _records_at(view, _BATCH, at)
+    base_offset = raw["base_offset"].astype(np.int64)
+    return Headers(
+        position=at,
+        size=raw["length"].astype(np.int64) + LOG_OVERHEAD_BYTES,
+        magic=raw["magic"].astype(np.int64),
+        crc=raw["crc"].astype(np.int64),
+        attributes=raw["attributes"].astype(np.int64),
+        base_offset=base_offset,
+        last_offset=base_offset + raw["last_offset_delta"],
+        base_timestamp=raw["base_timestamp"].astype(np.int64),
+        max_timestamp=raw["max_timestamp"].astype(np.int64),
+        leader_epoch=raw["leader_epoch"].astype(np.int64),
+        producer_id=raw["producer_id"].astype(np.int64),
+        producer_epoch=raw["producer_epoch"].astype(np.int64),
+        base_sequence=raw["base_sequence"].astype(np.int64),
+        record_count=raw["record_count"].astype(np.int64),
+    )
+
+
+def _message_headers(view: memoryview, at: I64, magic: I64) -> Headers:
+    raw = _records_at(view, _MESSAGE, at)
+    offset = raw["base_offset"].astype(np.int64)
+    attributes = raw["attributes"].astype(np.int64) & np.where(magic == 1, KNOWN_MESSAGE_ATTRIBUTES, COMPRESSION_MASK)
+    timestamp = np.full(len(at), -1, np.int64)
+    timed = magic == 1
+    timestamp[timed] = _records_at(view, ">i8", at[timed] + _MESSAGE_TIMESTAMP_POSITION)
+    none = np.full(len(at), -1, np.int64)
+    return Headers(
+        position=at,
+        size=raw["length"].astype(np.int64) + LOG_OVERHEAD_BYTES,
+        magic=magic,
+        crc=raw["crc"].astype(np.int64),
+        attributes=attributes,
+        base_offset=offset,
+        last_offset=offset,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        leader_epoch=none,
+        producer_id=none,
+        producer_epoch=none,
+        base_sequence=none,
+        record_count=np.where(attributes & COMPRESSION_MASK, -1, 1),
+    )
+
+
+def _records_at(view: memoryview, dtype: npt.DTypeLike, at: I64) -> npt.NDArray[Any]:
+    """Return what lies at these positions, read as `dtype`: the buffer is seen as an array from every byte on."""
+    count = max(len(view) - np.dtype(dtype).itemsize + 1, 0)
+    everywhere: npt.NDArray[Any] = np.ndarray((count,), dtype, view, strides=(1,))
+    return everywhere[at]
+
+
+def checksums_match(view: memoryview, headers: Headers) -> Bool:
+    """Whether the stored checksum of each batch is that of its bytes."""
+    spans = zip(
+        headers.magic.tolist(),
+        headers.position.tolist(),
+        (headers.position + headers.size).tolist(),
+        strict=True,
+    )
+    computed = [
+        crc32c(view[start + CRC_START : end]) if magic == MAGIC else crc32(view[start + MAGIC_POSITION : end])
+        for magic, start, end in spans
+    ]
+    return np.equal(np.array(computed, np.int64), headers.crc)
+
+
+def checksum_problem(view: memoryview, headers: Headers, index: int) -> str | None:
+    """Return what is wrong with the checksum of a batch, None if nothing is."""
+    position, size = int(headers.position[index]), int(headers.size[index])
+    try:
+        check_any(view[position : position + size])
+    except CorruptBatch as error:
+        return error.message
+    return None
+
+
+def are_possible(headers: Headers, preceding: I64, max_batch_bytes: int) -> bool:
+    """Whether each batch begins at the offset in `preceding` or later, and `header_problem` has nothing else to say."""
+    in_order = (headers.base_offset >= preceding) & (headers.last_offset >= headers.base_offset)
+    is_small = (headers.size <= max_batch_bytes) & (headers.record_count <= MAX_BATCH_RECORDS)
+    return bool((in_order & is_small).all())
+
+
+def header_problem(headers: Headers, index: int, next_offset: int, max_batch_bytes: int) -> str | None:
+    """Return what is wrong in the header of a batch that is to begin at `next_offset` or later, None if nothing is."""
+    base_offset, last_offset = int(headers.base_offset[index]), int(headers.last_offset[index])
+    if headers.size[index] > max_batch_bytes:
+        return f"a batch of {headers.size[index]} bytes, more than the {max_batch_bytes} that are decoded at once"
+    if headers.record_count[index] > MAX_BATCH_RECORDS:
+        return f"a batch of {headers.record_count[index]} records, more than {MAX_BATCH_RECORDS}"
+    if last_offset < base_offset:
+        return f"Batch has an invalid offset range: [{base_offset}, {last_offset}]"
+    return None if base_offset >= next_offset else f"the batches before it reach up to offset {next_offset - 1}"
+
+
+assert _BATCH.itemsize == HEADER_BYTES

@@ -1,0 +1,223 @@
+"""The log source that reads a log directory: what planning and Spark's classes know of this package.
+
+Each duty has its file beside this one; here they are put together, and what was seen of each log is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, TypeVar
+
+import pyarrow as pa
+
+from minibroker.pipeline.directory.finding import FoundLog, find_logs, log_start_offsets, paths_in
+from minibroker.pipeline.directory.log_transactions import Transactions
+from minibroker.pipeline.directory.log_view import LogView
+from minibroker.pipeline.directory.split_reading import BLOCK_BYTES, SplitReader
+from minibroker.pipeline.directory.splitting import Stretch, Stretches, extents, packed, stretches_of
+from minibroker.pipeline.directory.times import offset_at
+from minibroker.pipeline.log_source import (
+    Bounds,
+    DataLoss,
+    OffsetRange,
+    OptionError,
+    ReadRequest,
+    Split,
+    TopicPartition,
+)
+from minibroker.pipeline.selection import TopicSelection
+
+# A task of Spark costs as much as reading some megabytes, whatever it reads: with 16 MB a read took half as long again.
+SPLIT_BYTES = 64 << 20
+TRIES = 5
+
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+
+
+class DirectorySource:
+    """The logs of a log directory, minibroker's or Apache Kafka's own; no broker is needed.
+
+    `path` is a log directory, several with commas between them, or the directory of one partition. A log begins at its
+    log start offset and ends behind its last whole batch: what a broker that starts on the directory would serve. While
+    a broker is running on it, that may be more than its high watermark, if the topic has replicas elsewhere: of a
+    running broker read by its address, not its directory. A log may be appended to while it is read.
+
+    With `read_committed`, a log ends at its last stable offset, and records of aborted transactions are left out. With
+    `fail_on_data_loss` false, offsets that are gone are passed over where splits are made, too. With `fail_on_damage`
+    false, a transaction is left out whose marker is damaged, so that its outcome cannot be told; else that is raised as
+    `CorruptData`, also where only bounds are asked for. `split_bytes` is about how much one split reads. All methods
+    raise `OptionError` for what the path cannot be, and `OSError`.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        selection: TopicSelection = TopicSelection(),  # noqa: B008 - it is frozen
+        isolation_level: IsolationLevel = "read_uncommitted",
+        *,
+        fail_on_data_loss: bool = True,
+        fail_on_damage: bool = True,
+        split_bytes: int = SPLIT_BYTES,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self._paths = tuple(os.path.abspath(each) for each in paths_in(path))
+        if not self._paths:
+            raise OptionError("path: no directory is named")
+        self._selection = selection
+        self._is_committed = isolation_level == "read_committed"
+        self._fail_on_data_loss = fail_on_data_loss
+        self._fail_on_damage = fail_on_damage
+        self._split_bytes = split_bytes
+        self._block_bytes = block_bytes
+        self._forget()
+
+    def _forget(self) -> None:
+        self._views: dict[TopicPartition, LogView] = {}
+        self._transactions: dict[TopicPartition, Transactions] = {}
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave behind what was seen: a copy looks itself."""
+        return {**self.__dict__, "_views": {}, "_transactions": {}}
+
+    def partitions(self) -> Sequence[TopicPartition]:
+        """The partitions that are selected, sorted. Raises `OptionError` if some that were named do not exist.
+
+        Internal topics are among them only if they were named, or if the path is that of one partition.
+        """
+        return self._selected(find_logs(self._paths))
+
+    def _selected(self, found: Mapping[TopicPartition, FoundLog]) -> list[TopicPartition]:
+        if self._selection == TopicSelection() and all(log.path in self._paths for log in found.values()):
+            return sorted(found)
+        return self._selection.chosen(found)
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
+        """Where the partitions begin and end now. Asked again, only what was added since is looked at.
+
+        Raises `DataLoss` for a partition that is gone, unless that is to be passed over: it is then left out.
+        """
+        wanted = list(partitions)
+        return _steadily(lambda: self._bounds_now(wanted))
+
+    def _bounds_now(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        found = find_logs(self._paths)
+        starts = {each: log_start_offsets(each) for each in {log.log_directory for log in found.values()}}
+        bounds = {}
+        for partition in partitions:
+            log = found.get(partition)
+            if log is not None:
+                bounds[partition] = self._bounds(log, starts[log.log_directory].get(partition, 0))
+            elif self._fail_on_data_loss:
+                raise DataLoss(f"{partition} is gone from {', '.join(self._paths)}")
+        return bounds
+
+    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        """The first offset whose timestamp is not before the given one, as Kafka's ListOffsets finds it.
+
+        None where there is none, or none that the isolation level lets be read.
+        """
+        return _steadily(lambda: self._offsets_at_now(timestamps_ms))
+
+    def _offsets_at_now(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        bounds = self._bounds_now(list(timestamps_ms))
+        found: dict[TopicPartition, int | None] = {}
+        for partition, timestamp_ms in timestamps_ms.items():
+            found[partition] = None
+            if partition in bounds:
+                earliest, latest = bounds[partition]
+                offset = offset_at(self._views[partition], timestamp_ms, earliest)
+                found[partition] = offset if offset is not None and offset < latest else None
+        return found
+
+    def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
+        """Split the ranges for tasks that together read them, each once: about `min_splits`, or more.
+
+        A split is cut only between batches, so a few large ones may make fewer. Raises `DataLoss` for offsets that are
+        not there any more, and for an end that the log does not reach.
+        """
+        return _steadily(lambda: self._splits_now(ranges, min_splits))
+
+    def _splits_now(self, ranges: Sequence[OffsetRange], min_splits: int) -> list[Split]:
+        wanted = [each for each in self._there(ranges) if each.start < each.end]
+        found = [list(extents(self._views[each.partition], each.start, each.end)) for each in wanted]
+        step_bytes = self._split_bytes
+        if min_splits > 0:
+            total_bytes = sum(extent.length_bytes for of_range in found for extent in of_range)
+            step_bytes = max(1, min(step_bytes, total_bytes // min_splits))
+        return [
+            self._with_aborted(split)
+            for offsets, of_range in zip(wanted, found, strict=True)
+            for split in packed(stretches_of(of_range, offsets, step_bytes), offsets, step_bytes)
+        ]
+
+    def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+        """The rows of one split, in the order of their offsets.
+
+        Raises `DataLoss` if the split no longer lies where it was: its segment is gone, shorter, or another. Unless the
+        request says otherwise: then what is there now of its offsets is read. Raises `CorruptData` with file, position
+        and offset.
+        """
+        return SplitReader(split, request, self._find, self._block_bytes).rows()
+
+    def close(self) -> None:
+        """Forget what was seen; no file is kept open."""
+        self._forget()
+
+    def _bounds(self, log: FoundLog, start: int) -> Bounds:
+        view = self._views.get(log.partition)
+        if view is None or view.log != log:
+            view = self._views[log.partition] = LogView(log)
+            self._transactions[log.partition] = Transactions(fail_on_damage=self._fail_on_damage)
+        earliest = max(start, view.look().start_offset)
+        latest = view.end.next_offset
+        if self._is_committed:
+            transactions = self._transactions[log.partition]
+            transactions.catch_up(view)
+            latest = min(latest, transactions.stable_offset())
+        return Bounds(earliest, max(latest, earliest))
+
+    def _there(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+        """The ranges as far as they are there. Raises `DataLoss`."""
+        bounds = self._bounds_now([each.partition for each in ranges])
+        for each in ranges:
+            if each.partition not in bounds:
+                continue
+            earliest, latest = bounds[each.partition]
+            if each.start < each.end and (each.start < earliest or each.end > latest) and self._fail_on_data_loss:
+                raise DataLoss(
+                    f"{each.partition}: offsets {each.start} to {each.end - 1} are to be read, but the log has those "
+                    f"from {earliest} to before {latest}; with failOnDataLoss=false what is there is read"
+                )
+            yield each._replace(start=max(each.start, earliest), end=min(each.end, latest))
+
+    def _with_aborted(self, split: Split) -> Split:
+        if not self._is_committed:
+            return split
+        assert isinstance(split.place, Stretches)
+        transactions = self._transactions[split.offsets.partition]
+        aborted = tuple(transactions.aborted(split.offsets.start, split.offsets.end))
+        return replace(split, place=replace(split.place, aborted=aborted))
+
+    def _find(self, offsets: OffsetRange) -> list[Stretch]:
+        """Where the offsets lie now, wherever the log has gone."""
+        log = find_logs([each for each in self._paths if os.path.isdir(each)]).get(offsets.partition)
+        if log is None:
+            return []
+        found = _steadily(lambda: list(extents(LogView(log).look(), offsets.start, offsets.end)))
+        return stretches_of(found, offsets, self._split_bytes)
+
+
+Result = TypeVar("Result")
+
+
+def _steadily(work: Callable[[], Result]) -> Result:
+    """Do it once more if a file goes away meanwhile: retention and compaction do not wait for readers."""
+    gone = ""
+    for _ in range(TRIES):
+        try:
+            return work()
+        except FileNotFoundError as error:
+            gone = error.filename
+    raise DataLoss(f"{gone} is gone, and others went while it was looked for what is left")

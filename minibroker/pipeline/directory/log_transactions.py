@@ -1,0 +1,213 @@
+"""The transactions of one log, for readers of committed records: the last stable offset, and which were aborted.
+
+As a broker does at its start, `.txnindex` files are believed of segments that are known to be whole on the disk; what
+was aborted in others is learned from the markers in the log. Skipping it is `minibroker.pipeline.decode`'s business.
+
+What a marker that is damaged said, nobody can know. Unless that is to fail, its transaction counts as aborted: so no
+record is given that was not committed, and the damage itself is a row of the reader's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from minibroker.pipeline.directory.batch_walking import Step, walk
+from minibroker.pipeline.directory.finding import DISK, FoundLog
+from minibroker.pipeline.directory.log_view import LogView
+from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile, place_after
+from minibroker.pipeline.log_source import CorruptData
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from minibroker.storage.batch_scanning import stored_batch
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    RECOVERY_POINT_CHECKPOINT,
+    MalformedCheckpoint,
+    offsets_from_text,
+)
+from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN
+from minibroker.storage.files import File
+from minibroker.storage.inspection.log_inspection import Damage
+from minibroker.storage.names import INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from minibroker.storage.producers.aborted_transactions import (
+    AbortedTransaction,
+    AbortedTransactions,
+    transactions_from_bytes,
+)
+from minibroker.storage.producers.producer_state import CorruptSnapshot, ProducerStates
+from minibroker.storage.producers.transaction_markers import read_marker
+from minibroker.storage.segment_indexes import CorruptIndex, OffsetIndex
+
+MAX_OFFSET = (1 << 63) - 1
+
+
+class Transactions:
+    """The transactions in a log, as known up to where it was last looked at.
+
+    `fail_on_damage`: whether it is an error that one's outcome cannot be known, or that one is left out.
+    """
+
+    def __init__(self, *, fail_on_damage: bool = True) -> None:
+        self._fail_on_damage = fail_on_damage
+        self._states = ProducerStates()
+        self._aborted: list[AbortedTransaction] = []
+        self._begun: dict[int, Step] = {}  # by producer, the batch of this segment that began what is open
+        self._segment: SegmentFile | None = None  # up to which place of which segment the log was read
+        self._place = Place(0, 0)
+        self._cuts = 0
+
+    def stable_offset(self) -> int:
+        """The first offset of the oldest transaction that is open, or where the log ends."""
+        return self._states.first_unstable_offset(self._place.next_offset)
+
+    def aborted(self, start: int, end: int) -> list[tuple[int, int, int]]:
+        """Return (producer id, first offset, marker's offset) of what may have records from `start` to before `end`."""
+        between = AbortedTransactions(DISK, self._aborted).between(start, end)
+        return [(each.producer_id, each.first_offset, each.last_offset) for each in between]
+
+    def catch_up(self, view: LogView) -> None:
+        """Read what was added to the log. Raises `OSError`, and `CorruptData` where a marker cannot be read."""
+        index = self._reached(view) if self._cuts == view.cuts else None
+        if index is None:
+            index = self._begin(view) if view.segments else 0
+        try:
+            for segment in view.segments[index:]:
+                self._replay(segment, view.size_of(segment))
+            self._cuts = view.cuts
+        except CorruptData:
+            self._cuts = -1  # whoever looks again begins again, and is told again
+            raise
+
+    def _reached(self, view: LogView) -> int | None:
+        """The index of the segment that was read last, if it still is what it was up to there."""
+        for index, segment in enumerate(view.segments):
+            if self._segment is not None and segment.path == self._segment.path:
+                with closing(OpenSegment(segment, view.size_of(segment))) as opened:
+                    return index if opened.has(self._place) else None
+        return None
+
+    def _begin(self, view: LogView) -> int:
+        """Believe what can be believed; the index of the segment from whose start on the log is to be read."""
+        indexed = _believable(view)
+        index, self._states = _newest_snapshot(view, len(indexed))
+        self._aborted = sorted(
+            (each for entries in indexed[:index] for each in entries), key=lambda each: each.last_offset
+        )
+        self._segment = None
+        return index
+
+    def _replay(self, segment: SegmentFile, size_bytes: int) -> None:
+        with closing(OpenSegment(segment, size_bytes)) as opened:
+            if self._segment is None or self._segment.path != segment.path:
+                self._place = opened.start
+            place = self._place
+            self._begun.clear()
+            for step in walk(opened.file, place.position, size_bytes, place.next_offset):
+                if isinstance(step, Damage):
+                    if self._states.open_transactions:  # a marker may lie there
+                        self._leave_out(f"{step.path}: position {step.position}: {step.found}", place.next_offset - 1)
+                    continue
+                position, header = step
+                if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) and header.producer_id >= 0:
+                    self._note(opened.file, position, header)
+                place = place_after(position, header)
+            self._check_begun(opened.file, place.next_offset - 1)
+        self._segment, self._place = segment, place
+
+    def _note(self, file: File, position: int, header: BatchHeader) -> None:
+        if not header.is_control:
+            is_open = header.producer_id in self._states.open_transactions
+            self._states.update(header, header.base_offset)
+            if not is_open and header.is_transactional:
+                self._begun[header.producer_id] = position, header
+            return
+        self._begun.pop(header.producer_id, None)
+        try:
+            marker = read_marker(stored_batch(file, position, header))
+        except CorruptBatch as error:
+            self._leave_out(str(error.message), header.base_offset, header.producer_id)
+            return
+        aborted = self._states.end_transaction(header, header.base_offset, marker)
+        if aborted is not None:
+            self._aborted.append(aborted)
+
+    def _check_begun(self, file: File, offset: int) -> None:
+        """A transaction that is open holds up all that is behind it: one that damage only feigns must not."""
+        for producer_id, (position, header) in self._begun.items():
+            if producer_id in self._states.open_transactions:
+                try:
+                    stored_batch(file, position, header)
+                except CorruptBatch as error:
+                    self._leave_out(str(error.message), offset, producer_id)
+
+    def _leave_out(self, problem: str, offset: int, producer_id: int = -1) -> None:
+        """End a transaction at `offset` as if aborted: the producer's, or all, where the id of that is damaged too."""
+        if self._fail_on_damage:
+            raise CorruptData(f"{problem}; whether a transaction was committed cannot be told")
+        open_ones = self._states.open_transactions
+        for each in [producer_id] if producer_id in open_ones else list(open_ones):
+            self._aborted.append(self._states.give_up(each, offset))
+
+
+def _believable(view: LogView) -> list[list[AbortedTransaction]]:
+    """Return what the `.txnindex` files have of the first segments, up to the first that is damaged or is the last."""
+    found: list[list[AbortedTransaction]] = []
+    safe_end = _safe_end(view.log)
+    for index, segment in enumerate(view.segments[:-1]):
+        end = view.end_offset_of(index)
+        entries = _indexed(segment, end) if end <= safe_end else None
+        if entries is None:
+            break
+        found.append(entries)
+    return found
+
+
+def _safe_end(log: FoundLog) -> int:
+    """Up to which offset a broker would not look at the log again: to the end, if it was stopped in order."""
+    if DISK.exists(f"{log.log_directory}/{CLEAN_SHUTDOWN}"):
+        return MAX_OFFSET
+    try:
+        text = DISK.read_whole(f"{log.log_directory}/{RECOVERY_POINT_CHECKPOINT}")
+        return offsets_from_text(text).get(log.partition, 0)
+    except (FileNotFoundError, MalformedCheckpoint):
+        return 0
+
+
+def _indexed(segment: SegmentFile, end: int) -> list[AbortedTransaction] | None:
+    """The entries of a segment's `.txnindex`; None if it cannot be believed.
+
+    That there is none means that nothing was aborted, unless the segment has lost its other indexes, too.
+    """
+    try:
+        if DISK.size_bytes(segment.file(INDEX_SUFFIX)) % OffsetIndex.ENTRY.size:
+            return None
+        if not DISK.exists(segment.file(TRANSACTION_INDEX_SUFFIX)):
+            return []
+        entries = transactions_from_bytes(DISK.read_whole(segment.file(TRANSACTION_INDEX_SUFFIX)))
+    except (FileNotFoundError, CorruptIndex):
+        return None
+    is_whole = all(segment.base_offset <= each.last_offset < end for each in entries)
+    return entries if is_whole else None
+
+
+def _newest_snapshot(view: LogView, index: int) -> tuple[int, ProducerStates]:
+    """(index of a segment, the producers as they were at its start), of the newest at or before `index` known."""
+    states = ProducerStates()
+    for at in range(index, 0, -1):
+        segment = view.segments[at]
+        try:
+            states.load(DISK.read_whole(segment.path + SNAPSHOT_SUFFIX), segment.base_offset)
+            return at, states
+        except (FileNotFoundError, CorruptSnapshot):
+            continue
+    return 0, _first_states(view.segments)
+
+
+def _first_states(segments: Sequence[SegmentFile]) -> ProducerStates:
+    """Return the states at the start of a log: there are some only if what was before it has been removed."""
+    states = ProducerStates()
+    try:
+        states.load(DISK.read_whole(segments[0].path + SNAPSHOT_SUFFIX), segments[0].base_offset)
+    except (FileNotFoundError, CorruptSnapshot):
+        states.clear(segments[0].base_offset)
+    return states

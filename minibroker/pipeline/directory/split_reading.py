@@ -1,0 +1,219 @@
+"""Reading the stretches of a split, block by block, into the rows of a table.
+
+Whether they still lie where the plan says is seen first; damage that hides the way to the next batch is passed over
+here, damage within a batch in `minibroker.pipeline.decode`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pyarrow as pa
+
+from minibroker.pipeline.decode.batch_headers import may_be_whole, scan
+from minibroker.pipeline.decode.decoder import AbortedRanges, decoder_for
+from minibroker.pipeline.directory.batch_walking import damage_at
+from minibroker.pipeline.directory.finding import DISK
+from minibroker.pipeline.directory.splitting import Stretch, Stretches
+from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, ReadRequest, Split
+from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, chosen
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, BatchHeader
+from minibroker.protocol.records.formats import check_any, header_at
+from minibroker.protocol.records.message import MAGIC_POSITION
+from minibroker.storage.batch_scanning import headers
+from minibroker.storage.files import File
+from minibroker.storage.inspection.log_inspection import Damage
+
+logger = logging.getLogger(__name__)
+
+BLOCK_BYTES = 4 << 20
+
+Find = Callable[[OffsetRange], list[Stretch]]
+
+
+class SplitReader:
+    """The rows of one split. `find` looks up where offsets lie now, if they are no longer where the plan says."""
+
+    def __init__(self, split: Split, request: ReadRequest, find: Find, block_bytes: int = BLOCK_BYTES) -> None:
+        assert isinstance(split.place, Stretches)
+        self._split = split
+        self._place = split.place
+        self._request = request
+        self._find = find
+        self._block_bytes = max(block_bytes, HEADER_BYTES)  # so that a block always shows how long its batch is
+        self._aborted = None if split.place.aborted is None else AbortedRanges(split.place.aborted)
+        self._decoder = decoder_for(self._request, self._split.offsets, self._aborted)
+        self._next_offset = split.offsets.start  # what was before was given to the decoder
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Raises `DataLoss`, `CorruptData`, `OSError`."""
+        for stretch in self._place.stretches:
+            yield from self._stretch(stretch)
+        yield from self._decoder.finish()
+
+    def _stretch(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._as_planned(stretch)
+        except DataLoss as loss:
+            if self._request.fail_on_data_loss:
+                raise
+            logger.warning("%s; what is left of it is read", loss)
+            rest = OffsetRange(self._split.offsets.partition, max(stretch.start, self._next_offset), stretch.end)
+            for each in self._find(rest):
+                try:
+                    yield from self._as_planned(each)
+                except DataLoss as again:  # it has just been looked up: now that is gone, too
+                    logger.warning("%s", again)
+
+    def _as_planned(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        with closing(_opened(stretch)) as file:
+            yield from self._blocks(file, stretch)
+
+    def _blocks(self, file: File, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        position, end = stretch.position, stretch.end_position
+        self._next_offset = max(self._next_offset, stretch.start)
+        while position < end:
+            data = self._block(file, position, end)
+            whole, next_offset, is_damaged = _whole(data, end - position)
+            if whole:
+                yield from self._decoder.feed(memoryview(data)[:whole], file.path, position)
+                self._next_offset = max(self._next_offset, next_offset)
+                position += whole
+            if is_damaged:
+                damage = damage_at(file, position, end, self._next_offset, stretch.start)
+                yield from self._damaged(damage)
+                position += damage.size_bytes
+
+    def _block(self, file: File, position: int, end: int) -> bytes:
+        """Return a block at `position`, or more, so that the first batch is whole and what follows it is seen."""
+        size = min(self._block_bytes, end - position)
+        data = _exactly(file, position, size)
+        if size < end - position:
+            batch_bytes = LOG_OVERHEAD_BYTES + int.from_bytes(data[8:LOG_OVERHEAD_BYTES], signed=True)
+            wanted = min(batch_bytes + HEADER_BYTES, end - position)
+            if batch_bytes <= end - position and size < wanted:
+                data += _exactly(file, position + size, wanted - size)
+        return data
+
+    def _damaged(self, damage: Damage) -> Iterator[pa.RecordBatch]:
+        message = (
+            f"{damage.path}: position {damage.position}, offset {damage.offset}: "
+            f"expected {damage.expected}, found {damage.found}"
+        )
+        if self._request.mode == "FAILFAST":
+            raise CorruptData(message)
+        if self._request.mode == "PERMISSIVE":
+            yield from self._decoder.finish()
+            self._decoder = decoder_for(self._request, self._split.offsets, self._aborted)
+            yield self._corrupt_row(damage, f"{message}; {damage.size_bytes} bytes are passed over")
+
+    def _corrupt_row(self, damage: Damage, message: str) -> pa.RecordBatch:
+        topic, partition = self._split.offsets.partition
+        known = {
+            "topic": topic,
+            "partition": partition,
+            "offset": damage.offset,
+            "baseOffset": damage.offset,
+            "segment": os.path.basename(damage.path),
+            "position": damage.position,
+            CORRUPT: message,
+        }
+        table = RECORDS if self._request.table == "records" else BATCHES
+        return pa.RecordBatch.from_pylist([known], schema=chosen(table, self._request.columns))
+
+
+def _opened(stretch: Stretch) -> File:
+    """The file, if the stretch still is what it was. Raises `DataLoss`."""
+    try:
+        file = DISK.open_to_read(stretch.path)
+    except FileNotFoundError:
+        raise DataLoss(f"{_planned(stretch)}, and the file is gone") from None
+    size = file.size_bytes()
+    if size < stretch.end_position:
+        file.close()
+        raise DataLoss(f"{_planned(stretch)}, and the file has {size} bytes now")
+    if not _is_unchanged(file, stretch):
+        file.close()
+        raise DataLoss(f"{_planned(stretch)}, and other batches lie there now")
+    return file
+
+
+def _planned(stretch: Stretch) -> str:
+    return (
+        f"{stretch.path}: offsets {stretch.start} to {stretch.end - 1} were from {stretch.position} to "
+        f"{stretch.end_position} when the read was planned"
+    )
+
+
+def _is_unchanged(file: File, stretch: Stretch) -> bool:
+    """Whether the first batch and the last still begin and end where they did, with the same offsets.
+
+    Where both were damaged, it must be the same file, and nothing may have been written to it.
+    """
+    if stretch.first_offset is None and stretch.last_position is None:
+        try:
+            status = os.stat(stretch.path)
+        except FileNotFoundError:
+            return False
+        return (status.st_size, status.st_mtime_ns) == (stretch.size_bytes, stretch.modified_ns)
+    if stretch.first_offset is not None:
+        first = _header(file, stretch.position, stretch.end_position)
+        if first is None or first.base_offset != stretch.first_offset:
+            return False
+    if stretch.last_position is None:
+        return True
+    last = _header(file, stretch.last_position, stretch.end_position)
+    return (
+        last is not None
+        and last.next_offset == stretch.next_offset
+        and stretch.last_position + last.size_bytes == stretch.end_position
+    )
+
+
+def _header(file: File, position: int, end: int) -> BatchHeader | None:
+    try:
+        return next((header for _, header in headers(file, position, end)), None)
+    except CorruptBatch:
+        return None
+
+
+def _exactly(file: File, position: int, size: int) -> bytes:
+    data = file.read(position, size)
+    if len(data) < size:
+        raise DataLoss(f"{file.path}: it ends at {position + len(data)}, while it is read")
+    return data
+
+
+def _whole(data: bytes, left: int) -> tuple[int, int, bool]:
+    """(size of the whole batches that `data` begins with, next offset, whether damage follows) of `left` bytes.
+
+    Damage begins with the last of these batches if its own checksum is wrong: then it is its length that led astray.
+    So a batch is given only once it is seen what follows.
+    """
+    view, size = memoryview(data), len(data)
+    found = scan(view)
+    end, (before, start) = found.end, ([0, 0] + found.positions)[-2:]
+    is_seen = size - end > MAGIC_POSITION
+    is_damaged = end < left and (left == size or (is_seen and not may_be_whole(view, end, left - end)))
+    is_unseen = end < left and not is_seen and not is_damaged
+    if start and (is_unseen or (is_damaged and not _is_sound(data, start))):
+        return start, _next_offset(data, before), is_damaged
+    if is_damaged and end and not _is_sound(data, start):
+        return 0, 0, True
+    return end, _next_offset(data, start) if end else 0, is_damaged
+
+
+def _next_offset(data: bytes, position: int) -> int:
+    return header_at(data, position).next_offset
+
+
+def _is_sound(data: bytes, position: int) -> bool:
+    try:
+        check_any(data, position)
+    except CorruptBatch:
+        return False
+    return True

@@ -1,0 +1,136 @@
+"""Columns of rows into messages of formats 0 and 1, each with its checksum, one after another or in wrappers.
+
+The layout is drawn in `minibroker.protocol.records.message`, and what a wrapper is in `message_set.py` beside it.
+
+    |offset, size, crc, magic, attributes, (timestamp), key length|key|value length|value|
+
+What has a fixed width is an item of a structured array for each row. Joined with keys and values it is all messages, in
+which only the checksums are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from minibroker.pipeline.encode.batch_settings import (
+    BatchSettings,
+    EncodedBatch,
+    EncodeError,
+    Origin,
+)
+from minibroker.pipeline.encode.cutting import chunks
+from minibroker.pipeline.encode.input_columns import Columns, join, lengths_of, offsets_of
+from minibroker.pipeline.encode.varint_encoding import Int64s
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, LOG_OVERHEAD_BYTES, TIMESTAMP_TYPE_BIT
+from minibroker.protocol.records.compression import Compression, compress
+from minibroker.protocol.records.lz4_frames import with_old_checksum
+from minibroker.protocol.records.message import (
+    CRC_POSITION,
+    MAGIC_POSITION,
+    MIN_MESSAGE_BYTES,
+    NO_TIMESTAMP,
+    encode_message,
+)
+
+_BEFORE_KEY = [("offset", ">i8"), ("size", ">i4"), ("crc", ">u4"), ("magic", "i1"), ("attributes", "i1")]
+_HEADS = (
+    np.dtype([*_BEFORE_KEY, ("key_length", ">i4")]),
+    np.dtype([*_BEFORE_KEY, ("timestamp", ">i8"), ("key_length", ">i4")]),
+)
+_MAX_MESSAGE_BYTES = 2**31 - 1 - LOG_OVERHEAD_BYTES
+
+
+def encode_messages(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> Iterator[EncodedBatch]:
+    """The messages of at least one row. Raises `EncodeError`."""
+    if columns.headers is not None and not settings.drop_headers:
+        raise EncodeError(f"message format {settings.magic} has no headers, and there are rows with some")
+    sizes = _sizes(columns, settings.magic)
+    if sizes.max() > _MAX_MESSAGE_BYTES:
+        raise EncodeError(f"a message of {sizes.max()} bytes: it must be less than 2 GiB")
+    for start, end, starts in chunks(columns, sizes, settings, origins, 0):
+        part = columns.slice(start, end)
+        inner = part.offsets
+        if settings.magic and settings.codec:
+            inner = inner - np.repeat(inner[starts], np.diff(starts, append=len(part)))
+        data, positions = _messages(part, sizes[start:end], inner, settings)
+        yield from _sets(part, starts, data.data, positions[starts].tolist(), settings)
+
+
+def _sizes(columns: Columns, magic: int) -> Int64s:
+    return MIN_MESSAGE_BYTES[magic] + np.maximum(lengths_of(columns.key), 0) + np.maximum(lengths_of(columns.value), 0)
+
+
+def _messages(
+    columns: Columns, sizes: Int64s, offsets: Int64s, settings: BatchSettings
+) -> tuple[NDArray[np.uint8], Int64s]:
+    """All messages, one after another, and where each begins."""
+    heads = np.zeros(len(columns), _HEADS[settings.magic])
+    heads["offset"] = offsets
+    heads["size"] = sizes - LOG_OVERHEAD_BYTES
+    heads["magic"] = settings.magic
+    heads["attributes"] = _attributes(settings)
+    if settings.magic:
+        heads["timestamp"] = columns.timestamps_ms
+    heads["key_length"] = lengths_of(columns.key)
+    value_lengths = lengths_of(columns.value).astype(">i4")
+    joined = join(_fixed(heads), columns.key, _fixed(value_lengths), columns.value)
+    positions = offsets_of(joined).astype(np.int64)
+    data = np.frombuffer(joined.buffers()[2], np.uint8)[positions[0] : positions[-1]].copy()
+    _put_checksums(data, positions)
+    return data, positions[:-1]
+
+
+def _attributes(settings: BatchSettings) -> int:
+    return TIMESTAMP_TYPE_BIT if settings.timestamp_type == LOG_APPEND_TIME else 0
+
+
+def _fixed(values: NDArray[np.generic]) -> pa.FixedSizeBinaryArray:
+    """The bytes of each item of an array as a binary value."""
+    offsets = np.arange(len(values) + 1, dtype=np.int32) * values.dtype.itemsize
+    return pa.Array.from_buffers(
+        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values.view(np.uint8))]
+    )
+
+
+def _put_checksums(data: NDArray[np.uint8], positions: Int64s) -> None:
+    """Set the checksum of each message: CRC-32 of what follows it."""
+    view = data.data
+    checksums = [crc32(view[start + MAGIC_POSITION : end]) for start, end in pairwise(positions.tolist())]
+    octets = np.array(checksums, ">u4").view(np.uint8).reshape(-1, 4)
+    data[positions[:-1, None] + np.arange(CRC_POSITION, MAGIC_POSITION)] = octets
+
+
+def _sets(
+    columns: Columns, starts: Int64s, data: memoryview, positions: list[int], settings: BatchSettings
+) -> Iterator[EncodedBatch]:
+    """The messages that belong together; `positions` is where the first of each set lies."""
+    last = np.append(starts[1:], len(columns)) - 1
+    facts = zip(
+        pairwise([*positions, len(data)]),
+        (last - starts + 1).tolist(),
+        columns.offsets[starts].tolist(),
+        columns.offsets[last].tolist(),
+        np.maximum.reduceat(columns.timestamps_ms, starts).tolist(),
+        strict=True,
+    )
+    for (start, end), count, base_offset, last_offset, time in facts:
+        time = max(time, NO_TIMESTAMP) if settings.magic else NO_TIMESTAMP
+        written = _wrapped(data[start:end], last_offset, time, settings)
+        yield EncodedBatch(written, count, base_offset, last_offset, time, -1)
+
+
+def _wrapped(messages: memoryview, last_offset: int, timestamp_ms: int, settings: BatchSettings) -> bytes:
+    """The messages as they are, or the wrapper whose value they are."""
+    if settings.codec == Compression.NONE:
+        return bytes(messages)
+    value = compress(settings.codec, messages, settings.level)
+    if settings.codec == Compression.LZ4 and settings.magic == 0:
+        value = with_old_checksum(value)
+    attributes = _attributes(settings) | settings.codec
+    return encode_message(settings.magic, last_offset, timestamp_ms, attributes, None, value)

@@ -1,0 +1,100 @@
+"""The small text files that a directory and its partitions hold: rows behind a version and a count, read strictly.
+
+0                            version
+2                            rows
+orders 0 17                  topic, partition, offset; in leader-epoch-checkpoint: epoch, start offset
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from minibroker.pipeline.jobs.verify.findings import Problem
+from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
+
+RECOVERY_POINT = "recovery-point-offset-checkpoint"
+LOG_START = "log-start-offset-checkpoint"
+HIGH_WATERMARK = "replication-offset-checkpoint"
+CLEANER = "cleaner-offset-checkpoint"
+OFFSET_CHECKPOINTS = (RECOVERY_POINT, LOG_START, HIGH_WATERMARK, CLEANER)
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+
+TopicPartition = tuple[str, int]
+
+
+def read_offsets(path: Path) -> tuple[dict[TopicPartition, int], list[Problem]]:
+    """The offsets of a checkpoint by (topic, partition), and what is wrong with it. Raises `OSError`."""
+    rows, problem = _rows(path, 3)
+    offsets: dict[TopicPartition, int] = {}
+    for topic, partition, offset in rows:
+        key = topic, _number(partition)
+        if min(key[1], _number(offset)) < 0:
+            problem = problem or f"{topic} {partition} {offset}: no partition and offset"
+        elif key in offsets:
+            problem = problem or f"{topic} {partition} is there twice"
+        else:
+            offsets[key] = _number(offset)
+    return offsets, [Problem("checkpoint", -1, -1, problem)] if problem else []
+
+
+def read_epochs(path: Path) -> tuple[list[tuple[int, int]], list[Problem]]:
+    """The (epoch, start offset) rows of `leader-epoch-checkpoint`, as far as they rise, and what is wrong with it."""
+    rows, problem = _rows(path, 2)
+    entries: list[tuple[int, int]] = []
+    for row in rows:
+        epoch, start = _number(row[0]), _number(row[1])
+        before = entries[-1] if entries else (-1, -1)
+        if epoch <= before[0] or start <= before[1]:
+            problem = problem or f"epoch {row[0]} at {row[1]} behind epoch {before[0]} at {before[1]}"
+        else:
+            entries.append((epoch, start))
+    return entries, [Problem("leader-epoch-checkpoint", -1, -1, problem)] if problem else []
+
+
+def wrong_epochs(
+    entries: list[tuple[int, int]], runs: list[EpochRun], begin: int, end_offset: int
+) -> Iterator[Problem]:
+    """Where `leader-epoch-checkpoint` and the batches disagree. Of what lies before `begin` it may have nothing."""
+    for epoch, start in entries:
+        if start > end_offset:
+            yield Problem(LEADER_EPOCHS, -1, start, f"epoch {epoch} begins at {start}, the log ends at {end_offset}")
+    for run in runs:
+        if not entries:
+            yield Problem(LEADER_EPOCHS, -1, run.first_offset, f"it has nothing of epoch {run.epoch}")
+            return
+        for offset in (run.first_offset, run.last_offset):
+            known = [epoch for epoch, start in entries if start <= offset]
+            if not known and offset >= begin:
+                detail = f"its first epoch begins at {entries[0][1]}, and the log has epoch {run.epoch} at {offset}"
+                yield Problem(LEADER_EPOCHS, -1, offset, detail)
+                break
+            if known and known[-1] != run.epoch:
+                detail = f"it has epoch {known[-1]} at {offset}, the batch there {run.epoch}"
+                yield Problem(LEADER_EPOCHS, -1, offset, detail)
+                break
+
+
+def _rows(path: Path, columns: int) -> tuple[list[list[str]], str]:
+    """The rows, and what is wrong; an empty file is one without rows, as Kafka makes it before it has any."""
+    try:
+        text = path.read_bytes().decode("ascii")
+    except UnicodeDecodeError:
+        return [], "it is no text"
+    if not text:
+        return [], ""
+    lines = text.removesuffix("\n").split("\n")
+    if lines[0] != "0":
+        return [], f"version {lines[0][:20]!r}"
+    rows = [line.split(" ") for line in lines[2:]]
+    usable = [row for row in rows if len(row) == columns]
+    if len(lines) < 2 or lines[1] != str(len(rows)):
+        return usable, f"{''.join(lines[1:2])[:20]!r} rows announced, {len(rows)} there"
+    if not text.endswith("\n"):
+        return usable, "it ends within a line"
+    return usable, "" if len(usable) == len(rows) else f"a row that has not {columns} words"
+
+
+def _number(word: str) -> int:
+    """The number, -1 for what is none."""
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 20 else -1

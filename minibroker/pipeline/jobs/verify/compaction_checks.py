@@ -1,0 +1,59 @@
+"""What the cleaner promises of the part of a log that it has cleaned: each key once, no record without a key.
+
+Up to where that is, `cleaner-offset-checkpoint` says. Keys are compared over all segments, which is the job's business:
+here they are only given out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from minibroker.pipeline.jobs.verify.findings import Problem
+from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints
+from minibroker.pipeline.jobs.verify.record_checks import Records
+from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, MAGIC
+
+KEYS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("key", pa.binary()),
+        ("offset", pa.int64()),
+        ("file", pa.string()),
+        ("position", pa.int64()),
+    ]
+)
+
+
+def wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Iterator[Problem]:
+    """Records without a key, and tombstones that no cleaning has given a time to go, one a batch."""
+    cleaned = _cleaned(block, records, start_offset, clean_offset)
+    for row in np.flatnonzero(cleaned & (records.key_size < 0)).tolist():
+        batch = int(records.batch[row])
+        yield Problem("keyless-record", int(block.positions[batch]), int(records.offset[row]), "the record has no key")
+    headers = block.headers
+    is_cleaned_batch = (headers.magic == MAGIC) & (headers.last_offset < clean_offset)
+    is_old = is_cleaned_batch & (headers.attributes & DELETE_HORIZON_BIT == 0)
+    tombstones = cleaned & (records.key_size >= 0) & ~records.has_value & is_old[records.batch]
+    for batch in np.unique(records.batch[tombstones]).tolist():
+        position, offset = int(block.positions[batch]), int(block.headers.base_offset[batch])
+        yield Problem("tombstone-horizon", position, offset, f"cleaned up to {clean_offset}, no delete horizon")
+
+
+def keys_in_cleaned(
+    block: Block, records: Records, start_offset: int, clean_offset: int
+) -> tuple[list[bytes], Ints, Ints]:
+    """(keys, offsets, positions of their batches) of what was cleaned."""
+    rows = np.flatnonzero(_cleaned(block, records, start_offset, clean_offset) & (records.key_size >= 0))
+    starts, sizes = records.key_start[rows].tolist(), records.key_size[rows].tolist()
+    keys = [records.data[start : start + size] for start, size in zip(starts, sizes, strict=True)]
+    return keys, records.offset[rows], block.positions[records.batch[rows]]
+
+
+def _cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Flags:
+    in_range = (records.offset >= start_offset) & (records.offset < clean_offset)
+    cleaned: Flags = in_range & ~block.headers.is_control[records.batch]
+    return cleaned

@@ -1,0 +1,173 @@
+"""A `.log` file in blocks of batches as columns, past whatever is damaged in it.
+
+It finds the lengths and magic bytes that cannot be, and wrong checksums. How batches are found and headers are read is
+the decoder's (`decode/scanning.py`), the way on behind damage the protocol's (`records/walking.py`); what the fields
+mean for the log is judged elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+
+import numpy as np
+import numpy.typing as npt
+
+from minibroker.pipeline.decode.batch_headers import Headers, checksums_match, headers_at, scan
+from minibroker.pipeline.jobs.verify.findings import Problem
+from minibroker.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from minibroker.protocol.records.walking import FoundBatch, PassedOver, Wrong
+from minibroker.storage.files import Disk
+from minibroker.storage.inspection.file_walking import walker_of
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+BLOCK_BYTES = 4 << 20
+MAX_OFFSET = 1 << 48  # what a search takes for an offset: no log gets that far
+
+_OFFSET_AND_LENGTH = Struct(">qi")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Batches that lie in `data`, where `headers` says; `positions` are those in the file.
+
+    A column has one number a batch. A message of format 0 or 1 is a batch of one: `first_offset` is -1 for a wrapper
+    until its messages have been read. `sound` says whether the checksum is right, and `damages` how many damages lay
+    in the file before the batch, its own included.
+    """
+
+    data: memoryview
+    headers: Headers
+    positions: Ints
+    sound: Flags
+    damages: Ints
+    first_offset: Ints
+
+    @classmethod
+    def of(cls, data: memoryview, headers: Headers, origin: int, sound: Flags, damages: Ints) -> Block:
+        """The block of `data`, which lies at `origin` in the file."""
+        first_offset = np.where(headers.record_count < 0, -1, headers.base_offset)
+        return cls(data, headers, headers.position + origin, sound, damages, first_offset)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def batch(self, index: int) -> memoryview:
+        """The bytes of one batch."""
+        start = int(self.headers.position[index])
+        return self.data[start : start + int(self.headers.size[index])]
+
+
+class LogFile:
+    """A `.log` file that is read from batch to batch. Methods raise `OSError`.
+
+    `problems` has what was found so far of sizes, magic bytes and checksums; `end_position` is where the last batch
+    ends, once all blocks were given.
+    """
+
+    def __init__(
+        self, path: str, *, check_crc: bool = True, is_last: bool = False, block_bytes: int = BLOCK_BYTES
+    ) -> None:
+        self.problems: list[Problem] = []
+        self.end_position = 0
+        self._check_crc = check_crc
+        self._is_last = is_last
+        self._block_bytes = max(block_bytes, HEADER_BYTES)
+        self._damages = 0
+        self._file = Disk().open_to_read(path)
+        self._size = self._file.size_bytes()
+        self._walker = walker_of(self._file, self._size, limit=MAX_OFFSET)
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+    def blocks(self) -> Iterator[Block]:
+        """All batches, in blocks of about `block_bytes`."""
+        position, wanted = 0, self._block_bytes
+        while position < self._size:
+            data = memoryview(self._read(position, wanted))
+            wanted = self._block_bytes
+            found = scan(data)
+            if found.positions:
+                block, damage = self._block(data, headers_at(data, found.positions), position)
+                if len(block):
+                    self.end_position = int(block.positions[-1] + block.headers.size[-1])
+                    yield block
+                position = position + found.end if damage is None else self._passed(damage)
+                continue
+            giant = self._walker.header_at(position)
+            if giant is not None:
+                wanted = giant.size_bytes
+                continue
+            step = self._walker.step(position)
+            assert isinstance(step, PassedOver)
+            position = self._passed(step)
+
+    def _read(self, position: int, size: int) -> bytes:
+        data = self._file.read(position, min(size, self._size - position))
+        if not data:
+            raise OSError(f"{self._file.path} has become shorter")
+        return data
+
+    def _block(self, data: memoryview, headers: Headers, origin: int) -> tuple[Block, PassedOver | None]:
+        """The batches with these headers, up to the first one whose length cannot be right; and that, if there is."""
+        sound = checksums_match(data, headers) if self._check_crc else np.ones(len(headers.size), np.bool_)
+        damages = np.full(len(sound), self._damages, np.int64)
+        end, damage = len(sound), None
+        for index in np.flatnonzero(~sound).tolist():
+            step = self._walker.step(origin + int(headers.position[index]))
+            if isinstance(step, PassedOver):
+                end, damage = index, step
+                break
+            self._wrong_checksum(step)
+            damages[index:] = self._damages
+        return Block.of(data, headers.select(slice(end)), origin, sound[:end], damages[:end]), damage
+
+    def _wrong_checksum(self, found: FoundBatch) -> None:
+        header = found.header
+        self._note(
+            "crc",
+            found.position,
+            header.base_offset,
+            f"stored {header.crc:08x}, computed {found.computed_crc:08x} over {header.size_bytes} bytes",
+        )
+
+    def _passed(self, damage: PassedOver) -> int:
+        """Note what is wrong with bytes that are no batch; where to go on behind them."""
+        position, end = damage.position, damage.position + damage.size_bytes
+        is_end = end == self._size
+        if is_end and self._is_zero(position):
+            if not self._is_last:
+                self._note("torn-tail", position, -1, f"the file ends in {damage.size_bytes} zeros")
+            return end
+        head = bytes(self._read(position, LOG_OVERHEAD_BYTES)).ljust(LOG_OVERHEAD_BYTES, b"\0")
+        offset, length = _OFFSET_AND_LENGTH.unpack(head)
+        size = length + LOG_OVERHEAD_BYTES
+        if damage.wrong is Wrong.MAGIC:
+            kind = "magic"
+        elif damage.wrong is Wrong.CHECKSUM and size == damage.size_bytes:
+            kind = "crc"
+        elif is_end and (damage.wrong is Wrong.HEADER or size > damage.size_bytes):
+            kind = "torn-tail"
+        else:
+            kind = "length"
+        behind = "no sound batch follows" if is_end else f"the next batch is at {end}"
+        self._note(kind, position, offset, f"expected {damage.expected}, found {damage.found}; {behind}")
+        return end
+
+    def _note(self, kind: str, position: int, offset: int, detail: str) -> None:
+        self._damages += 1
+        self.problems.append(Problem(kind, position, offset, detail))
+
+    def _is_zero(self, position: int) -> bool:
+        """Whether nothing but zeros follows, as at the end of a file that was made large beforehand."""
+        while position < self._size:
+            data = self._read(position, BLOCK_BYTES)
+            if data.count(0) != len(data):
+                return False
+            position += len(data)
+        return True

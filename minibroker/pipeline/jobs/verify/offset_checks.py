@@ -1,0 +1,151 @@
+"""The order of offsets and of leader epochs in one segment: nothing before its turn, nothing twice, nothing left out.
+
+What spans segments is judged in `partition_judgement.py`, from what is remembered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from minibroker.pipeline.jobs.verify.findings import Problem
+from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints
+
+MAX_RUNS = 10_000  # of leader epochs in a segment: a log with more of them has another problem
+
+
+@dataclass
+class Offsets:
+    """The offsets in a segment, as far as they are remembered; -1: it has none.
+
+    `missing` counts the offsets between its batches, and the damages, behind which nobody knows what was there.
+    """
+
+    first: int = -1
+    first_position: int = -1
+    last_first: int = -1
+    last: int = -1
+    missing: int = 0
+    damages: int = 0
+    unknown_before: bool = False  # the segment begins with damage
+    max_timestamp: int = -1
+
+
+@dataclass
+class EpochRun:
+    """Batches in a row under one leader epoch."""
+
+    epoch: int
+    first_offset: int
+    last_offset: int
+    position: int
+
+
+@dataclass
+class OffsetCheck:
+    """Takes the blocks of one segment in order. `compacted` logs may have gaps."""
+
+    base_offset: int
+    compacted: bool
+    offsets: Offsets = field(default_factory=Offsets)
+    runs: list[EpochRun] = field(default_factory=list)
+
+    def take(self, block: Block) -> Iterator[Problem]:
+        """Yield what is wrong with the order of the block's batches, those with a wrong checksum left out."""
+        rows = np.flatnonzero(block.sound)
+        if not len(rows):
+            return
+        first, last = _firsts(block)[rows], block.headers.last_offset[rows]
+        known, damages = block.first_offset[rows] >= 0, block.damages[rows]
+        before_first, before_last, before_damages = self._before(first, last, damages)
+        has_before = before_last >= 0
+        same = damages == before_damages
+        below = block.headers.base_offset[rows] < self.base_offset
+        backwards = has_before & (first < before_first)
+        overlaps = has_before & ~backwards & (first <= before_last)
+        gaps = has_before & known & (first > before_last + 1)
+        yield from self._told("below-segment", block, rows, below, lambda i: f"the file begins at {self.base_offset}")
+        yield from self._told(
+            "offset-order", block, rows, backwards, lambda i: f"the batch before it begins at {before_first[i]}"
+        )
+        yield from self._told(
+            "overlap", block, rows, overlaps, lambda i: f"the batch before it ends at {before_last[i]}"
+        )
+        if not self.compacted:
+            yield from self._told(
+                "gap", block, rows, gaps & same, lambda i: f"the batch before it ends at {before_last[i]}"
+            )
+        self._remember(block, rows, first, last, np.where(gaps, first - before_last - 1, 0))
+        yield from self._take_epochs(block, rows, first, last)
+
+    def missing_before(self, block: Block) -> Ints:
+        """Return, for each batch of a block that is about to be taken, how much before it is missing or unknown.
+
+        Two batches with the same number have all between them that ever was there.
+        """
+        rows = np.flatnonzero(block.sound)
+        found = np.zeros(len(block), np.int64)
+        if not len(rows):
+            return found
+        first, last = _firsts(block)[rows], block.headers.last_offset[rows]
+        _, before_last, _ = self._before(first, last, block.damages[rows])
+        gaps = np.where((before_last >= 0) & (first > before_last + 1), first - before_last - 1, 0)
+        counted = np.cumsum(gaps) if self.compacted else np.zeros(len(rows), np.int64)
+        found[rows] = counted + block.damages[rows] + (self.offsets.missing if self.compacted else 0)
+        return found
+
+    def _before(self, first: Ints, last: Ints, damages: Ints) -> tuple[Ints, Ints, Ints]:
+        """First offset, last offset and damages of the batch before each."""
+        known = self.offsets
+        return (
+            np.concatenate(([known.last_first], first[:-1])),
+            np.concatenate(([known.last], last[:-1])),
+            np.concatenate(([known.damages], damages[:-1])),
+        )
+
+    def _told(
+        self, kind: str, block: Block, rows: Ints, wrong: Flags, detail: Callable[[int], str]
+    ) -> Iterator[Problem]:
+        for place in np.flatnonzero(wrong).tolist():
+            row = int(rows[place])
+            yield Problem(kind, int(block.positions[row]), int(block.headers.base_offset[row]), detail(place))
+
+    def _remember(self, block: Block, rows: Ints, first: Ints, last: Ints, missing: Ints) -> None:
+        known = self.offsets
+        if known.first < 0:
+            known.first = int(first[0])
+            known.first_position = int(block.positions[rows[0]])
+            known.unknown_before = bool(block.damages[rows[0]]) or bool(block.first_offset[rows[0]] < 0)
+        known.last_first, known.last = int(first[-1]), int(last[-1])
+        known.missing += int(missing.sum())
+        known.damages = int(block.damages[rows[-1]])
+        known.max_timestamp = max(known.max_timestamp, int(block.headers.max_timestamp[rows].max()))
+
+    def _take_epochs(self, block: Block, rows: Ints, first: Ints, last: Ints) -> Iterator[Problem]:
+        epochs = block.headers.leader_epoch[rows]
+        yield from self._told(
+            "leader-epoch-regression", block, rows, epochs < -1, lambda i: f"leader epoch {epochs[i]}"
+        )
+        with_epoch = np.flatnonzero(epochs >= 0)
+        if not len(with_epoch):
+            return
+        epochs, rows, first, last = epochs[with_epoch], rows[with_epoch], first[with_epoch], last[with_epoch]
+        changes = np.flatnonzero(np.concatenate(([True], epochs[1:] != epochs[:-1])))
+        ends = np.concatenate((changes[1:] - 1, [len(epochs) - 1]))
+        for begin, end in zip(changes.tolist(), ends.tolist(), strict=True):
+            epoch, position = int(epochs[begin]), int(block.positions[rows[begin]])
+            if self.runs and self.runs[-1].epoch == epoch:
+                self.runs[-1].last_offset = int(last[end])
+                continue
+            if self.runs and self.runs[-1].epoch > epoch:
+                detail = f"leader epoch {epoch}, {self.runs[-1].epoch} before it"
+                yield Problem("leader-epoch-regression", position, int(first[begin]), detail)
+            if len(self.runs) < MAX_RUNS:
+                self.runs.append(EpochRun(epoch, int(first[begin]), int(last[end]), position))
+
+
+def _firsts(block: Block) -> Ints:
+    """The first offset of each batch; of a wrapper that was not read, its last."""
+    return np.where(block.first_offset >= 0, block.first_offset, block.headers.base_offset)

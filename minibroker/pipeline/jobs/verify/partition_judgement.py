@@ -1,0 +1,239 @@
+"""Judging what spans the segments of a partition: the offsets between them, producers, transactions, checkpoints.
+
+It is a fold over the summaries of the segments, in order; batches are not read any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minibroker.pipeline.jobs.verify.checkpoint_checks import (
+    LEADER_EPOCHS,
+    read_epochs,
+    wrong_epochs,
+)
+from minibroker.pipeline.jobs.verify.findings import Finding, Findings, Problem
+from minibroker.pipeline.jobs.verify.log_files import SNAPSHOT, TRANSACTION_INDEX, PartitionPlan
+from minibroker.pipeline.jobs.verify.offset_checks import EpochRun
+from minibroker.pipeline.jobs.verify.producer_checks import State, carried_on
+from minibroker.pipeline.jobs.verify.segment_judgement import SegmentSummary, judge_image
+from minibroker.pipeline.jobs.verify.side_file_checks import wrong_counts, wrong_id
+from minibroker.pipeline.jobs.verify.snapshot_checks import (
+    SnapshotEntry,
+    read_snapshot,
+    wrong_states,
+)
+from minibroker.pipeline.jobs.verify.transaction_checks import (
+    NO_RECORD,
+    Known,
+    Marker,
+    Opened,
+    older_coordinator,
+    outside,
+    without_transaction,
+    wrong_entries,
+)
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    ABORTED_TRANSACTIONS_CHECKPOINT,
+    PARTITION_METADATA,
+)
+
+
+def judge_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary]) -> list[Finding]:
+    """Judge what lies between the segments of a partition, and its own files. Raises `OSError`."""
+    fold = _Fold(plan)
+    for summary in sorted(summaries, key=lambda each: each.base_offset):
+        fold.take(summary)
+    fold.finish()
+    return list(fold.findings)
+
+
+class _Fold:
+    """The knowledge of a partition up to a segment."""
+
+    def __init__(self, plan: PartitionPlan) -> None:
+        self._plan = plan
+        self.findings: Findings = plan.findings()
+        self._end: int | None = None  # the offset behind all segments so far
+        self._end_unsure = False
+        self._missing = 0
+        self._damages = 0
+        self._max_timestamp = -1
+        self._runs: list[tuple[EpochRun, str]] = []
+        self._states: dict[int, State] = {}
+        self._open: dict[int, tuple[Opened, str]] = {}
+        self._coordinators: dict[int, int] = {}
+        self._first_offset = plan.bases[0] if plan.bases else 0
+        self._snapshots = self._read_snapshots()
+
+    def take(self, summary: SegmentSummary) -> None:
+        """Go on by one segment."""
+        self._compare_snapshot(summary.base_offset)
+        self._take_offsets(summary)
+        self._take_epochs(summary)
+        self._take_transactions(summary)
+        for _, problem in carried_on(self._states, summary.producers, self._missing, self._plan.log_start):
+            self.findings.extend(summary.file, (problem,))
+        self._missing += summary.damages + (summary.offsets.missing if self._plan.compacted else 0)
+        self._damages += summary.damages
+        self._max_timestamp = max(self._max_timestamp, summary.offsets.max_timestamp)
+
+    def finish(self) -> None:
+        """Judge what can be judged only at the end of the log."""
+        end = self._end or 0
+        self._compare_snapshot(end, expected=self._plan.stopped)
+        self._check_open_transactions()
+        for offset in self._plan.snapshots:
+            if offset > end:
+                name = f"{offset:020d}{SNAPSHOT}"
+                self.findings.add(name, "snapshot-beyond-log", f"the log ends at {end}", offset=offset)
+        for name, offset in (self._plan.checkpoints or {}).items():
+            if offset > end:
+                detail = f"{name} has {offset}, the log ends at {end}"
+                self.findings.add(name, "checkpoint-beyond-log", detail, offset=offset, of_directory=True)
+        self._check_epoch_file(end)
+        self._check_side_files()
+        for image in self._plan.images:
+            judge_image(self._plan, image, self.findings)
+
+    # --- offsets and epochs -----------------------------------------------------------------------
+
+    def _take_offsets(self, summary: SegmentSummary) -> None:
+        offsets, base = summary.offsets, summary.base_offset
+        expected = base if self._end is None else self._end
+        begin = base if offsets.first < 0 else offsets.first
+        position = max(offsets.first_position, 0)
+        if self._end is not None and min(begin, base) < expected:
+            detail = f"the segment before it ends at {expected - 1}"
+            self.findings.add(summary.file, "segment-overlap", detail, offset=begin, position=position)
+        elif begin > expected:
+            if self._plan.compacted:
+                self._missing += begin - expected
+            elif not self._end_unsure and not offsets.unknown_before:
+                detail = f"expected {expected}, the segment begins at {begin}"
+                self.findings.add(summary.file, "gap", detail, offset=begin, position=position)
+        self._end = base if offsets.last < 0 else offsets.last + 1
+        self._end_unsure = summary.damages > offsets.damages
+
+    def _take_epochs(self, summary: SegmentSummary) -> None:
+        for run in summary.runs[:1]:
+            if self._runs and self._runs[-1][0].epoch > run.epoch:
+                detail = f"leader epoch {run.epoch}, {self._runs[-1][0].epoch} in the segment before"
+                self.findings.add(
+                    summary.file,
+                    "leader-epoch-regression",
+                    detail,
+                    offset=run.first_offset,
+                    position=run.position,
+                )
+        self._runs += [(run, summary.file) for run in summary.runs]
+
+    def _check_epoch_file(self, end: int) -> None:
+        entries: list[tuple[int, int]] = []
+        problems: list[Problem] = []
+        if self._plan.knows(LEADER_EPOCHS):
+            entries, problems = read_epochs(self._plan.path(LEADER_EPOCHS))
+        runs = [run for run, _ in self._runs]
+        # A kill may come between the removal of records and the checkpoint that says where the log begins then.
+        begin = self._plan.log_start if self._plan.stopped else end
+        self.findings.extend(LEADER_EPOCHS, problems or wrong_epochs(entries, runs, begin, end))
+
+    def _check_side_files(self) -> None:
+        plan = self._plan
+        if plan.knows(PARTITION_METADATA):
+            self.findings.extend(PARTITION_METADATA, wrong_id(plan.path(PARTITION_METADATA), plan.topic_id))
+        if plan.knows(ABORTED_TRANSACTIONS_CHECKPOINT):
+            self.findings.extend(ABORTED_TRANSACTIONS_CHECKPOINT, wrong_counts(plan.path("."), plan.bases))
+
+    # --- transactions -----------------------------------------------------------------------------
+
+    def _take_transactions(self, summary: SegmentSummary) -> None:
+        here = summary.transactions
+        for producer_id, (offset, position) in here.plain.items():
+            if producer_id in self._open:
+                detail = outside(producer_id, self._open[producer_id][0].offset)
+                self.findings.add(summary.file, "outside-transaction", detail, offset=offset, position=position)
+        for producer_id, (first, last) in here.epochs.items():
+            known = self._coordinators.get(producer_id, first)
+            if first < known:
+                problem = older_coordinator(here.first_markers[producer_id]._replace(coordinator_epoch=first), known)
+                self.findings.extend(summary.file, (problem,))
+            self._coordinators[producer_id] = last
+        for marker in here.first_markers.values():
+            if marker.first_offset < 0 and marker.kind != NO_RECORD and self._ends_nothing(marker):
+                self.findings.extend(summary.file, (without_transaction(marker),))
+        aborts = [self._carried(marker, here.first_markers) for marker in here.aborts]
+        known_log = Known(self._first_offset, self._plan.compacted, bool(self._damages or summary.damages))
+        markers = {marker.offset: marker for marker in aborts}
+        index_name = summary.file.removesuffix(".log") + TRANSACTION_INDEX
+        for place, problem in wrong_entries(here.entries, aborts, markers, known_log):
+            self.findings.extend(index_name if place == "index" else summary.file, (problem,))
+        self._carry(summary)
+
+    def _ends_nothing(self, marker: Marker) -> bool:
+        """Return whether a marker has nothing to end, and that cannot be due to the log's start or to cleaning."""
+        if marker.producer_id in self._open or self._plan.compacted or self._damages:
+            return False
+        return self._plan.log_start == 0 or marker.producer_id in self._states
+
+    def _carried(self, marker: Marker, firsts: dict[int, Marker]) -> Marker:
+        """An abort marker with what transactions of the segments before it are: its own first offset, others open."""
+        mine = self._open.get(marker.producer_id)
+        if mine is not None and firsts[marker.producer_id].offset == marker.offset:
+            marker = marker._replace(first_offset=mine[0].offset)
+        still_open = [
+            opened.offset
+            for producer_id, (opened, _) in self._open.items()
+            if producer_id != marker.producer_id
+            and (producer_id not in firsts or firsts[producer_id].offset > marker.offset)
+        ]
+        return marker._replace(stable_offset=min([marker.stable_offset, *still_open]))
+
+    def _carry(self, summary: SegmentSummary) -> None:
+        here = summary.transactions
+        for producer_id, (opened, file) in list(self._open.items()):
+            if producer_id in here.first_markers:
+                del self._open[producer_id]
+            elif producer_id in here.newest:
+                self._open[producer_id] = opened._replace(timestamp=here.newest[producer_id]), file
+        for producer_id, opened in here.open.items():
+            self._open.setdefault(producer_id, (opened, summary.file))
+
+    def _check_open_transactions(self) -> None:
+        for producer_id, (opened, file) in self._open.items():
+            age_ms = self._max_timestamp - opened.timestamp
+            kind = "hanging-transaction" if age_ms > self._plan.max_transaction_ms else "open-transaction"
+            detail = f"producer {producer_id}; the log goes on for {max(age_ms, 0) / 1000:.0f} s behind its last record"
+            self.findings.add(file, kind, detail, offset=opened.offset, position=opened.position)
+
+    # --- snapshots --------------------------------------------------------------------------------
+
+    def _read_snapshots(self) -> dict[int, list[SnapshotEntry]]:
+        if "snapshots" not in self._plan.checks:
+            return {}
+        found = {}
+        for offset in self._plan.snapshots:
+            name = f"{offset:020d}{SNAPSHOT}"
+            found[offset], problems = read_snapshot(self._plan.path(name))
+            self.findings.extend(name, problems)
+        return found
+
+    def _compare_snapshot(self, offset: int, *, expected: bool = True) -> None:
+        """Hold the snapshot of this offset, which there should be if it is `expected`, against the log up to it."""
+        if expected and offset > self._first_offset and self._states and offset not in self._plan.snapshots:
+            detail = f"a start has to read the log before {offset} for its producers"
+            self.findings.add(f"{offset:020d}{SNAPSHOT}", "snapshot-missing", detail, offset=offset)
+        entries = self._snapshots.pop(offset, [])
+        if self._damages or self._plan.compacted and offset <= self._plan.clean_offset:
+            return
+        missing = max(offset - (self._end or 0), 0) if self._plan.compacted else 0
+        opened = {producer_id: each.offset for producer_id, (each, _) in self._open.items()}
+        problems = wrong_states(
+            entries,
+            self._states,
+            opened,
+            start=self._plan.log_start,
+            compacted=self._plan.compacted,
+            missing=self._missing + missing,
+        )
+        self.findings.extend(f"{offset:020d}{SNAPSHOT}", problems)

@@ -1,0 +1,249 @@
+"""Whether the records in batches of format 2 are what the headers say: all batches of a block at once, with numpy.
+
+A batch in which anything is not as it should be is read once more, record by record, to say in words what. Messages of
+formats 0 and 1 are read in `message_checks.py`.
+
+Where records begin and what lies in them is found by the decoder (`decode/record_starts.py`, `record_fields.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from minibroker.pipeline.decode.batch_headers import Headers
+from minibroker.pipeline.decode.record_fields import read_fields
+from minibroker.pipeline.decode.record_starts import record_starts
+from minibroker.pipeline.jobs.verify.findings import Problem
+from minibroker.pipeline.jobs.verify.log_blocks import Block, Flags, Ints
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.records.batch import (
+    ELIDED_BIT,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+)
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, decompress
+from minibroker.protocol.records.record import Malformed, Record, read_record
+from minibroker.protocol.records.restarting import restored
+from minibroker.protocol.records.varints import Bytes, MalformedVarint
+
+CHUNK_BYTES = 8 << 20  # of the records of many batches, decompressed
+_PADDING = bytes(2)  # what the decoder may read behind the last record
+
+
+class Unreadable(ValueError):
+    """Records that cannot be read: `kind` is that of the finding, the message its detail."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind = kind
+
+
+def what_is_wrong(payload: Bytes, header: BatchHeader, *, compacted: bool) -> tuple[str, str] | None:
+    """(kind, detail) of the first thing that is wrong, None if nothing is."""
+    try:
+        records = list(read_records(payload, header))
+    except Unreadable as error:
+        return error.kind, str(error)
+    before, last_delta = -1, header.last_offset_delta
+    for place, record in enumerate(records):
+        expected = f"between {before + 1} and {last_delta}" if compacted else str(place)
+        delta = record.offset - header.base_offset
+        if not before < delta <= last_delta or not compacted and delta != place:
+            return "record-offset", f"record {place} has offset delta {delta}, expected {expected}"
+        before = delta
+    if not compacted and len(records) != last_delta + 1:
+        return "record-count", f"{len(records)} records, the last offset delta is {last_delta}"
+    largest = max((record.timestamp for record in records), default=header.max_timestamp)
+    if header.timestamp_type == LOG_APPEND_TIME or header.max_timestamp == largest:
+        return None
+    return "max-timestamp", f"{header.max_timestamp} in the header, {largest} in the records"
+
+
+def read_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records of a payload, with the times that they bear themselves.
+
+    Raises `Unreadable` at the first that is malformed, and for a wrong count.
+    """
+    if header.attributes & ELIDED_BIT:
+        try:
+            payload = restored(bytes(payload), header.record_count)
+        except KafkaError as error:
+            raise Unreadable("record", str(error)) from error
+    position = 0
+    for place in range(header.record_count):
+        if position == len(payload):
+            detail = f"{header.record_count} records in the header, {place} in the batch"
+            raise Unreadable("record-count", detail)
+        try:
+            record, position = read_record(payload, position, header, None)
+        except (MalformedVarint, Malformed) as error:
+            raise Unreadable("record", f"record {place}: {error}") from error
+        yield record
+    if position != len(payload):
+        left = len(payload) - position
+        raise Unreadable("record-count", f"{left} bytes are left behind the {header.record_count} records")
+
+
+class Payload(NamedTuple):
+    """The decompressed records of one batch, `row` being its place in the block."""
+
+    row: int
+    data: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of some batches as columns; `batch` is the place of a record's batch in the block.
+
+    `key_start` and `key_size` say where in `data` the key lies; a size of -1 is null.
+    """
+
+    data: bytes
+    batch: Ints
+    offset: Ints
+    key_start: Ints
+    key_size: Ints
+    has_value: Flags
+
+
+class Checked(NamedTuple):
+    """The result for a block: what is wrong, and the records of the batches in which nothing is."""
+
+    problems: list[Problem]
+    records: list[Records]
+
+
+def check_records(block: Block, *, compacted: bool) -> Checked:
+    """Read the records of all sound batches of format 2 in the block, but for control batches' meaning."""
+    problems: list[Problem] = []
+    found: list[Records] = []
+    for payloads in _chunks(block, problems, compacted=compacted):
+        records, wrong = _read(block, payloads, compacted=compacted)
+        found.append(records)
+        for payload in payloads:
+            if payload.row in wrong:
+                wrong_here = what_is_wrong(payload.data, block.headers.header(payload.row), compacted=compacted)
+                problems += [_problem(block, payload.row, *wrong_here)] if wrong_here else []
+    return Checked(problems, found)
+
+
+def payload_of(block: Block, index: int) -> Bytes:
+    """The records of a batch, decompressed. Raises `Unreadable`."""
+    try:
+        return decompress(int(block.headers.codec[index]), block.batch(index)[HEADER_BYTES:], MAX_UNCOMPRESSED_BYTES)
+    except KafkaError as error:
+        raise Unreadable("codec", str(error)) from error
+
+
+def header_problem(header: BatchHeader) -> str:
+    """Return what contradicts itself in the header of a batch of format 2; empty if nothing does."""
+    delta, count = header.last_offset_delta, header.record_count
+    if delta < 0 or count < 0 or count > delta + 1:
+        return f"last offset delta {delta}, {count} records"
+    producer_id, epoch = header.producer_id, header.producer_epoch
+    if producer_id < -1 or (producer_id >= 0) != (epoch >= 0):
+        return f"producer id {producer_id} with epoch {epoch}"
+    if header.base_sequence < -1:
+        return f"sequence {header.base_sequence}"
+    return f"base offset {header.base_offset}" if header.base_offset < 0 else ""
+
+
+def _contradictory(headers: Headers) -> Flags:
+    """For which batches `header_problem` has something to say, all at once."""
+    delta, count = headers.last_offset - headers.base_offset, headers.record_count
+    found: Flags = (delta < 0) | (count < 0) | (count > delta + 1) | (headers.base_offset < 0)
+    found |= (headers.producer_id < -1) | ((headers.producer_id >= 0) != (headers.producer_epoch >= 0))
+    return found | (headers.base_sequence < -1)
+
+
+def _chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterator[list[Payload]]:
+    """The payloads of all batches that have records, in portions; what cannot be decompressed is a problem."""
+    is_new = block.sound & (block.headers.magic == MAGIC)
+    contradictory = _contradictory(block.headers)
+    for index in np.flatnonzero(is_new & contradictory).tolist():
+        problems.append(_problem(block, index, "header", header_problem(block.headers.header(index))))
+    readable = is_new & ~contradictory
+    if not compacted:
+        for index in np.flatnonzero(readable & (block.headers.record_count == 0)).tolist():
+            problems.append(_problem(block, index, "record-count", "no records, in a log that is not compacted"))
+    chunk: list[Payload] = []
+    size = 0
+    for index in np.flatnonzero(readable & (block.headers.record_count > 0)).tolist():
+        try:
+            payload = payload_of(block, index)
+        except Unreadable as error:
+            problems.append(_problem(block, index, error.kind, str(error)))
+            continue
+        chunk.append(Payload(index, payload))
+        size += len(payload)
+        if size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _problem(block: Block, index: int, kind: str, detail: str) -> Problem:
+    return Problem(kind, int(block.positions[index]), int(block.headers.base_offset[index]), detail)
+
+
+def _read(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tuple[Records, set[int]]:
+    """The records of the batches that are right, and the places in the block of those that are not."""
+    data = b"".join([*(payload.data for payload in payloads), _PADDING])
+    bytes_ = np.frombuffer(data, np.uint8)
+    rows = np.array([payload.row for payload in payloads], np.int64)
+    sizes = np.array([len(payload.data) for payload in payloads], np.int64)
+    ends = np.cumsum(sizes)
+    starts, counts = ends - sizes, block.headers.record_count[rows]
+    positions, sound = record_starts(bytes_, starts, ends, counts)
+    index, counts = rows[sound], counts[sound]
+    if not sound.all():
+        positions, _ = record_starts(bytes_, starts[sound], ends[sound], counts)
+    batch = np.repeat(np.arange(len(index)), counts)
+    headers = block.headers.select(index)
+    has_attributes = (headers.attributes & ELIDED_BIT == 0).astype(np.int64)
+    fields = read_fields(bytes_, positions, has_attributes[batch], 5)
+    assert fields.offset_deltas is not None and fields.keys is not None and fields.values is not None
+    wrong = np.bincount(batch, fields.malformed, len(index)) > 0
+    wrong |= _wrong_deltas(fields.offset_deltas, batch, counts, headers.last_offset - headers.base_offset, compacted)
+    wrong |= _wrong_times(headers, fields.timestamp_deltas, np.cumsum(counts) - counts)
+    keep = ~wrong[batch]
+    keys, values = fields.keys, fields.values
+    records = Records(
+        data,
+        index[batch][keep],
+        (headers.base_offset[batch] + fields.offset_deltas)[keep],
+        keys.start[keep],
+        (keys.length if keys.is_null is None else np.where(keys.is_null, -1, keys.length))[keep],
+        (np.ones(len(batch), np.bool_) if values.is_null is None else ~values.is_null)[keep],
+    )
+    return records, {*rows[~sound].tolist(), *index[wrong].tolist()}
+
+
+def _wrong_deltas(delta: Ints, batch: Ints, counts: Ints, last_delta: Ints, compacted: bool) -> Flags:
+    """By batch, whether its offset deltas are not what they must be: all from 0 on, or, compacted, rising."""
+    wrong = np.zeros(len(counts), np.bool_)
+    place = np.arange(len(delta)) - np.repeat(np.cumsum(counts) - counts, counts)
+    if compacted:
+        before = np.where(place == 0, -1, np.concatenate((delta[:1], delta[:-1])))
+        wrong[batch[(delta <= before) | (delta > last_delta[batch])]] = True
+    else:
+        wrong[batch[delta != place]] = True
+        wrong |= (counts > 0) & (last_delta != counts - 1)
+    return wrong
+
+
+def _wrong_times(headers: Headers, timestamp_deltas: Ints, firsts: Ints) -> Flags:
+    """Whether the largest timestamp is not the header's, which in a batch with the broker's time is that time."""
+    if not len(firsts):
+        return np.zeros(0, np.bool_)
+    largest = headers.base_timestamp + np.maximum.reduceat(timestamp_deltas, firsts)
+    found: Flags = (largest != headers.max_timestamp) & (headers.attributes & TIMESTAMP_TYPE_BIT == 0)
+    return found

@@ -1,0 +1,237 @@
+"""Judging one segment, by itself: what one task does. Its batches pass once, in blocks, by all checks that are wanted.
+
+What spans segments is judged in `partition_judgement.py`, from the small summary that is left of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from minibroker.pipeline.jobs.verify.compaction_checks import (
+    KEYS,
+    keys_in_cleaned,
+    wrong_in_cleaned,
+)
+from minibroker.pipeline.jobs.verify.findings import Finding, Findings
+from minibroker.pipeline.jobs.verify.index_checks import OffsetIndexCheck, TimeIndexCheck
+from minibroker.pipeline.jobs.verify.log_blocks import Block, Ints, LogFile
+from minibroker.pipeline.jobs.verify.log_files import (
+    INDEX,
+    LOG,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+    PartitionPlan,
+    SegmentPlan,
+)
+from minibroker.pipeline.jobs.verify.message_checks import check_messages
+from minibroker.pipeline.jobs.verify.offset_checks import EpochRun, OffsetCheck, Offsets
+from minibroker.pipeline.jobs.verify.producer_checks import MAX_SEQUENCE, Event, ProducerCheck
+from minibroker.pipeline.jobs.verify.record_checks import Records, Unreadable, check_records
+from minibroker.pipeline.jobs.verify.transaction_checks import (
+    Transactions,
+    read_control,
+    read_index,
+)
+
+
+@dataclass
+class SegmentSummary:
+    """The part of a judged segment that is kept: as much as its producers need, not its batches."""
+
+    base_offset: int
+    offsets: Offsets
+    runs: list[EpochRun]
+    producers: ProducerCheck
+    transactions: Transactions
+    damages: int
+    file: str
+
+
+def judge_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
+    """Judge a segment by itself; return its findings and its summary. Raises `OSError`."""
+    judgement = _Judgement(plan)
+    try:
+        for block in judgement.file.blocks():
+            judgement.take(block)
+        judgement.finish()
+    finally:
+        judgement.file.close()
+    return list(judgement.findings), judgement.summary()
+
+
+def judge_image(plan: PartitionPlan, name: str, findings: Findings) -> None:
+    """Judge a snapshot of the metadata: batches as in a `.log` file, whole or of no use."""
+    file = LogFile(str(plan.path(name)), check_crc="crc" in plan.checks)
+    try:
+        for block in file.blocks():
+            if "records" in plan.checks:
+                findings.extend(name, check_records(block, compacted=False).problems)
+    finally:
+        file.close()
+    findings.extend(name, file.problems)
+
+
+def keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
+    """The keys in the part of a segment that the cleaner has cleaned, as rows of `KEYS`. Raises `OSError`."""
+    partition = plan.partition
+    file = LogFile(str(partition.path(plan.name(LOG))))
+    try:
+        for block in file.blocks():
+            for records in _records_of(block, compacted=True):
+                keys, offsets, positions = keys_in_cleaned(block, records, partition.log_start, partition.clean_offset)
+                count = len(keys)
+                columns = [
+                    pa.array([partition.topic] * count, pa.string()),
+                    pa.array([partition.partition] * count, pa.int32()),
+                    pa.array(keys, pa.binary()),
+                    pa.array(offsets),
+                    pa.array([f"{partition.directory}/{plan.name(LOG)}"] * count, pa.string()),
+                    pa.array(positions),
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=KEYS)
+    finally:
+        file.close()
+
+
+def _records_of(block: Block, *, compacted: bool) -> list[Records]:
+    return check_records(block, compacted=compacted).records + check_messages(block, compacted=compacted)[1]
+
+
+class _Judgement:
+    """One segment on its way past the checks."""
+
+    def __init__(self, plan: SegmentPlan) -> None:
+        self._plan, self._partition = plan, plan.partition
+        self._checks = self._partition.checks
+        self._log_name = plan.name(LOG)
+        self.findings: Findings = self._partition.findings()
+        is_last = plan.next_base is None
+        path = str(self._partition.path(self._log_name))
+        self.file = LogFile(path, check_crc="crc" in self._checks, is_last=is_last)
+        self._offsets = OffsetCheck(plan.base_offset, self._partition.compacted)
+        self._producers = ProducerCheck(self._partition.log_start)
+        self._transactions = Transactions()
+        self._index = self._time_index = None
+        if "index" in self._checks and self._there(INDEX):
+            self._index = OffsetIndexCheck(self._partition.path(plan.name(INDEX)), plan.base_offset)
+        if "timeindex" in self._checks and self._there(TIME_INDEX):
+            self._time_index = TimeIndexCheck(self._partition.path(plan.name(TIME_INDEX)), plan.base_offset)
+        cleaned = plan.base_offset < self._partition.clean_offset
+        self._cleaned = cleaned and self._partition.compacted and "compaction" in self._checks
+        self._reads_records = self._cleaned or "records" in self._checks
+        self._follows_producers = not self._checks.isdisjoint(("producers", "transactions", "snapshots"))
+
+    def _there(self, suffix: str) -> bool:
+        return self._partition.knows(self._plan.name(suffix))
+
+    def take(self, block: Block) -> None:
+        """Pass a block by all checks."""
+        if self._reads_records:
+            self._read_records(block)
+        missing = self._offsets.missing_before(block)
+        self.findings.extend(self._log_name, self._offsets.take(block))
+        if self._index is not None:
+            self._index.take(block)
+        if self._time_index is not None:
+            self._time_index.take(block)
+        if self._follows_producers:
+            self._follow_producers(block, missing)
+
+    def _read_records(self, block: Block) -> None:
+        checked = check_records(block, compacted=self._partition.compacted)
+        problems, records = check_messages(block, compacted=self._partition.compacted)
+        self.findings.extend(self._log_name, checked.problems + problems)
+        if self._cleaned:
+            for each in checked.records + records:
+                found = wrong_in_cleaned(block, each, self._partition.log_start, self._partition.clean_offset)
+                self.findings.extend(self._log_name, found)
+
+    def _follow_producers(self, block: Block, missing: Ints) -> None:
+        is_control = block.headers.is_control
+        rows = np.flatnonzero(block.sound & (is_control | (block.headers.producer_id >= 0)))
+        transactional = block.headers.is_transactional[rows].tolist()
+        # What compaction has emptied only stays for the sequence in its header.
+        holds_data = ~is_control[rows] & ((block.headers.record_count[rows] != 0) | (not self._partition.compacted))
+        each = zip(rows.tolist(), holds_data.tolist(), transactional, _events(block, rows, missing), strict=True)
+        for index, is_data, in_transaction, (producer_id, event) in each:
+            problem = None
+            if is_data:
+                problem = self._transactions.take_data(
+                    producer_id, in_transaction, event.offset, event.position, event.timestamp
+                )
+            elif is_control[index]:
+                self._follow_marker(block, index)
+            other = self._producers.take(producer_id, event) if producer_id >= 0 else None
+            if problem is not None or other is not None:
+                self.findings.extend(self._log_name, filter(None, (problem, other)))
+
+    def _follow_marker(self, block: Block, index: int) -> None:
+        try:
+            marker = read_control(block, index, compacted=self._partition.compacted)
+        except Unreadable as error:
+            position, offset = int(block.positions[index]), int(block.headers.base_offset[index])
+            self.findings.add(self._log_name, "control-batch", str(error), offset=offset, position=position)
+            return
+        if marker is not None:
+            for problem in self._transactions.take_marker(marker):
+                if problem.kind != "marker-without-transaction" or not self._excused():
+                    self.findings.extend(self._log_name, (problem,))
+
+    def _excused(self) -> bool:
+        """Return whether what is missing may have been compacted away, or is in what could not be read."""
+        return self._partition.compacted or bool(self.file.problems)
+
+    def finish(self) -> None:
+        """Judge what can be judged only once all batches have passed."""
+        self.findings.extend(self._log_name, self.file.problems)
+        closed, damaged = self._plan.next_base is not None, bool(self.file.problems)
+        if self._index is not None:
+            problems = self._index.problems(self.file.end_position, damaged=damaged)
+            self.findings.extend(self._plan.name(INDEX), problems)
+        if self._time_index is not None:
+            times = self._time_index.problems(self._offsets.offsets.last, closed=closed, damaged=damaged)
+            self.findings.extend(self._plan.name(TIME_INDEX), times)
+        if closed and self._plan.size_bytes:
+            for suffix, kind in ((INDEX, "index-missing"), (TIME_INDEX, "timeindex-missing")):
+                if not self._there(suffix):
+                    self.findings.add(self._plan.name(suffix), kind, "the segment is closed and has none")
+        if self._there(TRANSACTION_INDEX):
+            path = self._partition.path(self._plan.name(TRANSACTION_INDEX))
+            end = self._offsets.offsets.last + 1 if self._plan.next_base is None else self._plan.next_base
+            self._transactions.entries, wrong = read_index(path, self._plan.base_offset, end)
+            self.findings.extend(path.name, wrong)
+
+    def summary(self) -> SegmentSummary:
+        """Return what is kept of the segment."""
+        return SegmentSummary(
+            self._plan.base_offset,
+            self._offsets.offsets,
+            self._offsets.runs,
+            self._producers,
+            self._transactions,
+            len(self.file.problems),
+            self._log_name,
+        )
+
+
+def _events(block: Block, rows: Ints, missing: Ints) -> Iterator[tuple[int, Event]]:
+    """(producer id, event) of some batches; markers have no sequence."""
+    headers = block.headers
+    base, last = headers.base_offset[rows], headers.last_offset[rows]
+    first_sequence = np.where(headers.is_control[rows], -1, headers.base_sequence[rows])
+    last_sequence = np.where(first_sequence < 0, -1, (first_sequence + last - base) & MAX_SEQUENCE)
+    columns = (
+        headers.producer_epoch[rows],
+        first_sequence,
+        last_sequence,
+        base,
+        last,
+        headers.max_timestamp[rows],
+        block.positions[rows],
+        missing[rows],
+    )
+    return zip(headers.producer_id[rows].tolist(), map(Event, *(column.tolist() for column in columns)), strict=True)

@@ -1,0 +1,83 @@
+"""What is judged without the batches: `partition.metadata`, and what `aborted-transactions-checkpoint` has counted.
+
+Which id a topic has is said by the metadata log; without one, by most of the topic's partitions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from minibroker.pipeline.jobs.verify.findings import Problem
+from minibroker.pipeline.jobs.verify.policies import METADATA, metadata_ids
+from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.records.crc import crc32c
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    ABORTED_TRANSACTIONS_CHECKPOINT,
+    PARTITION_METADATA,
+    MalformedCheckpoint,
+    aborted_counts_from_text,
+    aborted_counts_text,
+    topic_id_from_text,
+)
+from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
+
+METADATA_TOPIC_ID = bytes(15) + b"\x01"  # the same in every cluster
+
+TopicPartition = tuple[str, int]
+
+
+def expected_ids(root: Path, directories: Mapping[TopicPartition, str]) -> dict[str, bytes]:
+    """The id of each topic, as far as anything tells it. Raises `OSError`."""
+    found: dict[str, Counter[bytes]] = {}
+    for (topic, _), directory in directories.items():
+        topic_id, _ = read_topic_id(root / directory / PARTITION_METADATA)
+        if topic_id is not None:
+            found.setdefault(topic, Counter())[topic_id] += 1
+    most = {topic: ids.most_common(1)[0][0] for topic, ids in found.items()}
+    return {**most, **metadata_ids(root), METADATA.removesuffix("-0"): METADATA_TOPIC_ID}
+
+
+def read_topic_id(path: Path) -> tuple[bytes | None, str]:
+    """The id in a `partition.metadata`, and why there is none; neither if there is no file. Raises `OSError`."""
+    try:
+        return topic_id_from_text(path.read_bytes()), ""
+    except FileNotFoundError:
+        return None, ""
+    except MalformedCheckpoint as error:
+        return None, str(error)
+
+
+def wrong_id(path: Path, expected: bytes | None) -> Iterator[Problem]:
+    """Yield what is wrong with a `partition.metadata`."""
+    found, unreadable = read_topic_id(path)
+    if unreadable:
+        yield Problem("partition-metadata", -1, -1, unreadable)
+    elif found is not None and expected is not None and found != expected:
+        detail = f"the id {uuid_text(found)}, where the topic has {uuid_text(expected)}"
+        yield Problem("partition-metadata", -1, -1, detail)
+
+
+def wrong_counts(directory: Path, bases: Iterable[int]) -> Iterator[Problem]:
+    """Where `aborted-transactions-checkpoint` and the `.txnindex` files disagree. Raises `OSError`.
+
+    A file may have more: what was aborted since the segment was closed last.
+    """
+    text = (directory / ABORTED_TRANSACTIONS_CHECKPOINT).read_bytes()
+    try:
+        counts = aborted_counts_from_text(text)
+        if text not in (b"", aborted_counts_text(counts)):
+            raise MalformedCheckpoint("its rows are not written or sorted as they should be")
+    except MalformedCheckpoint as error:
+        yield Problem("checkpoint", -1, -1, str(error))
+        return
+    known = set(bases)
+    for base, (count, crc) in counts.items():
+        index = directory / f"{base:020d}.txnindex"
+        data = index.read_bytes() if index.exists() else b""
+        if base not in known:
+            if base > min(known, default=0):
+                yield Problem("txnindex-count", -1, base, f"there is no segment {base}")
+        elif crc32c(data[: count * TRANSACTION_ENTRY.size]) != crc:
+            yield Problem("txnindex-count", -1, base, f"{index.name} had {count} entries, and has not the same")

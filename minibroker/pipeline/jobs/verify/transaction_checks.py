@@ -1,0 +1,241 @@
+"""Transactions in one segment: where each begins, the markers that end them, and the `.txnindex` file.
+
+    entry of a .txnindex       int16 version   int64 producer id, first offset, last offset, last stable offset
+
+What the entries say is judged by itself, and against the aborted transactions that the log shows. Whether one was open
+before the segment is known in `partition_judgement.py` only; here it is left open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from minibroker.pipeline.jobs.verify.findings import Problem
+from minibroker.pipeline.jobs.verify.log_blocks import Block
+from minibroker.pipeline.jobs.verify.record_checks import Unreadable, payload_of, read_records
+from minibroker.protocol.errors import InvalidRecords
+from minibroker.protocol.messages.control_records import EndTxnMarker
+from minibroker.protocol.records.control import ControlType, control_message, control_type
+
+ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
+NO_RECORD = -1  # the "type" of a control batch that compaction has emptied
+
+ENTRY = Struct(">hqqqq")
+
+
+class Marker(NamedTuple):
+    """The end of a transaction. `first_offset` is where it began, as far as the segment tells (-1)."""
+
+    producer_id: int
+    kind: int
+    coordinator_epoch: int
+    offset: int
+    position: int
+    first_offset: int
+    stable_offset: int  # the last stable one behind it, by what began in this segment
+
+
+class Opened(NamedTuple):
+    """A transaction that has begun: its first offset, where that lies, and the time of its newest batch."""
+
+    offset: int
+    position: int
+    timestamp: int
+
+
+class IndexEntry(NamedTuple):
+    """An entry of a `.txnindex` file."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    stable_offset: int
+
+
+@dataclass
+class Transactions:
+    """Takes the transactional batches and the markers of one segment in order.
+
+    By producer: `open` has what began here and has not ended, `first_markers` its first marker here, `epochs` the first
+    and last epoch of a coordinator, `plain` its first batch before any of these that is in no transaction, `newest` the
+    time of its newest transactional batch before its first marker.
+    """
+
+    open: dict[int, Opened] = field(default_factory=dict)
+    first_markers: dict[int, Marker] = field(default_factory=dict)
+    aborts: list[Marker] = field(default_factory=list)
+    epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
+    plain: dict[int, tuple[int, int]] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)
+    entries: list[IndexEntry] = field(default_factory=list)
+
+    def take_data(
+        self, producer_id: int, transactional: bool, offset: int, position: int, timestamp: int
+    ) -> Problem | None:
+        """A batch of records of a producer with an id."""
+        opened = self.open.get(producer_id)
+        if transactional:
+            begin = opened or Opened(offset, position, timestamp)
+            self.open[producer_id] = begin._replace(timestamp=timestamp)
+            if producer_id not in self.first_markers:
+                self.newest[producer_id] = timestamp
+            return None
+        if opened is None:
+            if producer_id not in self.first_markers:
+                self.plain.setdefault(producer_id, (offset, position))
+            return None
+        return Problem("outside-transaction", position, offset, outside(producer_id, opened.offset))
+
+    def take_marker(self, marker: Marker) -> list[Problem]:
+        """The end of a transaction, of which the first offset and the stable offset are not known yet."""
+        problems: list[Problem] = []
+        producer_id = marker.producer_id
+        opened = self.open.pop(producer_id, None)
+        others = min((other.offset for other in self.open.values()), default=marker.offset + 1)
+        marker = marker._replace(first_offset=-1 if opened is None else opened.offset, stable_offset=others)
+        if producer_id not in self.first_markers:
+            self.first_markers[producer_id] = marker
+        elif opened is None and marker.kind != NO_RECORD:
+            problems.append(without_transaction(marker))
+        if marker.kind == ABORT:
+            self.aborts.append(marker)
+        if marker.kind in (ABORT, COMMIT):
+            first, last = self.epochs.get(producer_id, (marker.coordinator_epoch,) * 2)
+            if marker.coordinator_epoch < last:
+                problems.append(older_coordinator(marker, last))
+            self.epochs[producer_id] = first, marker.coordinator_epoch
+        return problems
+
+
+def without_transaction(marker: Marker) -> Problem:
+    """That a marker ends nothing."""
+    what = "commits" if marker.kind == COMMIT else "aborts"
+    detail = f"it {what} a transaction of producer {marker.producer_id}, which has none open here"
+    return Problem("marker-without-transaction", marker.position, marker.offset, detail)
+
+
+def older_coordinator(marker: Marker, known: int) -> Problem:
+    """That a marker was written by a coordinator that was replaced."""
+    detail = f"producer {marker.producer_id}: coordinator epoch {marker.coordinator_epoch}, {known} before"
+    return Problem("coordinator-epoch", marker.position, marker.offset, detail)
+
+
+def outside(producer_id: int, first_offset: int) -> str:
+    """That a producer writes outside of its transaction."""
+    return f"producer {producer_id} has had a transaction open since offset {first_offset}"
+
+
+def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
+    """Return the marker in a control batch; None for one of the quorum. Raises `Unreadable` for a malformed one."""
+    header, position = block.headers.header(index), int(block.positions[index])
+    producer_id, offset = header.producer_id, header.base_offset
+    if header.record_count == 0:
+        if not compacted:
+            raise Unreadable("control-batch", "it is empty, in a log that is not compacted")
+        return Marker(producer_id, NO_RECORD, -1, offset, position, -1, -1) if producer_id >= 0 else None
+    records = list(read_records(payload_of(block, index), header))
+    try:
+        kind, message = control_type(records[0].key), control_message(records[0])
+    except InvalidRecords as error:
+        raise Unreadable("control-batch", str(error)) from error
+    if not isinstance(message, EndTxnMarker):
+        if header.is_transactional:
+            raise Unreadable("control-batch", "a control record in a transaction that does not end it")
+        return None
+    if not header.is_transactional or producer_id < 0:
+        raise Unreadable("control-batch", f"a marker without a transaction's flag, producer id {producer_id}")
+    if len(records) != 1:
+        raise Unreadable("control-batch", f"a marker among {len(records)} records")
+    assert kind is not None
+    return Marker(producer_id, kind, message.coordinator_epoch, offset, position, -1, -1)
+
+
+def read_index(path: Path, base_offset: int, end_offset: int) -> tuple[list[IndexEntry], list[Problem]]:
+    """The entries of a `.txnindex` file, and what is wrong with them by themselves. Raises `OSError`.
+
+    The markers that they name lie in the segment from `base_offset` to before `end_offset`.
+    """
+    data = path.read_bytes()
+    entries: list[IndexEntry] = []
+    problems: list[Problem] = []
+    last = base_offset - 1
+    for at in range(0, len(data), ENTRY.size):
+        if len(data) - at < ENTRY.size:
+            problems.append(Problem("txnindex-entry", at, -1, f"{len(data) - at} bytes behind the last entry"))
+            break
+        version, *fields = ENTRY.unpack_from(data, at)
+        entry = IndexEntry(*fields)
+        wrong = _impossible(version, entry) or _misplaced(entry, last, end_offset)
+        if wrong:
+            problems.append(Problem("txnindex-entry", at, entry.last_offset, wrong))
+            continue
+        last = entry.last_offset
+        entries.append(entry)
+    return entries, problems
+
+
+def _impossible(version: int, entry: IndexEntry) -> str:
+    if version != 0 or min(entry) < 0 or entry.first_offset > entry.last_offset:
+        return f"an entry of version {version} that cannot be: {tuple(entry)}"
+    return ""
+
+
+def _misplaced(entry: IndexEntry, last: int, end_offset: int) -> str:
+    if entry.last_offset <= last:
+        return f"the marker at {entry.last_offset} does not belong behind {last}"
+    if entry.last_offset >= end_offset:
+        return f"the marker at {entry.last_offset} is not in this segment, which ends before {end_offset}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Known:
+    """The other facts: where the log begins, whether it is compacted, and whether all of it could be read."""
+
+    start_offset: int
+    compacted: bool
+    damaged: bool
+
+
+def wrong_entries(
+    entries: Sequence[IndexEntry], aborts: Sequence[Marker], markers: Mapping[int, Marker], known: Known
+) -> Iterator[tuple[str, Problem]]:
+    """("index" or "log", problem): the file that it is in. `aborts` are the segment's, with the log's first offsets.
+
+    Where records are gone (by retention, by compaction), an entry may know more than the log shows. `markers` are all
+    abort markers of the segment, by offset.
+    """
+    by_key = {(entry.producer_id, entry.last_offset): place for place, entry in enumerate(entries)}
+    for marker in aborts:
+        if marker.first_offset < 0 or (marker.producer_id, marker.offset) in by_key:
+            continue
+        detail = f"producer {marker.producer_id} aborted {marker.first_offset} to {marker.offset}; no entry says so"
+        yield "log", Problem("txnindex-missing", marker.position, marker.offset, detail)
+    for place, entry in enumerate(entries):
+        for problem in _judged(entry, place, markers, known):
+            yield "index", problem
+
+
+def _judged(entry: IndexEntry, place: int, markers: Mapping[int, Marker], known: Known) -> Iterator[Problem]:
+    position = place * ENTRY.size
+    marker = markers.get(entry.last_offset)
+    is_of_marker = marker is not None and (marker.producer_id, marker.kind) == (entry.producer_id, ABORT)
+    said = f"producer {entry.producer_id}, offsets {entry.first_offset} to {entry.last_offset}"
+    gone = known.compacted or entry.first_offset < known.start_offset
+    if marker is None or not is_of_marker or marker.first_offset < 0 and not gone:
+        if not known.damaged:
+            yield Problem("txnindex-extra", position, entry.last_offset, f"{said}: the log has no such transaction")
+        return
+    if marker.first_offset < 0 or known.damaged:
+        return
+    first = marker.first_offset
+    if entry.first_offset > first or entry.first_offset != first and not gone:
+        yield Problem("txnindex-first-offset", position, entry.last_offset, f"{said}: in the log it begins at {first}")
+    stable = marker.stable_offset
+    if entry.stable_offset != stable and not (known.compacted or entry.stable_offset < known.start_offset):
+        detail = f"{said}: last stable offset {entry.stable_offset}, by the log {stable}"
+        yield Problem("txnindex-stable-offset", position, entry.last_offset, detail)

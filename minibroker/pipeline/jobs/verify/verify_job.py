@@ -1,0 +1,200 @@
+"""The job `verify`: a log directory in, the findings out as a DataFrame. Spark judges the segments in parallel.
+
+    plan of files ─> tasks of segments ─> findings, a summary of each segment ─> by partition: findings
+                                       └> keys of what was cleaned ─> by key: findings
+
+A task holds some blocks of a segment and what it knows of producers, whatever the size of the log. What is wrong is
+judged in the files beside this one, without Spark.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from minibroker.pipeline.jobs.verify.compaction_checks import KEYS
+from minibroker.pipeline.jobs.verify.findings import BY_CODE, CHECKS, MAX_OF_A_KIND, Finding
+from minibroker.pipeline.jobs.verify.log_files import PartitionPlan, SegmentPlan, plan_directory
+from minibroker.pipeline.jobs.verify.partition_judgement import judge_partition
+from minibroker.pipeline.jobs.verify.segment_judgement import (
+    SegmentSummary,
+    judge_segment,
+    keys_of_segment,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TASK_BYTES: Final = 64 << 20  # small segments share a task up to this
+TASK_SEGMENTS: Final = 64
+SHOWN_KEY_BYTES: Final = 60
+
+FINDINGS: Final = pa.schema(
+    [
+        ("topic", pa.string()),  # null where a file is of the whole directory
+        ("partition", pa.int32()),
+        ("file", pa.string()),
+        ("offset", pa.int64()),
+        ("position", pa.int64()),
+        ("kind", pa.string()),
+        ("severity", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+_JUDGED: Final = FINDINGS.append(pa.field("summary", pa.binary()))
+
+
+def verify(
+    spark: SparkSession,
+    path: str,
+    *,
+    topics: Collection[str] = (),
+    checks: Iterable[str] = CHECKS,
+    compacted: Collection[str] = (),
+) -> DataFrame:
+    """The findings about a log directory, or one partition's directory, as rows of `FINDINGS` in no order.
+
+    `topics` limits them, `compacted` names topics with `cleanup.policy=compact` of which the directory does not tell.
+    Raises `OptionError`, `OSError`; the query raises `OSError` for files that vanish meanwhile.
+    """
+    plan = plan_directory(path, topics=topics, checks=checks, compacted=compacted)
+    found = [*plan.findings]
+    for partition in plan.partitions:
+        if not partition.bases:
+            found += judge_partition(partition, [])
+    schema = _spark_schema(FINDINGS)
+    result = spark.createDataFrame([tuple(row_of(finding).values()) for finding in found], schema)
+    if not plan.segments:
+        return result
+    tasks = _tasks(spark, plan.segments)
+    judged = tasks.mapInArrow(_judging, _spark_schema(_JUDGED))
+    by_partition = {(each.topic, each.partition): each for each in plan.partitions}
+    result = result.union(judged.groupBy("topic", "partition").applyInArrow(_folding(by_partition), schema))
+    cleaned = [each for each in plan.segments if _is_cleaned(each)]
+    if cleaned:
+        result = result.union(_duplicate_keys(_tasks(spark, cleaned).mapInArrow(_keys, _spark_schema(KEYS))))
+    return result
+
+
+def findings_of(rows: pa.RecordBatch | pa.Table) -> list[Finding]:
+    """The findings that rows of `FINDINGS` are."""
+    return [
+        Finding(*(_none(name) if value is None else value for name, value in row.items())) for row in rows.to_pylist()
+    ]
+
+
+def table_of(findings: Sequence[Finding]) -> pa.Table:
+    """Findings as rows of `FINDINGS`."""
+    return pa.Table.from_pylist([row_of(each) for each in findings], FINDINGS)
+
+
+def row_of(finding: Finding) -> dict[str, Any]:
+    """A finding as a row of `FINDINGS`, by column; None for what it does not have."""
+    return {name: None if value == _none(name) else value for name, value in finding._asdict().items()}
+
+
+def _none(name: str) -> Any:
+    return -1 if name in ("partition", "offset", "position") else ""
+
+
+def _spark_schema(schema: pa.Schema) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+def _is_cleaned(segment: SegmentPlan) -> bool:
+    partition = segment.partition
+    wanted = partition.compacted and "compaction" in partition.checks
+    return wanted and segment.base_offset < partition.clean_offset and segment.size_bytes > 0
+
+
+def _tasks(spark: SparkSession, segments: Sequence[SegmentPlan]) -> DataFrame:
+    """A row, in a Spark partition of its own, for each task."""
+    tasks: list[list[SegmentPlan]] = [[]]
+    size = 0
+    for segment in segments:
+        if tasks[-1] and (size + segment.size_bytes > TASK_BYTES or len(tasks[-1]) >= TASK_SEGMENTS):
+            tasks.append([])
+            size = 0
+        tasks[-1].append(segment)
+        size += segment.size_bytes
+    rows = spark.sparkContext.parallelize([(pickle.dumps(task),) for task in tasks], len(tasks))
+    return spark.createDataFrame(rows, "task binary")
+
+
+def _segments_in(batches: Iterable[pa.RecordBatch]) -> Iterator[SegmentPlan]:
+    for batch in batches:
+        for task in batch.column(0).to_pylist():
+            yield from pickle.loads(task)
+
+
+def _judging(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: tasks of segments in, findings and summaries out."""
+    for segment in _segments_in(batches):
+        found, summary = judge_segment(segment)
+        partition = segment.partition
+        rows = [row_of(finding) for finding in found]
+        rows.append({"topic": partition.topic, "partition": partition.partition, "summary": pickle.dumps(summary)})
+        yield pa.RecordBatch.from_pylist(rows, _JUDGED)
+
+
+def _folding(plans: dict[tuple[str, int], PartitionPlan]) -> Callable[[pa.Table], pa.Table]:
+    """In a task: the rows of one partition in, all findings about it out."""
+
+    def fold(rows: pa.Table) -> pa.Table:
+        summaries: list[SegmentSummary] = [
+            pickle.loads(each) for each in rows.column("summary").drop_null().to_pylist()
+        ]
+        key = rows.column("topic")[0].as_py(), rows.column("partition")[0].as_py()
+        found = [*findings_of(rows.filter(rows.column("kind").is_valid()).drop(["summary"]))]
+        known = set(found)
+        found += [each for each in judge_partition(plans[key], summaries) if each not in known]
+        return table_of(found)
+
+    return fold
+
+
+def _keys(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for segment in _segments_in(batches):
+        yield from keys_of_segment(segment)
+
+
+def _duplicate_keys(keys: DataFrame) -> DataFrame:
+    """A finding for each key that is there more than once, at its first place."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    place = F.struct("offset", "file", "position")
+    groups = keys.groupBy("topic", "partition", "key").agg(
+        F.count("*").alias("count"), F.min(place).alias("first"), F.max("offset").alias("last")
+    )
+    order = Window.partitionBy("topic", "partition").orderBy("first.offset")
+    twice = groups.where("count > 1").withColumn("number", F.row_number().over(order))
+    return (
+        twice.where(F.col("number") <= MAX_OF_A_KIND)
+        .select("topic", "partition", "key", "count", "first.*", "last")
+        .mapInArrow(_told, _spark_schema(FINDINGS))
+    )
+
+
+def _told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        found = [
+            duplicate_key(row["topic"], row["partition"], row["key"], row["count"], row, row["last"])
+            for row in batch.to_pylist()
+        ]
+        yield from table_of(found).to_batches()
+
+
+def duplicate_key(topic: str, partition: int, key: bytes, count: int, first: dict[str, Any], last: int) -> Finding:
+    """That a key is there more than once; `first` has the `offset`, `file` and `position` of the first time."""
+    shown = repr(key[:SHOWN_KEY_BYTES])[1:] + ("..." if len(key) > SHOWN_KEY_BYTES else "")
+    detail = f"key {shown} is there {count} times, last at offset {last}"
+    kind = BY_CODE["duplicate-key"]
+    return Finding(
+        topic, partition, first["file"], first["offset"], first["position"], kind.code, kind.severity, detail
+    )

@@ -1,0 +1,297 @@
+"""Batches of one segment into others, a chunk at a time: which are joined, and what their records become.
+
+Where batches come from and go to is in `segment_rewriting.py`; what becomes of each is decided in
+`rewrite_settings.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from minibroker.pipeline.decode.decoder import RecordsDecoder
+from minibroker.pipeline.encode.encoder import (
+    BatchSettings,
+    EncodedBatch,
+    EncodeError,
+    Origin,
+    Producer,
+    encode_origins,
+)
+from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
+from minibroker.pipeline.rewriting.rewrite_settings import (
+    DEFAULT_BATCH_BYTES,
+    UNBOUNDED_BYTES,
+    RewriteError,
+    RewriteSettings,
+    Run,
+    Target,
+    Way,
+    goes_on,
+    run_of,
+)
+from minibroker.protocol.records.batch import (
+    COMPRESSION_MASK,
+    CREATE_TIME,
+    ELIDED_BIT,
+    HEADER_BYTES,
+    MAGIC,
+    MAX_SEQUENCE,
+    BatchHeader,
+    read_header,
+)
+from minibroker.protocol.records.building import assemble
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, compress, decompress
+from minibroker.protocol.records.message import message_header
+from minibroker.protocol.records.restarting import elided, restored
+
+COLUMNS = ("key", "value", "offset", "timestamp", "headers")
+OFFSET, TIME, HEADERS = (COLUMNS.index(name) for name in ("offset", "timestamp", "headers"))
+LIMITS = np.iinfo(np.int64)  # what a time beyond Spark's is decoded to
+REPLACEMENT = "\ufffd"  # what bytes that are no UTF-8 are decoded to
+MAX_OFFSET = 2**63 - 1
+ENCODED = (Way.ALONE, Way.JOIN)
+
+
+class Source(NamedTuple):
+    """A batch to be rewritten: whole, sound, and what is to become of it."""
+
+    header: BatchHeader
+    data: bytes
+    target: Target
+
+
+class Written(NamedTuple):
+    """A batch, or a message of an old format, as it is to lie in the log."""
+
+    header: BatchHeader
+    data: bytes | bytearray | memoryview
+
+
+class Stretch(NamedTuple):
+    """Neighbouring batches that are joined: what they share, and the first and the last of them."""
+
+    run: Run
+    first: BatchHeader
+    last: BatchHeader
+
+    @property
+    def keeps_end(self) -> bool:
+        """Whether what the last batch once had behind its last record must still be covered."""
+        return self.last.magic == self.run.magic == MAGIC
+
+
+class Converter:
+    """Rewrites the batches of one partition. `epoch_at` tells the leader epoch of an offset, -1 if it is not known.
+
+    The batches that were decoded last took `expansion` times their bytes in memory, at least 1.
+    Methods raise `RewriteError`, `CorruptData`, and `KafkaError` for records that cannot be read.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, place: str, settings: RewriteSettings, epoch_at: Callable[[int], int]
+    ) -> None:
+        self._partition = partition
+        self._place = place
+        self._settings = settings
+        self._epoch_at = epoch_at
+        self.expansion = 1.0
+
+    def convert(self, sources: list[Source]) -> Iterator[Written]:
+        """Yield what some neighbouring batches become, in the order of the log."""
+        rows = self._decoded([source for source in sources if source.target.way in ENCODED])
+        sources = self._exact(sources, rows)
+        for (target, timestamp_type), some in groupby(sources, _likeness):
+            if target.way in ENCODED:
+                settings = self._batch_settings(target, timestamp_type)
+                yield from self._encoded(list(self._stretches(some)), settings, rows)
+            elif target.way is Way.COPY:
+                yield from (Written(source.header, source.data) for source in some)
+            else:
+                for source in some:
+                    rows.drop_to(source.header.last_offset)
+                    data = recoded(source, self._settings.level)
+                    yield Written(read_header(data), data)
+
+    def _exact(self, sources: list[Source], rows: _Rows) -> list[Source]:
+        """The batches, those with a record that rows cannot express as batches that keep their records as they are.
+
+        That is one whose time is beyond Spark's, or with a header whose key is no UTF-8: readers of rows get what comes
+        nearest to it, but a log must keep it.
+        """
+        times, keys = rows.inexact()
+        if not times and not keys:
+            return sources
+        found = list(sources)
+        last_offsets = [source.header.last_offset for source in sources]
+        for offset in {*times, *keys}:
+            at = bisect_left(last_offsets, offset)
+            source = sources[at]
+            if source.header.magic == source.target.magic == MAGIC:
+                found[at] = source._replace(target=source.target._replace(way=Way.RECODE))
+            elif offset in times and source.target.magic:
+                raise RewriteError(f"{self._partition}, offset {offset}: a time so far off cannot change its format")
+        return found
+
+    def _stretches(self, sources: Iterable[Source]) -> Iterator[Stretch]:
+        """Batches that are joined, each stretch of them as long as can be."""
+        joined: Stretch | None = None
+        for source in sources:
+            header = source.header
+            run = run_of(header, source.target, self._epoch_at(header.base_offset))
+            is_alone = joined is None or source.target.way is Way.ALONE or run != joined.run
+            if joined is not None and not is_alone and (run.magic < MAGIC or goes_on(joined.last, header)):
+                joined = joined._replace(last=header)
+                continue
+            if joined is not None:
+                yield joined
+            joined = Stretch(run, header, header)
+        if joined is not None:
+            yield joined
+
+    def _decoded(self, sources: list[Source]) -> _Rows:
+        if not sources:
+            return _Rows([])
+        every = OffsetRange(self._partition, 0, MAX_OFFSET)
+        decoder = RecordsDecoder(self._partition, ReadRequest("records", COLUMNS), every)
+        data = b"".join(source.data for source in sources)
+        batches = [*decoder.feed(data, self._place, None), *decoder.finish()]
+        self.expansion = max(1.0, sum(batch.nbytes for batch in batches) / len(data))
+        return _Rows(batches)
+
+    def _encoded(self, stretches: list[Stretch], settings: BatchSettings, rows: _Rows) -> Iterator[Written]:
+        for some, following in rows.up_to(stretches[-1].last.last_offset):
+            offsets = some.column(OFFSET).to_numpy()
+            origins, stretches = _origins(stretches, offsets, following)
+            try:
+                for batch in encode_origins(some, settings, origins):
+                    yield from _written(batch, settings)
+            except EncodeError as error:
+                raise RewriteError(f"{self._partition}, from offset {offsets[0]} on: {error}") from error
+
+    def _batch_settings(self, target: Target, timestamp_type: int) -> BatchSettings:
+        batch_bytes = self._settings.batch_bytes or DEFAULT_BATCH_BYTES
+        return BatchSettings(
+            target.magic,
+            target.codec,
+            self._settings.level,
+            UNBOUNDED_BYTES if target.way is Way.ALONE else batch_bytes,
+            elide_attributes=target.elide,
+            timestamp_type=timestamp_type,
+            drop_headers=self._settings.drop_headers,
+        )
+
+
+class _Rows:
+    """Decoded rows, which are taken in the order of their offsets."""
+
+    def __init__(self, batches: list[pa.RecordBatch]) -> None:
+        self._batches = batches[::-1]
+
+    def up_to(self, last_offset: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """The rows up to this offset that nobody has taken, with the offset of the row that follows them."""
+        while self._batches and self._next_offset() <= last_offset:
+            batch = self._batches.pop()
+            count = int(np.searchsorted(batch.column(OFFSET).to_numpy(), last_offset, side="right"))
+            if count < batch.num_rows:
+                self._batches.append(batch.slice(count))
+            yield batch.slice(0, count), self._next_offset() if self._batches else MAX_OFFSET
+
+    def drop_to(self, last_offset: int) -> None:
+        """Leave out the rows up to this offset that nobody has taken."""
+        for _ in self.up_to(last_offset):
+            pass
+
+    def inexact(self) -> tuple[set[int], set[int]]:
+        """The offsets of rows whose time, and of those with a header whose key, is not the record's own."""
+        times: set[int] = set()
+        keys: set[int] = set()
+        for batch in self._batches:
+            offsets = batch.column(OFFSET).to_numpy()
+            micros = batch.column(TIME).cast(pa.int64()).fill_null(0).to_numpy()
+            times |= set(offsets[(micros == LIMITS.min) | (micros == LIMITS.max)].tolist())
+            headers = batch.column(HEADERS)
+            if headers.null_count < len(headers):
+                replaced = pc.match_substring(pc.list_flatten(headers).field("key"), REPLACEMENT)
+                parents = pc.list_parent_indices(headers).filter(replaced).to_numpy()
+                keys |= set(offsets[parents].tolist())
+        return times, keys
+
+    def _next_offset(self) -> int:
+        return int(self._batches[-1].column(OFFSET)[0].as_py())
+
+
+def _origins(
+    stretches: list[Stretch], offsets: NDArray[np.int64], following: int
+) -> tuple[list[Origin], list[Stretch]]:
+    """Where rows come from, and the stretches that are left for those that follow, at the offset `following`."""
+    ends = np.searchsorted(offsets, [stretch.last.last_offset for stretch in stretches], side="right").tolist()
+    origins = []
+    start = 0
+    for at, (stretch, end) in enumerate(zip(stretches, ends, strict=True)):
+        last_offset = stretch.last.last_offset
+        is_whole = end < len(offsets) or following > last_offset
+        if end > start:
+            reach = last_offset if is_whole and stretch.keeps_end else None
+            producer = _producer(stretch, int(offsets[start]))
+            origins.append(Origin(start, producer, stretch.run.leader_epoch, reach))
+        start = end
+        if not is_whole:
+            return origins, stretches[at:]
+    return origins, []
+
+
+def _likeness(source: Source) -> tuple[Target, int]:
+    """Return what batches must share to be encoded together."""
+    return source.target, source.header.timestamp_type if source.target.magic else CREATE_TIME
+
+
+def _producer(stretch: Stretch, offset: int) -> Producer:
+    """Whose rows from `offset` on are."""
+    run, first = stretch.run, stretch.first
+    if run.producer_id < 0:
+        return Producer(transactional=run.is_transactional)
+    sequence = first.base_sequence
+    if sequence >= 0:
+        sequence = (sequence + offset - first.base_offset) & MAX_SEQUENCE
+    return Producer(run.producer_id, run.producer_epoch, sequence, run.is_transactional)
+
+
+def _written(batch: EncodedBatch, settings: BatchSettings) -> Iterator[Written]:
+    """The batch or wrapper, whose header is made to count what is in it, or each of the messages that are one set."""
+    if settings.magic == MAGIC:
+        yield Written(read_header(batch.data), batch.data)
+        return
+    if settings.codec:
+        yield Written(message_header(batch.data)._replace(record_count=batch.record_count), batch.data)
+        return
+    view, position = memoryview(batch.data), 0
+    while position < len(view):
+        header = message_header(view, position)
+        yield Written(header, view[position : position + header.size_bytes])
+        position += header.size_bytes
+
+
+def recoded(source: Source, level: int | None) -> bytearray:
+    """Return the batch with the same records under another codec, or with or without their attributes byte.
+
+    Records keep attributes that are not 0. Raises `KafkaError`.
+    """
+    header, target = source.header, source.target
+    payload = decompress(header.compression, memoryview(source.data)[HEADER_BYTES:], MAX_UNCOMPRESSED_BYTES)
+    elision = header.attributes & ELIDED_BIT
+    if target.elide and not elision:
+        shorter = elided(bytes(payload), header.record_count)
+        if shorter is not None:
+            payload, elision = shorter, ELIDED_BIT
+    elif elision and not target.elide:
+        payload, elision = restored(bytes(payload), header.record_count), 0
+    attributes = header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | target.codec | elision
+    return assemble(header._replace(attributes=attributes), compress(target.codec, payload, level))

@@ -1,0 +1,138 @@
+"""What a rewriting is asked for, and what that makes of one batch: nothing, another payload, or records written anew.
+
+How each is done is in `segment_rewriting.py` and `batch_conversion.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodeError
+from minibroker.protocol.records.batch import (
+    DELETE_HORIZON_BIT,
+    ELIDED_BIT,
+    MAGIC,
+    MAX_SEQUENCE,
+    BatchHeader,
+)
+from minibroker.protocol.records.compression import Compression
+
+DEFAULT_BATCH_BYTES = 16384
+UNBOUNDED_BYTES = 2**31 - 1
+
+
+class RewriteError(Exception):
+    """Why a directory cannot be rewritten, in one line."""
+
+
+@dataclass(frozen=True)
+class RewriteSettings:
+    """The form that all batches are to have; None leaves each as it is.
+
+    `magic` is the message format, `level` the codec's. Without `batch_bytes` each batch stays one, and messages that
+    are no batch yet come into batches of 16384 bytes. `elide` leaves out the attributes byte of records, or puts it
+    back. For formats 0 and 1, which have neither: with `committed_only` only committed records of transactions stay,
+    with `drop_headers` records lose their headers. Raises `EncodeError` for settings that contradict each other.
+    """
+
+    magic: int | None = None
+    codec: Compression | None = None
+    level: int | None = None
+    batch_bytes: int | None = None
+    elide: bool | None = None
+    committed_only: bool = False
+    drop_headers: bool = False
+
+    def __post_init__(self) -> None:
+        wanted = MAGIC if self.magic is None else self.magic
+        if self.level is not None and self.codec is None:
+            raise EncodeError("a level is one of a codec: name that, too")
+        if (self.committed_only or self.drop_headers) and wanted == MAGIC:
+            raise EncodeError("format 2 keeps transactions and headers: only formats 0 and 1 have no place for them")
+        BatchSettings(wanted, self.codec or Compression.NONE, self.level, elide_attributes=bool(self.elide))
+
+    @property
+    def is_old(self) -> bool:
+        """Whether all becomes format 0 or 1."""
+        return self.magic is not None and self.magic < MAGIC
+
+    def as_json(self) -> dict[str, Any]:
+        """The settings as JSON knows them."""
+        return asdict(self)
+
+
+class Way(Enum):
+    """How a batch is rewritten."""
+
+    COPY = "its bytes stay"
+    DROP = "the format has no place for it"
+    RECODE = "its records stay as they are, under another codec, or with or without their attributes"
+    ALONE = "its records are one batch again"
+    JOIN = "its records are batched anew, with those of its neighbours"
+
+
+class Target(NamedTuple):
+    """The form that one batch is to have, and the way to it."""
+
+    way: Way
+    magic: int
+    codec: Compression
+    elide: bool
+
+
+def target_of(header: BatchHeader, settings: RewriteSettings) -> Target:
+    """Return the target of the batch with this header; transactions are not looked at."""
+    magic = header.magic if settings.magic is None else settings.magic
+    codec = Compression(header.compression) if settings.codec is None else settings.codec
+    was_elided = header.magic == MAGIC and header.attributes & ELIDED_BIT != 0
+    elide = magic == MAGIC and (was_elided if settings.elide is None else settings.elide)
+    is_same = codec == header.compression and elide == was_elided and (settings.level is None or not codec)
+    return Target(_way(header, magic, codec, is_same, settings), magic, codec, elide)
+
+
+def _way(header: BatchHeader, magic: int, codec: Compression, is_same: bool, settings: RewriteSettings) -> Way:
+    if header.magic == MAGIC and (header.is_control or header.record_count == 0):
+        return Way.COPY if magic == MAGIC else Way.DROP
+    if header.magic != magic:
+        is_message = header.magic < MAGIC and not header.compression
+        return Way.JOIN if settings.batch_bytes or is_message else Way.ALONE
+    if magic == MAGIC and (not settings.batch_bytes or header.attributes & DELETE_HORIZON_BIT):
+        return Way.COPY if is_same else Way.RECODE
+    if settings.batch_bytes and not (magic < MAGIC and is_same and not codec):
+        return Way.JOIN
+    if is_same:
+        return Way.COPY
+    return Way.ALONE if header.compression else Way.JOIN
+
+
+class Run(NamedTuple):
+    """The facts that batches must share, beside their target, for their records to come into one."""
+
+    magic: int
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+
+
+def run_of(header: BatchHeader, target: Target, leader_epoch: int) -> Run:
+    """Return what the batch shares with others. `leader_epoch` is its offset's, which an old format does not have."""
+    if target.magic < MAGIC:
+        return Run(target.magic, -1, -1, -1, False)
+    epoch = header.partition_leader_epoch if header.magic == MAGIC else leader_epoch
+    return Run(target.magic, epoch, header.producer_id, header.producer_epoch, header.is_transactional)
+
+
+def goes_on(before: BatchHeader, after: BatchHeader) -> bool:
+    """Whether the sequences of two batches of a run are those of one batch: as far apart as their offsets.
+
+    A marker between them, a batch that was compacted away, and another producer's records would show.
+    """
+    if before.magic < MAGIC or before.producer_id < 0:
+        return True
+    if before.base_sequence < 0 or after.base_sequence < 0:
+        return False
+    distance = after.base_offset - before.base_offset
+    return (after.base_sequence - before.base_sequence - distance) & MAX_SEQUENCE == 0

@@ -1,0 +1,259 @@
+"""One segment rewritten: its batches read and checked, converted a chunk at a time, and written with their indexes.
+
+The new files are made under names of their own, and get the segment's name only once they are whole and on the disk
+itself. Which segments there are is `plan.py`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.rewriting.batch_conversion import Converter, Source, Written
+from minibroker.pipeline.rewriting.rewrite_settings import (
+    RewriteError,
+    RewriteSettings,
+    Way,
+    target_of,
+)
+from minibroker.pipeline.rewriting.transaction_rewriting import Uncommitted, content, indexed
+from minibroker.protocol.errors import CorruptBatch, KafkaError
+from minibroker.protocol.records.batch import MAGIC, BatchHeader
+from minibroker.protocol.records.compression import Compression
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    LEADER_EPOCH_CHECKPOINT,
+    epochs_from_text,
+)
+from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
+from minibroker.storage.compaction.batch_reading import StoredBatch, Uncleanable, stored_batches
+from minibroker.storage.compaction.segment_writer import SegmentWriter
+from minibroker.storage.files import Disk
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.names import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TRANSACTION_INDEX_SUFFIX,
+    log_name,
+    segment_name,
+)
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction
+from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
+
+# What is converted at once: how much as it lies in the file, and how much of that decoded. How far batches expand is
+# known from those before, which is why the first ones are few.
+CHUNK_BYTES = 4 << 20
+DECODED_BYTES = 24 << 20
+FIRST_CHUNK_BYTES = 1 << 14
+GROWTH = 8
+BUFFER_BYTES = 1 << 20
+
+EpochAt = Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class SegmentTask:
+    """A segment that is to be rewritten. `is_last`: of its log; `is_torn`: it may end in what a crash has left."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    size_bytes: int
+    is_last: bool = False
+    is_torn: bool = False
+
+    @property
+    def log(self) -> str:
+        """The name of the log's directory."""
+        return log_name(self.topic, self.partition)
+
+
+class NewSegment(NamedTuple):
+    """A segment that was written. `record_count` is -1 where a wrapper that was not looked into does not tell.
+
+    `source_bytes`, `dropped_batches` and `lost_bytes` stand with the first of those that a segment has become.
+    """
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    batch_count: int
+    record_count: int
+    source_bytes: int
+    dropped_batches: int
+    lost_bytes: int
+
+
+class SegmentRewriter:
+    """Rewrites one segment of the log directory `source`; the new files come to lie in `work`, which must be there."""
+
+    def __init__(
+        self,
+        task: SegmentTask,
+        source: str,
+        work: str,
+        settings: RewriteSettings,
+        uncommitted: Uncommitted | None = None,
+        log_settings: LogSettings | None = None,
+    ) -> None:
+        self._task = task
+        self._disk = Disk()
+        self._directory = f"{source}/{task.log}"
+        self._path = f"{self._directory}/{segment_name(task.base_offset)}{LOG_SUFFIX}"
+        self._work = work
+        self._settings = settings
+        self._uncommitted = uncommitted
+        self._dropped = 0
+        self._lost_bytes = 0
+        self._end_offset = task.base_offset
+        self._output = _Output(
+            self._disk,
+            work,
+            log_settings or LogSettings(),
+            indexed(self._disk, self._directory, [task.base_offset]) if not settings.is_old else [],
+            self._disk.modified_ms(self._path),
+        )
+
+    def run(self) -> list[NewSegment]:
+        """Write it; the segments that it has become, mostly one.
+
+        Raises `RewriteError` with topic, partition and offset, `CorruptData`, `OSError`.
+        """
+        task = self._task
+        converter = Converter(TopicPartition(task.topic, task.partition), self._path, self._settings, self._epoch_at())
+        self._output.begin(task.base_offset, limit_bytes=max(task.size_bytes, self._output.settings.segment_bytes))
+        chunk: list[Source] = []
+        chunk_bytes, limit_bytes = 0, FIRST_CHUNK_BYTES
+        for source in self._sources():
+            chunk.append(source)
+            chunk_bytes += len(source.data)
+            if chunk_bytes >= limit_bytes:
+                self._write(converter, chunk)
+                chunk, chunk_bytes = [], 0
+                limit_bytes = min(CHUNK_BYTES, GROWTH * limit_bytes, int(DECODED_BYTES / converter.expansion))
+        self._write(converter, chunk)
+        first, *others = self._output.finish(self._end_offset if task.is_last else None)
+        return [
+            first._replace(source_bytes=task.size_bytes, dropped_batches=self._dropped, lost_bytes=self._lost_bytes),
+            *others,
+        ]
+
+    def _write(self, converter: Converter, chunk: list[Source]) -> None:
+        try:
+            for written in converter.convert(chunk):
+                self._output.add(written)
+        except KafkaError as error:
+            offset = chunk[0].header.base_offset
+            raise RewriteError(f"{self._path}: records from offset {offset} on cannot be read: {error}") from error
+
+    def _sources(self) -> Iterator[Source]:
+        """The batches that are not dropped, each with what is to become of it."""
+        for batch in self._stored():
+            target = target_of(batch.header, self._settings)
+            if target.magic < MAGIC and batch.header.magic == MAGIC and self._is_dropped(batch.header):
+                target = target._replace(way=Way.DROP)
+            if target.way is Way.DROP:
+                self._dropped += 1
+            elif target.magic < MAGIC and target.codec == Compression.ZSTD:
+                raise RewriteError(
+                    f"{self._path}: offset {batch.header.base_offset} is compressed by zstd, which formats 0 and 1 do "
+                    "not have: name another codec"
+                )
+            else:
+                yield Source(batch.header, batch.data, target)
+
+    def _is_dropped(self, header: BatchHeader) -> bool:
+        if not header.is_transactional or header.is_control:
+            return False
+        if self._uncommitted is None:
+            raise RewriteError(
+                f"{self._path}: offset {header.base_offset} is part of a transaction, which formats 0 and 1 do not have"
+            )
+        return self._uncommitted.has(header)
+
+    def _stored(self) -> Iterator[StoredBatch]:
+        """The batches of the segment, each whole and sound. A torn one ends there, as the broker's recovery ends it."""
+        file = self._disk.open_to_read(self._path)
+        size_bytes = self._task.size_bytes
+        position = 0
+        try:
+            for batch in stored_batches(file, size_bytes, self._task.base_offset, BUFFER_BYTES):
+                yield batch
+                position += len(batch.data)
+                self._end_offset = batch.header.next_offset
+        except Uncleanable as error:
+            if not (self._task.is_torn and isinstance(error.__cause__, CorruptBatch)):
+                raise RewriteError(str(error)) from error
+            self._lost_bytes = size_bytes - position
+        finally:
+            file.close()
+
+    def _epoch_at(self) -> EpochAt:
+        path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
+        if not self._disk.exists(path):
+            return LeaderEpochs().epoch_at
+        return LeaderEpochs(epochs_from_text(content(self._disk, path))).epoch_at
+
+
+class _Output:
+    """The segments that a segment becomes: another one begins where one would be too large."""
+
+    def __init__(
+        self, disk: Disk, work: str, settings: LogSettings, aborted: list[AbortedTransaction], modified_ms: int
+    ) -> None:
+        self.settings = settings
+        self._disk = disk
+        self._work = work
+        self._aborted = aborted
+        self._modified_ms = modified_ms
+        self._done: list[NewSegment] = []
+
+    def begin(self, base_offset: int, limit_bytes: int) -> None:
+        """Begin the first or another segment."""
+        self._limit_bytes = limit_bytes
+        self._base_offset = self._next_offset = base_offset
+        self._batches = self._records = 0
+        self._path = f"{self._work}/{segment_name(base_offset)}"
+        self._writer = SegmentWriter(self._disk, self._path, base_offset, self.settings, BUFFER_BYTES)
+
+    def add(self, written: Written) -> None:
+        """Write a batch."""
+        header, data = written
+        is_full = self._writer.size_bytes + len(data) > self._limit_bytes
+        is_far = header.last_offset - self._base_offset > MAX_RELATIVE_OFFSET
+        if self._writer.size_bytes and (is_full or is_far):
+            is_next_far = header.last_offset - self._next_offset > MAX_RELATIVE_OFFSET
+            base_offset = header.base_offset if is_next_far else self._next_offset
+            self._end(base_offset)
+            self.begin(base_offset, self._limit_bytes)
+        self._writer.add(header, data)
+        self._next_offset = header.next_offset
+        self._batches += 1
+        unknown = header.record_count < 0 or self._records < 0
+        self._records = -1 if unknown else self._records + header.record_count
+
+    def finish(self, end_offset: int | None) -> list[NewSegment]:
+        """End the last segment; all that were written.
+
+        A log goes on at `end_offset` although what lay before it was dropped: an empty segment says so by its name.
+        """
+        next_offset = self._next_offset
+        self._end(None)
+        if end_offset is not None and next_offset < end_offset:
+            self.begin(end_offset, self._limit_bytes)
+            self._end(None)
+        return self._done
+
+    def _end(self, end_offset: int | None) -> None:
+        """Sync the segment's files, and give them their names. It lists transactions that end in it."""
+        aborted = [each for each in self._aborted if end_offset is None or each.last_offset < end_offset]
+        self._aborted = self._aborted[len(aborted) :]
+        file = self._writer.finish(aborted, self._modified_ms)
+        file.close()
+        for suffix in (*SEGMENT_SUFFIXES[1:], SEGMENT_SUFFIXES[0]):
+            if aborted or suffix != TRANSACTION_INDEX_SUFFIX:  # without any there is no such file
+                self._disk.rename(self._path + suffix + CLEANED_SUFFIX, self._path + suffix)
+        size_bytes, counts = self._writer.size_bytes, (self._batches, self._records)
+        self._done.append(NewSegment(self._base_offset, self._next_offset, size_bytes, *counts, 0, 0, 0))

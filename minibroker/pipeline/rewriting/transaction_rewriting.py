@@ -1,0 +1,119 @@
+"""Whose records an old format must not get: those of transactions that were aborted, or that never ended.
+
+Format 2 keeps all of them, with their markers, and needs nothing of this.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import BatchHeader
+from minibroker.storage.batch_scanning import headers
+from minibroker.storage.files import Disk
+from minibroker.storage.names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
+from minibroker.storage.producers.aborted_transactions import (
+    AbortedTransaction,
+    transactions_from_bytes,
+)
+
+
+class Survey(NamedTuple):
+    """The transactions in the batches of one segment.
+
+    `first` is the first offset of each producer's transactional batches, `ended` the offset of its last marker, and
+    `open` the first offset of those after that marker.
+    """
+
+    base_offset: int
+    first: dict[int, int]
+    ended: dict[int, int]
+    open: dict[int, int]
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether there is a transactional batch, markers included."""
+        return bool(self.first or self.ended)
+
+
+def survey(disk: Disk, directory: str, base_offset: int, *, is_torn: bool = False) -> Survey:
+    """Read the headers of a segment, up to the first that cannot be if it may be torn.
+
+    Raises `CorruptBatch`, `OSError`.
+    """
+    file = disk.open_to_read(f"{directory}/{segment_name(base_offset)}{LOG_SUFFIX}")
+    found = Survey(base_offset, {}, {}, {})
+    try:
+        for _, header in headers(file, 0, file.size_bytes()):
+            if not header.is_transactional or header.producer_id < 0:
+                continue
+            if header.is_control:
+                found.ended[header.producer_id] = header.base_offset
+                found.open.pop(header.producer_id, None)
+            else:
+                found.first.setdefault(header.producer_id, header.base_offset)
+                found.open.setdefault(header.producer_id, header.base_offset)
+    except CorruptBatch:
+        if not is_torn:
+            raise
+    finally:
+        file.close()
+    return found
+
+
+def open_transactions(surveys: Iterable[Survey]) -> dict[int, int]:
+    """The first offset of each transaction that does not end in a log, by producer id."""
+    found: dict[int, int] = {}
+    for each in sorted(surveys, key=lambda survey: survey.base_offset):
+        for producer_id, offset in each.first.items():
+            found.setdefault(producer_id, offset)
+        for producer_id in each.ended:
+            found.pop(producer_id, None)
+        found.update({producer_id: offset for producer_id, offset in each.open.items() if producer_id not in found})
+    return found
+
+
+@dataclass(frozen=True)
+class Uncommitted:
+    """The uncommitted transactions of a log: aborted ones, by producer in the order of their ends, and open ones."""
+
+    aborted: Mapping[int, Sequence[AbortedTransaction]] = field(default_factory=dict)
+    open: Mapping[int, int] = field(default_factory=dict)
+
+    def has(self, header: BatchHeader) -> bool:
+        """Whether the transactional batch with this header is part of one of them."""
+        if header.base_offset >= self.open.get(header.producer_id, header.base_offset + 1):
+            return True
+        of_producer = self.aborted.get(header.producer_id, ())
+        at = bisect_left(of_producer, header.base_offset, key=lambda transaction: transaction.last_offset)
+        return at < len(of_producer) and of_producer[at].first_offset <= header.base_offset
+
+
+def uncommitted(disk: Disk, directory: str, base_offsets: Iterable[int], open: Mapping[int, int]) -> Uncommitted:
+    """Return the aborted transactions of a log by its indexes, and the open ones. Raises `CorruptIndex`, `OSError`."""
+    aborted: dict[int, list[AbortedTransaction]] = {}
+    for transaction in indexed(disk, directory, base_offsets):
+        aborted.setdefault(transaction.producer_id, []).append(transaction)
+    return Uncommitted(aborted, open)
+
+
+def content(disk: Disk, path: str) -> bytes:
+    """All of a small file that need not be ours to write. Raises `OSError`."""
+    file = disk.open_to_read(path)
+    try:
+        return file.read(0, file.size_bytes())
+    finally:
+        file.close()
+
+
+def indexed(disk: Disk, directory: str, base_offsets: Iterable[int]) -> list[AbortedTransaction]:
+    """The aborted transactions in the indexes of these segments. Raises `CorruptIndex`, `OSError`."""
+    found: list[AbortedTransaction] = []
+    for base_offset in base_offsets:
+        path = f"{directory}/{segment_name(base_offset)}{TRANSACTION_INDEX_SUFFIX}"
+        if disk.exists(path):
+            found += transactions_from_bytes(content(disk, path))
+    return sorted(found, key=lambda transaction: transaction.last_offset)

@@ -1,0 +1,216 @@
+"""The options of a writer as typed settings: Spark's own, and the Kafka producer's after `kafka.`.
+
+What is left after `kafka.` is the connection's, and is checked there; columns are checked in `sink_columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeVar
+
+from minibroker.client.connection_settings import Settings
+from minibroker.pipeline.encode.encoder import BatchSettings
+from minibroker.pipeline.log_source import OptionError
+from minibroker.protocol.records.compression import Compression
+
+Choice = TypeVar("Choice", bound=str)
+Delivery = Literal["at-least-once", "exactly-once"]
+DELIVERIES: Final[tuple[Delivery, ...]] = ("at-least-once", "exactly-once")
+
+_INT_MAX: Final = (1 << 31) - 1
+_LEVELS: Final = {
+    Compression.GZIP: "compression.gzip.level",
+    Compression.LZ4: "compression.lz4.level",
+    Compression.ZSTD: "compression.zstd.level",
+}
+# Settings of Kafka's producer that this writer decides itself, and why.
+_DECIDED: Final = {
+    "key.serializer": "cast the column `key` to string or binary instead",
+    "value.serializer": "cast the column `value` to string or binary instead",
+    "transactional.id": "use delivery=exactly-once and transactionalIdPrefix",
+    "partitioner.class": "give a column `partition` instead",
+    "interceptor.classes": "it runs no Java classes",
+}
+# What Spark itself puts among the options of a query.
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
+_NAMES: Final = ("topic", "delivery", "keepTimestamps", "transactionalIdPrefix", "writeId", "kafka.bootstrap.servers")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """How rows are written. Times are in milliseconds, sizes in bytes; names are those of Kafka's producer.
+
+    `client` are the settings of the connection. `topic` is for all rows, None if the column `topic` says it. `write_id`
+    names a batch write that may be repeated. `linger_ms` None is: until there is enough, or no more rows.
+    """
+
+    bootstrap_servers: str
+    client: Mapping[str, str] = field(default_factory=dict)
+    topic: str | None = None
+    delivery: Delivery = "at-least-once"
+    transactional_id_prefix: str = "minibroker"
+    write_id: str | None = None
+    keep_timestamps: bool = True
+    batches: BatchSettings = field(default_factory=lambda: BatchSettings(batch_bytes=256 << 10))
+    acks: int = -1
+    idempotent: bool = True
+    ignore_keys: bool = False
+    max_request_bytes: int = 1 << 20
+    buffer_bytes: int = 8 << 20
+    linger_ms: int | None = None
+    max_block_ms: int = 60_000
+    request_timeout_ms: int = 30_000
+    delivery_timeout_ms: int = 120_000
+    retries: int = _INT_MAX
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    transaction_timeout_ms: int = 900_000
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether rows are written in transactions, which are committed when all tasks are through."""
+        return self.delivery == "exactly-once"
+
+
+def parse_settings(options: Mapping[str, str]) -> SinkSettings:
+    """The settings of a writer's options, whose names' case does not matter. Raises `OptionError` in one line."""
+    lowered = {name.lower(): value for name, value in options.items()}
+    kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
+    own = _Options({name: value for name, value in lowered.items() if not name.startswith("kafka.")})
+    producer = _Options(kafka, "kafka.")
+    for name, instead in _DECIDED.items():
+        if name in kafka:
+            raise OptionError(f"kafka.{name} cannot be set: {instead}")
+    servers = producer.text("bootstrap.servers")
+    if not servers:
+        _refuse({"path"} & set(own.rest()))
+        raise OptionError("kafka.bootstrap.servers is missing: the brokers to write to, as host:port,host:port")
+    settings = SinkSettings(
+        bootstrap_servers=servers,
+        topic=own.text("topic"),
+        delivery=own.choice("delivery", DELIVERIES, "at-least-once"),
+        transactional_id_prefix=own.text("transactionalIdPrefix") or "minibroker",
+        write_id=own.text("writeId"),
+        keep_timestamps=own.flag("keepTimestamps", True),
+        **_producer_settings(producer),  # type: ignore[arg-type]
+        client=Settings({**producer.rest(), **_timing(kafka)}, producer.known),
+    )
+    _refuse(set(own.rest()) - _OF_SPARK)
+    return _consistent(settings, kafka, prefixed="transactionalidprefix" in lowered)
+
+
+def _refuse(unknown: set[str]) -> None:
+    if "path" in unknown:
+        raise OptionError("path cannot be written to: a writer needs a running broker, as kafka.bootstrap.servers")
+    if unknown:
+        names = ", ".join(sorted(unknown))
+        raise OptionError(f"a writer has no option {names}; there are {', '.join(_NAMES)}, and kafka.*")
+
+
+def _producer_settings(given: _Options) -> dict[str, object]:
+    """Take out of what is given what is named like a setting of Kafka's producer."""
+    given.number("max.in.flight.requests.per.connection", 1, 1)  # a maximum: there is one in flight to a partition
+    acks = given.choice("acks", ("all", "-1", "1", "0"), "all")
+    if acks == "0":
+        raise OptionError("kafka.acks=0 cannot be: a task could not tell whether its rows were written")
+    return {
+        "batches": _batch_settings(given),
+        "acks": 1 if acks == "1" else -1,
+        "idempotent": given.flag("enable.idempotence", acks != "1"),
+        "ignore_keys": given.flag("partitioner.ignore.keys", False),
+        "max_request_bytes": given.number("max.request.size", 1 << 20, 1),
+        "buffer_bytes": given.number("buffer.memory", 8 << 20, 1),
+        "linger_ms": given.optional_number("linger.ms"),
+        "max_block_ms": given.number("max.block.ms", 60_000),
+        "request_timeout_ms": given.number("request.timeout.ms", 30_000, 1),
+        "delivery_timeout_ms": given.number("delivery.timeout.ms", 120_000),
+        "retries": given.number("retries", _INT_MAX),
+        "retry_backoff_ms": given.number("retry.backoff.ms", 100),
+        "retry_backoff_max_ms": given.number("retry.backoff.max.ms", 1_000),
+        "transaction_timeout_ms": given.number("transaction.timeout.ms", 900_000, 1),
+    }
+
+
+def _timing(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Settings that are the connection's as well; it looks for leaders and coordinators for `max.block.ms`."""
+    names = ("request.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms", "max.block.ms")
+    given = {name: kafka[name] for name in names if name in kafka}
+    if "max.block.ms" in given:
+        patience = given.pop("max.block.ms")
+        given["default.api.timeout.ms"] = "1" if patience == "0" else patience  # the connection does not know none
+    return given
+
+
+def _batch_settings(given: _Options) -> BatchSettings:
+    names = tuple(codec.name.lower() for codec in Compression)
+    codec = Compression[given.choice("compression.type", names, "none").upper()]
+    levels = {of: given.optional_number(name, signed=True) for of, name in _LEVELS.items()}
+    return BatchSettings(codec=codec, level=levels.get(codec), batch_bytes=given.number("batch.size", 256 << 10, 1))
+
+
+def _consistent(settings: SinkSettings, kafka: Mapping[str, str], *, prefixed: bool) -> SinkSettings:
+    """The settings, if they go together."""
+    if settings.idempotent and settings.acks != -1:
+        raise OptionError("kafka.enable.idempotence=true needs kafka.acks=all")
+    if settings.exactly_once and not settings.idempotent:
+        raise OptionError("delivery=exactly-once needs kafka.acks=all and kafka.enable.idempotence=true")
+    if settings.delivery_timeout_ms < settings.request_timeout_ms + (settings.linger_ms or 0):
+        raise OptionError("kafka.delivery.timeout.ms must be at least kafka.linger.ms + kafka.request.timeout.ms")
+    if settings.write_id is not None and not settings.exactly_once:
+        raise OptionError("writeId has a meaning only with delivery=exactly-once")
+    if not settings.exactly_once and prefixed:
+        raise OptionError("transactionalIdPrefix has a meaning only with delivery=exactly-once")
+    if not settings.exactly_once and "transaction.timeout.ms" in kafka:
+        raise OptionError("kafka.transaction.timeout.ms has a meaning only with delivery=exactly-once")
+    return settings
+
+
+class _Options:
+    """Texts by name in lower case, from which typed ones are taken; `prefix` is for messages."""
+
+    def __init__(self, given: Mapping[str, str], prefix: str = "") -> None:
+        self._given = Settings(given)
+        self._prefix = prefix
+
+    @property
+    def known(self) -> set[str]:
+        """The names that were asked for, in lower case."""
+        return self._given.known
+
+    def rest(self) -> dict[str, str]:
+        """Return what nobody has taken."""
+        return dict(self._given)
+
+    def text(self, name: str) -> str | None:
+        value: str | None = self._given.pop(name.lower())
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self.choice(name, ("true", "false"), "true" if default else "false") == "true"
+
+    def choice(self, name: str, choices: tuple[Choice, ...], default: Choice) -> Choice:
+        value = self._given.pop(name.lower(), None)
+        if value is None:
+            return default
+        for choice in choices:
+            if value.strip().lower() == choice:
+                return choice
+        raise OptionError(f"{self._prefix}{name} is one of {', '.join(choices)}, not {value!r}")
+
+    def number(self, name: str, default: int, least: int = 0) -> int:
+        value = self._given.pop(name.lower(), None)
+        return default if value is None else self._parsed(name, value, least)
+
+    def optional_number(self, name: str, signed: bool = False) -> int | None:
+        value = self._given.pop(name.lower(), None)
+        return None if value is None else self._parsed(name, value, -(1 << 31) if signed else 0)
+
+    def _parsed(self, name: str, value: str, least: int) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            raise OptionError(f"{self._prefix}{name} is a whole number, not {value!r}") from None
+        if not least <= number <= _INT_MAX:
+            raise OptionError(f"{self._prefix}{name} is from {least} to {_INT_MAX}, not {number}")
+        return number

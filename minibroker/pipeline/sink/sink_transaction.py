@@ -1,0 +1,252 @@
+"""One transaction under a transactional id, spoken with its coordinators: begun, joined, marked and ended.
+
+Both generations of the protocol (KIP-890 is the second). When a transaction is to be ended, and what its marker means,
+is in `delivery`; records go through the sender.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from minibroker.client.client_connection import NEWEST
+from minibroker.client.client_errors import ClientError, error_name
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.log_source import TopicPartition
+from minibroker.pipeline.sink.identity import Identity
+from minibroker.pipeline.sink.sink_errors import FENCED, RETRIABLE, Fenced, WriteFailed
+from minibroker.pipeline.sink.sink_settings import SinkSettings
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.cluster import ApiVersionsRequest
+from minibroker.protocol.messages.offsets import OffsetFetchRequest
+from minibroker.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+
+Generation = Literal[1, 2]
+
+# The newest versions with which a client speaks as one of the first generation; with newer ones it is of the second.
+PRODUCE_VERSIONS: Final[dict[Generation, int]] = {1: 11, 2: 12}
+_END_VERSIONS: Final[dict[Generation, int]] = {1: 4, 2: 5}
+_OFFSETS_VERSIONS: Final[dict[Generation, int]] = {1: 4, 2: 5}
+_ADD_PARTITIONS_VERSION: Final = 3  # newer ones are for brokers
+_STABLE_OFFSET_FETCH_VERSION: Final = 7  # Kafka 2.5
+_MARKER_PARTITION: Final = 0
+_CONCURRENT_BACKOFF_MS: Final = 20  # markers of the last transaction are being written: they are soon
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """How far a transactional id has got, as an offset that its group has committed, and what was noted beside it."""
+
+    value: int
+    note: str
+
+
+class Transaction:
+    """The transactions of one transactional id, which is also the group that its marker belongs to.
+
+    `generation` is the cluster's; None asks it.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: SinkSettings,
+        transactional_id: str,
+        identity: Identity | None = None,
+        generation: Generation | None = None,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self.transactional_id = transactional_id
+        self.identity = identity or Identity(transactional_id=transactional_id)
+        self.generation = generation or generation_of(client)
+        self._partitions: set[TopicPartition] = set()
+
+    def begin(self) -> None:
+        """Take the id over: whoever had it is fenced, and what he left open is aborted. Raises `WriteFailed`."""
+        answer = self._ask(
+            "transaction",
+            "taking over",
+            lambda: InitProducerIdRequest(
+                transactional_id=self.transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms
+            ),
+            lambda answer: [answer.error_code],
+        )
+        self.identity.become(answer.producer_id, answer.producer_epoch)
+
+    def marker(self, stable: bool = True) -> Marker | None:
+        """The newest marker of ended transactions. Raises `WriteFailed`.
+
+        While one is open that has a marker, a stable one cannot be told: `begin` aborts such a transaction.
+        """
+        answer = self._ask(
+            "group",
+            "fetching the marker",
+            lambda: OffsetFetchRequest(
+                group_id=self.transactional_id,
+                topics=None,
+                require_stable=stable,
+            ),
+            lambda answer: [answer.error_code, *_codes(answer.topics, "partitions", "error_code")],
+            _STABLE_OFFSET_FETCH_VERSION,
+            _STABLE_OFFSET_FETCH_VERSION,
+        )
+        found = [each for topic in answer.topics for each in topic.partitions if each.committed_offset >= 0]
+        newest = max(found, key=lambda each: each.committed_offset, default=None)
+        return None if newest is None else Marker(newest.committed_offset, newest.metadata or "")
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Make partitions part of the transaction before they are written to. Raises `Fenced` and `WriteFailed`."""
+        new = set(partitions) - self._partitions
+        if new and self.generation == 1:
+            self._ask(
+                "transaction",
+                "adding partitions",
+                lambda: self._partitions_request(new),
+                lambda answer: _codes(
+                    answer.results_by_topic_v3_and_below, "results_by_partition", "partition_error_code"
+                ),
+                highest=_ADD_PARTITIONS_VERSION,
+            )
+        self._partitions |= new
+
+    def _partitions_request(self, new: set[TopicPartition]) -> AddPartitionsToTxnRequest:
+        of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+        topics = [of_topic(name=topic, partitions=sorted(indexes)) for topic, indexes in _by_topic(new).items()]
+        return AddPartitionsToTxnRequest(**self._producer("v3_and_below_"), v3_and_below_topics=topics)
+
+    def mark(self, marker: Marker) -> None:
+        """Put a marker into the transaction, at each of its topics, so that it outlives all but the last of them.
+
+        Raises `Fenced` and `WriteFailed`.
+        """
+        if self.generation == 1:
+            self._ask(
+                "transaction",
+                "adding the marker",
+                lambda: AddOffsetsToTxnRequest(**self._producer(), group_id=self.transactional_id),
+                lambda answer: [answer.error_code],
+            )
+        self._ask(
+            "group",
+            "committing the marker",
+            lambda: self._marker_request(marker),
+            lambda answer: _codes(answer.topics, "partitions", "error_code"),
+            highest=_OFFSETS_VERSIONS[self.generation],
+        )
+
+    def _marker_request(self, marker: Marker) -> TxnOffsetCommitRequest:
+        of_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        of_partition = of_topic.TxnOffsetCommitRequestPartition
+        offset = of_partition(
+            partition_index=_MARKER_PARTITION, committed_offset=marker.value, committed_metadata=marker.note
+        )
+        return TxnOffsetCommitRequest(
+            **self._producer(),
+            group_id=self.transactional_id,
+            generation_id=-1,
+            member_id="",
+            topics=[of_topic(name=topic, partitions=[offset]) for topic in sorted(_by_topic(self._partitions))],
+        )
+
+    def end(self, commit: bool) -> None:
+        """Commit or abort what was written. The identity is the next transaction's afterwards.
+
+        It may be asked again. Raises `Fenced` if the transaction is not there to be ended so, and `WriteFailed`.
+        """
+        answer = self._ask(
+            "transaction",
+            "committing" if commit else "aborting",
+            lambda: EndTxnRequest(**self._producer(), committed=commit),
+            lambda answer: [answer.error_code],
+            highest=_END_VERSIONS[self.generation],
+        )
+        self._partitions.clear()
+        if self.generation == 2:
+            self.identity.become(answer.producer_id, answer.producer_epoch)
+
+    def _producer(self, prefix: str = "") -> dict[str, Any]:
+        """Return the fields that name the producer, as all these requests have them."""
+        return {
+            f"{prefix}transactional_id": self.transactional_id,
+            f"{prefix}producer_id": self.identity.producer_id,
+            f"{prefix}producer_epoch": self.identity.epoch,
+        }
+
+    def _ask(
+        self,
+        kind: Literal["group", "transaction"],
+        what: str,
+        request: Callable[[], Message],
+        codes: Callable[[Any], list[int]],
+        lowest: int = 0,
+        highest: int = NEWEST,
+    ) -> Any:
+        """The coordinator's answer without an error, however often it must be asked within the delivery timeout."""
+        deadline = time.monotonic() + self._settings.delivery_timeout_ms / 1000
+        backoff_ms = self._settings.retry_backoff_ms
+        while True:
+            try:
+                node_id = self._client.coordinator(kind, self.transactional_id)
+                answer = self._client.request(request(), node_id, lowest=lowest, highest=highest)
+            except ClientError as error:
+                if not error.retriable or time.monotonic() > deadline:
+                    raise WriteFailed(f"transactional id {self.transactional_id}: {what}: {error}") from None
+                code, said = int(ErrorCode.NETWORK_EXCEPTION), str(error)
+            else:
+                code = next((code for code in codes(answer) if code != ErrorCode.NONE), int(ErrorCode.NONE))
+                said = f"{self._client.address(node_id)}: {error_name(code)}"
+                if code == ErrorCode.NONE:
+                    return answer
+            if code not in RETRIABLE or time.monotonic() > deadline:
+                raise self._failure(code, f"transactional id {self.transactional_id}: {what}: {said}")
+            if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+                time.sleep(min(_CONCURRENT_BACKOFF_MS, backoff_ms) / 1000)
+                continue
+            self._client.refresh()
+            time.sleep(backoff_ms / 1000)
+            backoff_ms = min(2 * backoff_ms, self._settings.retry_backoff_max_ms)
+
+    def _failure(self, code: int, message: str) -> WriteFailed:
+        if code in FENCED or code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+            return Fenced(message)
+        if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            given = self._settings.transaction_timeout_ms
+            return WriteFailed(f"{message}: kafka.transaction.timeout.ms={given} is above the broker's maximum")
+        return WriteFailed(message)
+
+
+def generation_of(client: Client) -> Generation:
+    """Which of the two protocols the cluster wants: the second if its feature `transaction.version` is 2 or more."""
+    try:
+        answer = client.retry(
+            lambda: client.request(
+                ApiVersionsRequest(client_software_name="minibroker-pipeline", client_software_version="1")
+            )
+        )
+    except ClientError as error:
+        raise WriteFailed(str(error)) from None
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or []}
+    return 2 if levels.get("transaction.version", 0) >= 2 else 1
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for partition in partitions:
+        topics[partition.topic].append(partition.partition)
+    return topics
+
+
+def _codes(topics: Iterable[Any], partitions: str, code: str) -> list[int]:
+    """The error codes of the partitions of an answer's topics."""
+    return [getattr(each, code) for topic in topics for each in getattr(topic, partitions)]

@@ -1,0 +1,117 @@
+"""Spans of time, sizes and times between text and numbers: the one place that reads or writes them for people.
+
+    "7 days"  "1.5 s"  "200ms"  "15m"        a number and a unit, as people and Spark write it
+    "P1DT12H"  "PT30M"                       a period by ISO 8601, as Kafka's own tools take it
+
+No library reads both: pytimeparse2 and humanfriendly know no ISO 8601, and take a bare number for seconds, where here
+it is one of ms; isodate knows nothing else. Nor does one write counts as they are written here: humanize has
+"950 Bytes" and calls 0.0219 "21.9 m". Units of sizes are powers of 1000, but where powers of two are what is shown.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+Duration = str | float | timedelta
+
+MAXIMUM_MS: Final = 1000 * 365.25 * 86_400_000  # so far from now, a timestamp still has room in 64 bits
+
+_WORDS: Final = re.compile(r"\s*(?P<number>[0-9]+(\.[0-9]+)?)\s*(?P<unit>[a-z]+)\s*")
+_PERIOD: Final = re.compile(
+    r"P(?=.)(?:(?P<d>[0-9]+)D)?"
+    r"(?:T(?=.)(?:(?P<h>[0-9]+)H)?(?:(?P<m>[0-9]+)M)?(?:(?P<s>[0-9]+(?:\.[0-9]+)?)S)?)?"
+)
+_UNITS_MS: Final = {
+    ("ms", "millisecond", "milliseconds"): 1.0,
+    ("s", "second", "seconds"): 1_000.0,
+    ("m", "min", "minute", "minutes"): 60_000.0,
+    ("h", "hour", "hours"): 3_600_000.0,
+    ("d", "day", "days"): 86_400_000.0,
+    ("w", "week", "weeks"): 604_800_000.0,
+}
+_MS_OF: Final = {name: ms for names, ms in _UNITS_MS.items() for name in names}
+
+UNITS: Final = ("", "k", "M", "G", "T", "P", "E")
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+SPAN_UNITS: Final = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"))
+
+
+def milliseconds(duration: Duration) -> float:
+    """The span in ms; a bare number is one of ms.
+
+    Raises ValueError for a negative span, one that is none, and one of more than a thousand years.
+    """
+    if isinstance(duration, timedelta):
+        span_ms = duration.total_seconds() * 1000
+    elif isinstance(duration, str):
+        span_ms = _parsed(duration)
+    elif isinstance(duration, int | float) and not isinstance(duration, bool):
+        span_ms = float(duration)
+    else:
+        raise ValueError(f"{duration!r} is no duration: give a number of ms, a text as '7 days', or a timedelta")
+    if not 0 <= span_ms <= MAXIMUM_MS:
+        raise ValueError(f"{duration!r} is no span of time that could pass")
+    return span_ms
+
+
+def _parsed(text: str) -> float:
+    period = _PERIOD.fullmatch(text)
+    if period is not None:
+        return sum(float(number or 0) * _MS_OF[unit] for unit, number in period.groupdict().items())
+    found = _WORDS.fullmatch(text)
+    unit_ms = _MS_OF.get(found["unit"]) if found else None
+    if found is None or unit_ms is None:
+        raise ValueError(f"{text!r} is no duration: write a number and ms, s, min, hours, days or weeks")
+    return float(found["number"]) * unit_ms
+
+
+def count_text(number: float) -> str:
+    """Three digits and a factor: `950`, `1.25 M`."""
+    return _scaled(number, "").strip()
+
+
+def bytes_text(size_bytes: float) -> str:
+    """Three digits and a unit: `950 B`, `16.4 kB`."""
+    return _scaled(size_bytes, "B")
+
+
+def _scaled(number: float, unit: str) -> str:
+    index = 0
+    while abs(number) >= 999.5 and index < len(UNITS) - 1:
+        number, index = number / 1000, index + 1
+    digits = f"{number:.0f}" if number == int(number) and abs(number) < 1000 else f"{number:.3g}"
+    return f"{digits} {UNITS[index]}{unit}"
+
+
+def binary_text(size_bytes: float) -> str:
+    """A power of two: `512 B`, `16 KiB`."""
+    index = 0
+    while size_bytes >= 1024 and index < len(UNITS) - 1:
+        size_bytes, index = size_bytes / 1024, index + 1
+    return f"{size_bytes:.3g} {UNITS[index].upper()}iB" if index else f"{size_bytes:.3g} B"
+
+
+def time_of(time_ms: int) -> datetime | None:
+    """A time in UTC, None for one that a calendar does not have."""
+    try:
+        return EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return None
+
+
+def time_text(time_ms: int | None) -> str:
+    """`2026-11-21 22:49:12`, in UTC; nothing for no time."""
+    if time_ms is None:
+        return ""
+    time = time_of(time_ms)
+    return f"{time:%Y-%m-%d %H:%M:%S}" if time else f"{time_ms} ms"
+
+
+def span_text(span_ms: int) -> str:
+    """`minute`, `15 seconds`."""
+    for size, name in SPAN_UNITS:
+        if span_ms % size == 0:
+            return name if span_ms == size else f"{span_ms // size} {name}s"
+    return f"{span_ms} ms"

@@ -1,0 +1,193 @@
+"""Walking through the batches of a `.log` file, of whatever formats, header by header, a block at a time.
+
+A message of format 0 or 1 comes as the batch of one that `message.py` makes of it, a wrapper with the last offset only.
+Nothing is cut or repaired here; a batch that cannot be is reported by file and position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+from zlib import crc32
+
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import (
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+    check_batch_in_steps,
+)
+from minibroker.protocol.records.crc import crc32c
+from minibroker.protocol.records.formats import check_any, is_old
+from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, message_header
+from minibroker.protocol.steps import Steps, at_once
+from minibroker.storage.files import File
+
+SCAN_BLOCK_BYTES = 8 << 10
+RECOVERY_BLOCK_BYTES = 1 << 20
+HEADERS_AT_ONCE = 512  # how many batches are passed in one step
+
+# base_offset, batch_length, magic, last_offset_delta
+_SPAN = Struct(">qi4xb6xi")
+
+
+def headers(
+    file: File, position: int, end: int, block_bytes: int = SCAN_BLOCK_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch from `position` to `end`, checksums left unread.
+
+    Raises `CorruptBatch`, whose position is one in the file, at a batch that is not whole or has an impossible header.
+    """
+    block, start, length = b"", position, 0
+    while position < end:
+        at = position - start
+        if at + HEADER_BYTES > len(block):
+            # Where batches are larger than blocks, the next one will be too: its header alone is read.
+            size = block_bytes if length < block_bytes else HEADER_BYTES
+            block, start, at = _block(file, position, end, size), position, 0
+        header = BatchHeader._make(HEADER.unpack_from(block, at))
+        length = header.batch_length
+        _check(file, length, header.magic, position, end)
+        yield position, header if header.magic == MAGIC else message_header(block, at)
+        position += length + LOG_OVERHEAD_BYTES
+
+
+def spans(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """(position, size, base offset, last offset) of each batch from `position` to `end`: a cheaper `headers`."""
+    block, start, length = b"", position, 0
+    while position < end:
+        at = position - start
+        if at + HEADER_BYTES > len(block):
+            size = SCAN_BLOCK_BYTES if length < SCAN_BLOCK_BYTES else HEADER_BYTES
+            block, start, at = _block(file, position, end, size), position, 0
+        base_offset, length, magic, last_offset_delta = _SPAN.unpack_from(block, at)
+        _check(file, length, magic, position, end)
+        if magic != MAGIC:
+            last_offset_delta = 0
+        yield position, length + LOG_OVERHEAD_BYTES, base_offset, base_offset + last_offset_delta
+        position += length + LOG_OVERHEAD_BYTES
+
+
+def sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch from `position` to `end`, each with its checksum verified.
+
+    Raises `CorruptBatch`, whose position is one in the file, at the first batch that is torn or corrupt.
+    """
+    block, start = memoryview(b""), position
+    while position < end:
+        at = position - start
+        if at + HEADER_BYTES > len(block):
+            block, start, at = memoryview(_block(file, position, end, RECOVERY_BLOCK_BYTES)), position, 0
+        header = BatchHeader._make(HEADER.unpack_from(block, at))
+        size = header.batch_length + LOG_OVERHEAD_BYTES
+        if at and at + size > len(block):
+            block = memoryview(b"")  # read on from this batch, so that it lies in the block if it is no larger
+            continue
+        body = block[at + CRC_START : max(at + size, at + CRC_START)]
+        crc = crc32c(body)
+        if crc != header.crc or header.magic != MAGIC or not HEADER_BYTES <= size == CRC_START + len(body):
+            header = _checked_closely(file, header, (block[at:], position, end), crc, len(body))
+        yield position, header
+        position += size
+
+
+def _checked_closely(
+    file: File, header: BatchHeader, place: tuple[memoryview, int, int], crc: int, checked_bytes: int
+) -> BatchHeader:
+    """The header of a batch that is larger than a block, or of an old format; or else what is wrong with it.
+
+    `place` is block, position and end.
+    """
+    block, position, end = place
+    _check(file, header.batch_length, header.magic, position, end)
+    if header.magic != MAGIC:
+        header = message_header(block)
+        body = block[MAGIC_POSITION : header.size_bytes]
+        _check_crc(file, header, position, (crc32, crc32(body), position + MAGIC_POSITION + len(body)))
+    else:
+        _check_crc(file, header, position, (crc32c, crc, position + CRC_START + checked_bytes))
+    return header
+
+
+def stored_batch(file: File, position: int, header: BatchHeader) -> bytes | bytearray:
+    """A batch that is about to be looked into, as it lies at `position`; its header was read there before.
+
+    Raises `CorruptBatch`, which says where, if its checksum is not right.
+    """
+    return at_once(stored_batch_in_steps(file, position, header))
+
+
+def stored_batch_in_steps(file: File, position: int, header: BatchHeader) -> Steps[bytes | bytearray]:
+    """Return the batch as `stored_batch` does, in steps if it is large."""
+    try:
+        if header.size_bytes <= RECOVERY_BLOCK_BYTES:
+            data: bytes | bytearray = file.read(position, header.size_bytes)
+            check_any(data)
+            return data
+        data = bytearray()
+        for at in range(0, header.size_bytes, RECOVERY_BLOCK_BYTES):
+            data += file.read(position + at, min(RECOVERY_BLOCK_BYTES, header.size_bytes - at))
+            yield
+        if header.magic == MAGIC:
+            yield from check_batch_in_steps(data)
+        else:
+            check_any(data)
+        return data
+    except CorruptBatch as error:
+        raise CorruptBatch(
+            f"{file.path}: the batch at {position}, offset {header.base_offset}, is damaged: {error.message}", position
+        ) from None
+
+
+def is_blank(file: File, position: int) -> bool:
+    """Whether there are zeros where the header of a batch must be: nothing was written there yet."""
+    return not any(file.read(position, HEADER_BYTES))
+
+
+def misplaced(file: File, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:
+    """Return the error for a batch whose offsets cannot be, where `next_offset` or a somewhat larger one must come."""
+    return CorruptBatch(
+        f"{file.path}: the batch at {position} has the offset {header.base_offset}, "
+        f"the one before it ends at {next_offset}",
+        position,
+    )
+
+
+def _check_crc(
+    file: File, header: BatchHeader, position: int, known: tuple[Callable[[bytes, int], int], int, int]
+) -> None:
+    """`known` is the checksum's function, its value up to here, and where that is: large batches are read in pieces."""
+    function, crc, at = known
+    end = position + header.size_bytes
+    while at < end:
+        piece = file.read(at, min(RECOVERY_BLOCK_BYTES, end - at))
+        if not piece:
+            break
+        crc = function(piece, crc)
+        at += len(piece)
+    if crc != header.crc:
+        raise CorruptBatch(f"{file.path}: the batch at {position} has the checksum {crc}, not {header.crc}", position)
+
+
+def _block(file: File, position: int, end: int, block_bytes: int) -> bytes:
+    """Return what lies at `position`, enough for a header; a message that is shorter than one has zeros after it."""
+    block = file.read(position, min(block_bytes, end - position))
+    if len(block) < HEADER_BYTES:
+        if len(block) < MIN_MESSAGE_BYTES[0] or not is_old(block):
+            raise CorruptBatch(f"{file.path}: {len(block)} bytes at {position} are no batch", position)
+        block = block.ljust(HEADER_BYTES, b"\0")
+    return block
+
+
+def _check(file: File, length: int, magic: int, position: int, end: int) -> None:
+    size = length + LOG_OVERHEAD_BYTES
+    if magic != MAGIC or size < HEADER_BYTES or position + size > end:
+        if 0 <= magic < MAGIC and MIN_MESSAGE_BYTES[magic] <= size <= end - position:
+            return
+        raise CorruptBatch(
+            f"{file.path}: no batch at {position} (magic {magic}, {size} bytes announced, {end - position} there)",
+            position,
+        )

@@ -1,0 +1,80 @@
+"""Reading segments from end to end for the cleaner: each batch whole, its checksum verified, within bounded memory.
+
+What is found wrong ends the cleaning, and is logged once, with file, position and offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
+from minibroker.protocol.records.formats import check_any, header_at
+from minibroker.protocol.records.message import MIN_MESSAGE_BYTES
+from minibroker.storage.batch_scanning import misplaced, sound_batches
+from minibroker.storage.files import File
+
+MIN_BLOCK_BYTES = 4096
+
+
+class Uncleanable(Exception):
+    """Why a log cannot be cleaned, now or later, in one line with file, position and offset."""
+
+
+class StoredBatch(NamedTuple):
+    """A batch in a segment."""
+
+    position: int
+    header: BatchHeader
+    data: bytes
+
+
+def stored_batches(file: File, size_bytes: int, first_offset: int, block_bytes: int) -> Iterator[StoredBatch]:
+    """The batches in the first `size_bytes` of a segment whose base offset is `first_offset`.
+
+    About `block_bytes` are read at once, more only for a larger batch once its checksum is known to be right. Raises
+    `Uncleanable`, `OSError`.
+    """
+    position, next_offset = 0, first_offset
+    try:
+        while position < size_bytes:
+            for batch in _batches_at(file, position, size_bytes, max(block_bytes, MIN_BLOCK_BYTES)):
+                header = batch.header
+                if header.base_offset < next_offset or header.last_offset_delta < 0:
+                    raise misplaced(file, position, header, next_offset)
+                yield batch
+                position, next_offset = position + len(batch.data), header.next_offset
+    except CorruptBatch as error:
+        raise uncleanable(file, position, next_offset, error) from error
+
+
+def uncleanable(file: File, position: int, offset: int, reason: Exception) -> Uncleanable:
+    """Return the error for a batch that cannot be read."""
+    return Uncleanable(f"{file.path}: the batch at position {position}, offset {offset}, cannot be read: {reason}")
+
+
+def _batches_at(file: File, position: int, end: int, block_bytes: int) -> Iterator[StoredBatch]:
+    """The batches from `position` on that lie in one block, or the first one if it is larger than that."""
+    block = file.read(position, min(block_bytes, end - position))
+    at = 0
+    while (header := _header_in(block, at)) is not None:
+        size = header.batch_length + LOG_OVERHEAD_BYTES
+        if header.magic <= MAGIC and at + size > len(block) and position + at + size <= end:
+            break
+        data = block[at : at + size] if size >= MIN_MESSAGE_BYTES[0] else block[at:]
+        check_any(data)
+        yield StoredBatch(position + at, header, data)
+        at += size
+    if at == 0:
+        for _, header in sound_batches(file, position, end):  # its checksum is verified piece by piece
+            yield StoredBatch(position, header, file.read(position, header.size_bytes))
+            break
+
+
+def _header_in(block: bytes, at: int) -> BatchHeader | None:
+    """The header at `at`, if all of it is there."""
+    try:
+        return header_at(block, at)
+    except CorruptBatch:
+        return None

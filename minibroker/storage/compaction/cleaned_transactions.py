@@ -1,0 +1,75 @@
+"""What compaction must know of transactions: which batches were aborted, and which markers nobody needs any more.
+
+The rules are Kafka's (CleanedTransactionMetadata): all records of an aborted transaction go, and a marker goes once no
+batch of its transaction is left. That a marker then waits for its delete horizon is `batch_filter.py`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minibroker.protocol.records.batch import BatchHeader
+from minibroker.protocol.records.control import ControlType, control_type
+from minibroker.protocol.records.payload import records_of
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction
+
+
+class CleanedTransactions:
+    """The transactions that are open where the cleaner stands. It must be shown all batches of producers, in order.
+
+    `aborted` are those that were aborted, as the transaction indexes list them, and no others; `start_offset` is where
+    the cleaner begins. `still_indexed` collects those whose marker stays for records that were still there: the index
+    of the cleaned segment must list them.
+    """
+
+    __slots__ = ("still_indexed", "_waiting", "_open_aborted", "_has_records", "_open_committed")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction], start_offset: int) -> None:
+        reached = (transaction for transaction in aborted if transaction.last_offset >= start_offset)
+        self._waiting = sorted(reached, key=lambda transaction: transaction.first_offset, reverse=True)
+        self._open_aborted: dict[int, AbortedTransaction] = {}
+        self._has_records: set[int] = set()  # producers of open aborted transactions
+        self._open_committed: set[int] = set()
+        self.still_indexed: list[AbortedTransaction] = []
+
+    def passes_aborted(self, header: BatchHeader) -> bool:
+        """Whether the batch, which is transactional and holds data, belongs to an aborted transaction."""
+        self._advance(header.last_offset)
+        if header.producer_id in self._open_aborted:
+            self._has_records.add(header.producer_id)
+            return True
+        self._open_committed.add(header.producer_id)
+        return False
+
+    def passes_marker(self, header: BatchHeader, batch: bytes) -> bool:
+        """Whether the control batch could go, as it ends a transaction of which no other batch is left.
+
+        Raises `InvalidRecords` for a batch without a control record's key.
+        """
+        self._advance(header.last_offset)
+        if header.record_count == 0:  # emptied before: it only stays for the producer's epoch
+            return True
+        record = next(records_of(batch), None)
+        kind = None if record is None else control_type(record.key)
+        if kind is ControlType.ABORT:
+            return not self._ends_aborted(header.producer_id)
+        if kind is ControlType.COMMIT:
+            had_records = header.producer_id in self._open_committed
+            self._open_committed.discard(header.producer_id)
+            return not had_records
+        return False
+
+    def _ends_aborted(self, producer_id: int) -> bool:
+        """Close the producer's transaction; whether there were records of it."""
+        transaction = self._open_aborted.pop(producer_id, None)
+        if transaction is None or producer_id not in self._has_records:
+            return False
+        self._has_records.remove(producer_id)
+        self.still_indexed.append(transaction)
+        return True
+
+    def _advance(self, last_offset: int) -> None:
+        """Open the aborted transactions that have begun by `last_offset`."""
+        while self._waiting and self._waiting[-1].first_offset <= last_offset:
+            transaction = self._waiting.pop()
+            self._open_aborted.setdefault(transaction.producer_id, transaction)

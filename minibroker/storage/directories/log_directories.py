@@ -1,0 +1,228 @@
+"""All directories of `log.dirs` together: opened as one, and a new log goes to the one with the fewest.
+
+What happens inside one of them is in `log_directory.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.storage.checkpoints.checkpoint_texts import TopicPartition
+from minibroker.storage.directories.log_copying import LogCopy
+from minibroker.storage.directories.log_directory import LogDirectory
+from minibroker.storage.environment import attempt
+from minibroker.storage.log import Environment, Log
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.names import MOVED_MARKER
+from minibroker.storage.recovery.recovery import LogDirectoryError
+
+MAXIMUM_PREFERRED = 10_000
+
+
+class LogDirectories:
+    """The logs of one broker. `cluster_id` is the one found in the directories, or else the one given or made.
+
+    `new_id` makes ids of Kafka's kind: 22 characters of base64url, none at the start being a dash. `broker_epoch` is
+    what the marker of a clean stop is to name, None for the same as last time.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        paths: Sequence[str],
+        *,
+        node_id: int,
+        cluster_id: str | None,
+        new_id: Callable[[], str],
+    ) -> None:
+        """Open them all. Raises `LogDirectoryError`, and then holds none of them and has changed nothing."""
+        for path in paths:
+            if paths.count(path) > 1:
+                raise LogDirectoryError(f"log directory {path} is listed twice")
+        self.disk = environment.disk
+        self.broker_epoch: int | None = None
+        self.directories = [LogDirectory(environment, path) for path in paths]
+        self._preferred: dict[TopicPartition, LogDirectory] = {}
+        self._interrupted: list[tuple[TopicPartition, LogDirectory]] = []
+        try:
+            found = [cluster for directory in self.directories if (cluster := directory.lock())]
+            self.cluster_id = cluster_id or (found[0] if found else new_id())
+            for directory in self.directories:
+                directory.check_identity(node_id, self.cluster_id)
+            self._found, older = self._locate()
+            self._settle_moves(older)
+            for directory in self.directories:
+                directory.open(node_id, self.cluster_id, new_id)
+        except BaseException:
+            for directory in self.directories:
+                directory.unmake()
+            raise
+
+    def __str__(self) -> str:
+        return ", ".join(directory.path for directory in self.directories)
+
+    @property
+    def clean(self) -> bool:
+        """Whether all directories were left by a clean stop."""
+        return all(directory.clean for directory in self.directories)
+
+    def found(self) -> list[TopicPartition]:
+        """The (topic, partition) of each log that is on the disks, open or not."""
+        return list(self._found)
+
+    def holds(self, topic: str, partition: int) -> bool:
+        """Whether this log is on the disks, open or not."""
+        return (topic, partition) in self._found
+
+    def open_log(self, topic: str, partition: int, settings: LogSettings, *, guarded: bool = False) -> Log:
+        """Open a log that is in `found()`. Raises `LogDirectoryError`; with `guarded`, also if it has lost records."""
+        return self._found[topic, partition].open_log(topic, partition, settings, guarded=guarded)
+
+    def peek(self, topic: str, partition: int) -> tuple[str, bytes, int]:
+        """(directory, topic id, bytes of records) of a log in `found()` that need not be open; zeros for no id.
+
+        Raises `LogDirectoryError`.
+        """
+        return self._found[topic, partition].peek(topic, partition)
+
+    def create_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
+        """Make an empty log in the directory that is preferred, or has the fewest.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        fewest = min(self.directories, key=lambda directory: len(directory.logs))
+        directory = self._preferred.pop((topic, partition), fewest)
+        try:
+            log = directory.create_log(topic, partition, topic_id, settings)
+        except LogDirectoryError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._found[topic, partition] = directory
+        return log
+
+    def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
+        """Give a log the id of its topic, 16 bytes, which it does not know. Raises `LogDirectoryError`."""
+        self.directory_of(log).assign_topic_id(log, topic_id)
+
+    def delete_log(self, log: Log, unique: str) -> None:
+        """Make the log's name free at once; its files go after `file.delete.delay.ms`.
+
+        `unique` is 32 hexadecimal digits. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        try:
+            self._found[log.topic, log.partition].delete_log(log, unique)
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log} cannot be deleted: {error}") from error
+        del self._found[log.topic, log.partition]
+
+    def set_aside(self, topic: str, partition: int, unique: str) -> str:
+        """Keep the files of a log that nobody asks for under another name; their directory then.
+
+        `unique` is 32 hexadecimal digits. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        try:
+            path = self._found[topic, partition].set_aside(topic, partition, unique)
+        except OSError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} stays: {error}") from error
+        del self._found[topic, partition]
+        return path
+
+    def directory_of(self, log: Log) -> LogDirectory:
+        """The directory that the log lies in."""
+        return self._found[log.topic, log.partition]
+
+    def write_checkpoints(self) -> None:
+        """Write the offset checkpoints of all directories. Raises `OSError`."""
+        for directory in self.directories:
+            directory.write_checkpoints()
+
+    def write_checkpoint_soon(self, name: str) -> None:
+        """Write one of the offset checkpoints, by its file's name, in all directories, in another thread."""
+        for directory in self.directories:
+            directory.write_checkpoint_soon(name)
+
+    def close(self) -> None:
+        """Flush and close everything and attest a clean stop. Raises `KafkaError`, `OSError`."""
+        closings = [partial(directory.close, broker_epoch=self.broker_epoch) for directory in self.directories]
+        for failure in [error for error in map(attempt, closings) if error is not None]:
+            raise failure
+
+    def abandon(self) -> None:
+        """Let go of everything as it is, as a crash would."""
+        for directory in self.directories:
+            directory.abandon()
+
+    # --- logs that move from one directory to another -----------------------------------------------
+
+    def prefer(self, topic: str, partition: int, directory: LogDirectory) -> None:
+        """Note that a log that does not exist yet is to be made in this directory. Only the newest wishes are kept."""
+        self._preferred.pop((topic, partition), None)
+        if len(self._preferred) >= MAXIMUM_PREFERRED:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[topic, partition] = directory
+
+    def interrupted_moves(self) -> list[tuple[TopicPartition, LogDirectory]]:
+        """Return the moves of logs that the last stop has interrupted, and where they went: they have to begin anew."""
+        return [
+            (key, directory) for key, directory in self._interrupted if self._found.get(key) not in (None, directory)
+        ]
+
+    def move(self, copy: LogCopy, target: LogDirectory, settings: LogSettings, unique: str) -> Log:
+        """Let a copy in `target`, which is complete, take the place of its log; the log from now on.
+
+        `unique` is 32 hexadecimal digits. Raises `OSError`, and then nothing has changed, or `LogDirectoryError`: the
+        log is then where it was to go, but cannot be opened there.
+        """
+        old = copy.log
+        key = old.topic, old.partition
+        source = self._found[key]
+        path = target.adopt_copy(copy)
+        try:
+            source.delete_log(old, unique)
+        except OSError:
+            self.disk.rename(path, copy.path)
+            raise
+        self._found[key] = target
+        return target.open_copy(copy, settings)
+
+    def conclude_move(self, source: LogDirectory, target: LogDirectory, log: Log, names: Iterable[str]) -> None:
+        """Make the move of `log` final once it is made, with its files of these names.
+
+        Slow: for another thread. Raises `OSError`.
+        """
+        for name in names:
+            with suppress(FileNotFoundError):  # the log goes on, and may have no use for it any more
+                file = self.disk.open(f"{log.directory}/{name}")
+                file.sync()
+                file.close()
+        self.disk.sync_directory(target.path)
+        self.disk.sync_directory(source.path)
+        self.disk.remove(f"{log.directory}/{MOVED_MARKER}")
+
+    def _locate(self) -> tuple[dict[TopicPartition, LogDirectory], dict[TopicPartition, LogDirectory]]:
+        """Where each log lies, and where an older one of it lies, which a crash right after its move has left."""
+        located: dict[TopicPartition, LogDirectory] = {}
+        older: dict[TopicPartition, LogDirectory] = {}
+        for directory in self.directories:
+            for key in directory.found():
+                other = located.get(key)
+                if other is None:
+                    located[key] = directory
+                elif key not in older and other.has_moved_here(key) != directory.has_moved_here(key):
+                    located[key], older[key] = (other, directory) if other.has_moved_here(key) else (directory, other)
+                else:
+                    raise LogDirectoryError(f"{key[0]}-{key[1]} lies both in {other.path} and in {directory.path}")
+        return located, older
+
+    def _settle_moves(self, older: dict[TopicPartition, LogDirectory]) -> None:
+        """Complete the moves that came so far, and note those that did not. Raises `LogDirectoryError`."""
+        try:
+            for key, directory in self._found.items():
+                if directory.has_moved_here(key):
+                    directory.settle_move(key, older.get(key))
+            for directory in self.directories:
+                self._interrupted += [(key, directory) for key in directory.take_futures()]
+        except OSError as error:
+            raise LogDirectoryError(f"a log that was moved is left in two directories: {error}") from error

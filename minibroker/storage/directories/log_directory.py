@@ -1,0 +1,451 @@
+"""One of the directories of `log.dirs`: its lock, its identity, its checkpoints, and which logs lie in it.
+
+How a log is opened and recovered is in `recovery.py`; which directory a new log goes to in `log_directories.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from minibroker.protocol.primitives import uuid_from_text
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    MalformedCheckpoint,
+    TopicPartition,
+    properties_from_text,
+    properties_text,
+    topic_id_from_text,
+)
+from minibroker.storage.checkpoints.offset_checkpoint import OffsetCheckpoint
+from minibroker.storage.directories.log_copying import LogCopy
+from minibroker.storage.environment import attempt
+from minibroker.storage.files import File
+from minibroker.storage.log import Environment, Log
+from minibroker.storage.log_settings import LogSettings
+from minibroker.storage.names import (
+    DELETED_LOG_SUFFIX,
+    LOG_SUFFIX,
+    MOVED_MARKER,
+    STRAY_LOG_SUFFIX,
+    future_log_name,
+    is_deleted_log,
+    log_name,
+    topic_partition_of,
+    topic_partition_of_future,
+    unlisted_log_name,
+)
+from minibroker.storage.recovery.recovery import (
+    NO_TOPIC_ID,
+    Checkpointed,
+    LogDirectoryError,
+    new_log,
+    open_log,
+    write_topic_id,
+)
+from minibroker.storage.removal import TreeRemoval
+
+LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES_VERSION = "1"
+BROKER_EPOCH = re.compile(rb'"brokerEpoch":\s*(-?[0-9]{1,19})')
+FORGETTING_DELAY_MS = 1000
+CLOSING_THREADS = 4  # a file system syncs several files at a time in hardly more time than one
+
+
+def is_directory_id(text: str) -> bool:
+    """Whether this is an id as Kafka prints them, 22 characters of base64url."""
+    try:
+        uuid_from_text(text)
+    except ValueError:
+        return False
+    return True
+
+
+def lasting_recovery_point(log: Log) -> int:
+    """The recovery point, or 1 less, so that it stays true whatever is appended.
+
+    A start after a crash reads the segment with this offset, and those after it. One that begins at the recovery point
+    later does not vouch for the indexes of the one before, which are synced when it is closed.
+    """
+    segments, point = log.segments, log.recovery_point
+    place = bisect_left(segments, point, key=lambda segment: segment.base_offset)
+    begins_a_segment = place < len(segments) and segments[place].base_offset == point
+    return point if begins_a_segment else max(point - 1, 0)
+
+
+# What each checkpoint says of a log; None if it has no row there.
+CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
+    RECOVERY_POINT_CHECKPOINT: lasting_recovery_point,
+    LOG_START_OFFSET_CHECKPOINT: lambda log: (
+        log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
+    ),
+    REPLICATION_OFFSET_CHECKPOINT: lambda log: log.high_watermark,
+    CLEANER_OFFSET_CHECKPOINT: lambda log: log.clean_offset or None,
+}
+OFFSET_CHECKPOINTS = tuple(CHECKPOINTED)
+
+
+def _in_threads(jobs: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
+    """Do all jobs, in several threads, and return the errors that they have returned."""
+    from concurrent.futures import ThreadPoolExecutor  # not needed before the end
+
+    def do(part: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
+        return [error for job in part if (error := job()) is not None]
+
+    parts = [jobs[start::CLOSING_THREADS] for start in range(CLOSING_THREADS)]
+    with ThreadPoolExecutor(CLOSING_THREADS) as pool:
+        return [error for errors in pool.map(do, filter(None, parts)) for error in errors]
+
+
+class LogDirectory:
+    """One directory of logs, used by nobody else from `open()` to `close()`.
+
+    `clean` says whether the last stop was one; `cluster_id` and `directory_id` are as in `meta.properties`.
+    Methods raise `LogDirectoryError` where a person must act.
+    """
+
+    def __init__(self, environment: Environment, path: str) -> None:
+        self.path = path
+        self.clean = True
+        self.cluster_id = ""
+        self.directory_id = ""
+        self.logs: dict[TopicPartition, Log] = {}
+        self._environment = environment
+        self._disk = environment.disk
+        self._lock: File | None = None
+        self._missing: list[str] = []
+        self._broker_epoch = -1
+        self._checkpoints = {name: OffsetCheckpoint(environment, f"{path}/{name}") for name in OFFSET_CHECKPOINTS}
+        self._removal = TreeRemoval(environment)
+        self._unopened: set[TopicPartition] = set()
+        self._is_to_forget = False  # files of checkpoints are soon written without the logs that have gone
+
+    def lock(self) -> str | None:
+        """Make the directory, keep others off it, and tell the cluster id in it, if it has one."""
+        try:
+            self._missing = self._disk.missing(self.path)
+            self._disk.make_directory(self.path)
+            self._lock = self._disk.lock(f"{self.path}/{LOCK}")
+        except OSError as error:
+            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
+        if self._lock is None:
+            raise LogDirectoryError(f"log directory {self.path} is in use by another process")
+        return self._read_properties().get("cluster.id")
+
+    def check_identity(self, node_id: int, cluster_id: str) -> dict[str, str]:
+        """The properties, which must be this broker's if there are any.
+
+        In version 0 node.id is called broker.id: the one of Kafka with ZooKeeper, which keeps the topics.
+        """
+        values = self._read_properties()
+        id_key = "broker.id" if values.get("version") == "0" else "node.id"
+        expected = {"cluster.id": cluster_id, id_key: str(node_id)}
+        if id_key == "node.id":
+            expected["version"] = META_PROPERTIES_VERSION
+        for key, value in expected.items():
+            if values and values.get(key) != value:
+                raise LogDirectoryError(
+                    f"{self.path}/{META_PROPERTIES} says {key}={values.get(key)}, but this broker has {value}"
+                )
+        if id_key == "broker.id" and self.found():
+            raise LogDirectoryError(
+                f"{self.path} was written by a Kafka with ZooKeeper, which knows what topics the logs in it belong to"
+            )
+        directory_id = values.get("directory.id")
+        if directory_id is not None and not is_directory_id(directory_id):
+            raise LogDirectoryError(
+                f"{self.path}/{META_PROPERTIES} says directory.id={directory_id}, which is no id of 22 characters: "
+                "without this line, a start gives the directory a new one"
+            )
+        return values
+
+    def open(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
+        """Check or write the identity, read the checkpoints, and from here on take a stop for unclean.
+
+        `new_id` makes a directory id. To be called once, after `lock()`.
+        """
+        try:
+            self._identify(node_id, cluster_id, new_id)
+            for path in self._missing:
+                self._disk.sync_directory(self._disk.parent(path))
+            for path in self._deleted():
+                self._disk.remove_tree(path)
+            self._unopened = set(self.found())
+            for checkpoint in self._checkpoints.values():
+                checkpoint.read(self._unopened)
+            self._take_marker()
+        except OSError as error:
+            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
+
+    def found(self) -> list[TopicPartition]:
+        """The (topic, partition) of each log that lies in the directory, open or not."""
+        try:
+            names = self._disk.names(self.path)
+        except OSError as error:
+            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
+        found = ((name, topic_partition_of(name)) for name in names)
+        return [key for name, key in found if key and self._disk.is_directory(f"{self.path}/{name}")]
+
+    def open_log(self, topic: str, partition: int, settings: LogSettings, *, guarded: bool = False) -> Log:
+        """Open a log that lies in the directory, recovering it if the last stop was unclean.
+
+        With `guarded`, raises `LostRecords` rather than lose what may have been on the disk itself.
+        """
+        key = topic, partition
+        known = Checkpointed(
+            clean=self.clean,
+            recovery_point=self._checkpoints[RECOVERY_POINT_CHECKPOINT].offsets.get(key, 0),
+            log_start_offset=self._checkpoints[LOG_START_OFFSET_CHECKPOINT].offsets.get(key, 0),
+            clean_offset=self._checkpoints[CLEANER_OFFSET_CHECKPOINT].offsets.get(key, 0),
+            high_watermark=self._checkpoints[REPLICATION_OFFSET_CHECKPOINT].offsets.get(key, 0),
+            guarded=guarded,
+        )
+        log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
+        end_offset = log.log_end_offset if known.clean else lasting_recovery_point(log)
+        if end_offset < known.recovery_point:
+            self._lower_recovery_point(log)
+        if known.clean_offset <= log.log_end_offset:  # otherwise the log has lost its end, and all of it is dirty
+            log.clean_offset = known.clean_offset
+        self._unopened.discard(key)
+        return log
+
+    def peek(self, topic: str, partition: int) -> tuple[str, bytes, int]:
+        """(directory, topic id, bytes of records) of a log in here; zeros for no id. Raises `LogDirectoryError`."""
+        path = self._log_path((topic, partition))
+        try:
+            names = self._disk.names(path)
+            size_bytes = sum(self._disk.size_bytes(f"{path}/{name}") for name in names if name.endswith(LOG_SUFFIX))
+            text = self._disk.read_whole(f"{path}/{PARTITION_METADATA}") if PARTITION_METADATA in names else b""
+        except OSError as error:
+            raise LogDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
+        try:
+            return path, topic_id_from_text(text), size_bytes
+        except MalformedCheckpoint:
+            return path, NO_TOPIC_ID, size_bytes
+
+    def _lower_recovery_point(self, log: Log) -> None:
+        """Damage has cut the log before the checkpointed offset, or what wrote that was less careful."""
+        try:
+            self._noted(RECOVERY_POINT_CHECKPOINT).write(sync=True)
+        except OSError as error:
+            raise LogDirectoryError(f"the log in {log.directory} cannot be opened: {error}") from error
+
+    def create_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
+        """Make an empty log. `topic_id` has 16 bytes; zeros stand for none."""
+        key = topic, partition
+        path = self._log_path(key)
+        left = self._disk.exists(path)  # by somebody else, who may have put something there
+        try:
+            self._make_way(key)
+            self._disk.make_directory(path)
+            write_topic_id(self._disk, path, topic_id, sync=False)
+            if left:
+                log = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
+            else:
+                log = new_log(self._environment, path, key, topic_id, settings)
+        except (OSError, LogDirectoryError) as error:
+            if not left:
+                with suppress(OSError):
+                    self._disk.remove_tree(path)
+            raise LogDirectoryError(f"{topic}-{partition} cannot be created: {error}") from error
+        self.logs[key] = log
+        return log
+
+    def assign_topic_id(self, log: Log, topic_id: bytes) -> None:
+        """Give a log its topic's id, which it has not. Raises `LogDirectoryError`."""
+        try:
+            write_topic_id(self._disk, log.directory, topic_id, sync=True)
+        except OSError as error:
+            raise LogDirectoryError(f"{log} cannot be given its topic's id: {error}") from error
+        log.topic_id = topic_id
+
+    def adopt_copy(self, copy: LogCopy) -> str:
+        """Give a whole copy of a log, which lies here, the name of a log; its path then. Raises `OSError`."""
+        key = copy.log.topic, copy.log.partition
+        path = self._log_path(key)
+        self._make_way(key)
+        self._disk.rename(copy.path, path)
+        return path
+
+    def open_copy(self, copy: LogCopy, settings: LogSettings) -> Log:
+        """Open what was a copy of a log until now, and has the name of a log. Only what has no indexes is read."""
+        copied = copy.log
+        key = copied.topic, copied.partition
+        known = Checkpointed(clean=False, recovery_point=copy.tail_offset, log_start_offset=copied.log_start_offset)
+        log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
+        log.clean_offset = copied.clean_offset
+        log.recovery_point = min(log.recovery_point, copy.recovery_point)
+        return log
+
+    def future_path(self, topic: str, partition: int, unique: str) -> str:
+        """Where a copy of a log is to be made. `unique` is 32 hexadecimal digits."""
+        return f"{self.path}/{future_log_name(topic, partition, unique)}"
+
+    def discard(self, path: str) -> None:
+        """Remove a directory in this one which holds nothing that is of use, in another thread."""
+        self._removal.later(path, 0)
+
+    def has_moved_here(self, key: TopicPartition) -> bool:
+        """Whether this log has taken the place of one in another directory, and nobody knows that that one is gone."""
+        return self._disk.exists(f"{self._log_path(key)}/{MOVED_MARKER}")
+
+    def settle_move(self, key: TopicPartition, older: LogDirectory | None) -> None:
+        """Remove, at a start, the `older` directory of a moved log, and the marker of the move. Raises `OSError`."""
+        if older is not None:
+            self._disk.remove_tree(older._log_path(key))
+            self._disk.sync_directory(older.path)
+        self._disk.remove(f"{self._log_path(key)}/{MOVED_MARKER}")
+
+    def take_futures(self) -> list[TopicPartition]:
+        """Remove copies that a stop has interrupted; of which logs they were. Raises `OSError`."""
+        found = [(name, key) for name in self._disk.names(self.path) if (key := topic_partition_of_future(name))]
+        for name, _ in found:
+            self._disk.remove_tree(f"{self.path}/{name}")
+        return [key for _, key in found]
+
+    def delete_log(self, log: Log, unique: str) -> None:
+        """Rename the log's directory at once, so that its name is free, and remove it after `file.delete.delay.ms`.
+
+        `unique` is 32 hexadecimal digits that no other deletion has. Raises `OSError`, and then the log is still there.
+        """
+        path = self._unlist((log.topic, log.partition), unique, DELETED_LOG_SUFFIX)
+        self._removal.later(path, log.settings.file_delete_delay_ms)
+
+    def set_aside(self, topic: str, partition: int, unique: str) -> str:
+        """Rename a log's directory to one that no log has, and let go of it; the new path. Raises `OSError`."""
+        return self._unlist((topic, partition), unique, STRAY_LOG_SUFFIX)
+
+    def _unlist(self, key: TopicPartition, unique: str, suffix: str) -> str:
+        """Let go of a log and rename its directory."""
+        path = f"{self.path}/{unlisted_log_name(*key, unique, suffix)}"
+        self._disk.rename(self._log_path(key), path)
+        if key in self.logs:
+            self.logs.pop(key).abandon()
+        self._unopened.discard(key)
+        self._forget(key)
+        return path
+
+    def _forget(self, key: TopicPartition) -> None:
+        """Drop what the checkpoints say of a log that is gone; their files follow, once for many logs."""
+        had_rows = [checkpoint.forget(key) for checkpoint in self._checkpoints.values()]
+        if any(had_rows) and not self._is_to_forget:
+            self._is_to_forget = True
+            self._environment.schedule(FORGETTING_DELAY_MS, self._write_what_is_left)
+
+    def _write_what_is_left(self) -> None:
+        self._is_to_forget = False
+        if self._lock is not None:
+            for checkpoint in self._checkpoints.values():
+                checkpoint.write_soon()
+
+    def _make_way(self, key: TopicPartition) -> None:
+        """Take a log that is about to be made out of the checkpoints, which may name an older one of its name.
+
+        Raises `OSError`.
+        """
+        for checkpoint in self._checkpoints.values():
+            checkpoint.make_way(key)
+
+    def write_checkpoints(self, *, sync: bool = False) -> None:
+        """Write recovery points, log start offsets, high watermarks and clean offsets of all logs. Raises `OSError`."""
+        for name in OFFSET_CHECKPOINTS:
+            self._noted(name).write(sync=sync)
+
+    def write_checkpoint_soon(self, name: str) -> None:
+        """Write one of `OFFSET_CHECKPOINTS` in another thread, if an offset in it has changed."""
+        self._noted(name).write_soon()
+
+    def _noted(self, name: str) -> OffsetCheckpoint:
+        """The checkpoint with the offsets of now. A log that has not been opened keeps what was read of it."""
+        checkpoint = self._checkpoints[name]
+        offset_of = CHECKPOINTED[name]
+        for key, log in self.logs.items():
+            offset = offset_of(log)
+            if offset is None:
+                checkpoint.offsets.pop(key, None)
+            else:
+                checkpoint.offsets[key] = offset
+        return checkpoint
+
+    def close(self, *, broker_epoch: int | None = None) -> None:
+        """Flush and close all logs, then attest a clean stop. Raises `KafkaError`, `OSError` if it was none.
+
+        A log that cannot be closed keeps no other from it.
+        It is none either as long as a log that was left by an unclean stop has not been opened, and so recovered.
+        `broker_epoch` is the one the broker was registered under; without, the marker names the same as last time.
+        """
+        try:
+            failures = _in_threads([partial(attempt, log.close) for log in self.logs.values()])
+            self.write_checkpoints(sync=True)
+            # Nobody is left to remove these, and a Kafka would take them for damaged logs.
+            _in_threads([partial(self._removal.now, path) for path in self._deleted()])
+            if failures:
+                raise failures[0]
+            if self.clean or not self._unopened:
+                epoch = self._broker_epoch if broker_epoch is None else broker_epoch
+                marker = f'{{"version":0,"brokerEpoch":{epoch}}}'.encode()
+                self._disk.write_whole(f"{self.path}/{CLEAN_SHUTDOWN}", marker, sync=True)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the directory as it is: the next start will recover it."""
+        for log in self.logs.values():
+            log.abandon()
+        self.logs.clear()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def unmake(self) -> None:
+        """Let go of the directory, and remove it if `lock()` has made it: for a start that comes to nothing."""
+        if self._missing and self._lock is not None:  # or it is another process's, which was faster
+            self._removal.now(self.path)
+        self.abandon()
+
+    def _log_path(self, key: TopicPartition) -> str:
+        return f"{self.path}/{log_name(*key)}"
+
+    def _read_properties(self) -> dict[str, str]:
+        path = f"{self.path}/{META_PROPERTIES}"
+        try:
+            return properties_from_text(self._disk.read_whole(path)) if self._disk.exists(path) else {}
+        except (OSError, MalformedCheckpoint) as error:
+            raise LogDirectoryError(f"{path} cannot be read: {error}") from error
+
+    def _identify(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
+        """Check the properties, and write those that are missing."""
+        values = self.check_identity(node_id, cluster_id)
+        self.cluster_id = cluster_id
+        self.directory_id = values.get("directory.id") or new_id()
+        written = {
+            "cluster.id": cluster_id,
+            "directory.id": self.directory_id,
+            "node.id": str(node_id),
+            "version": META_PROPERTIES_VERSION,
+        }
+        if not written.items() <= values.items():
+            text = properties_text(written, self._environment.now_ms())
+            self._disk.write_whole(f"{self.path}/{META_PROPERTIES}", text, sync=True)
+
+    def _take_marker(self) -> None:
+        """A directory without logs is clean too. The marker is gone from the disk before anything is written."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN}"
+        self.clean = self._disk.exists(path) or not self.found()
+        if self._disk.exists(path):
+            epoch = BROKER_EPOCH.search(self._disk.read_whole(path))  # Kafka before 3.7 left the file empty
+            self._broker_epoch = int(epoch[1]) if epoch else -1
+            self._disk.remove(path)
+            self._disk.sync_directory(self.path)
+
+    def _deleted(self) -> list[str]:
+        return [f"{self.path}/{name}" for name in self._disk.names(self.path) if is_deleted_log(name)]

@@ -1,0 +1,46 @@
+"""A file that is walked over, or read on and on, where much is read and little may be held in memory.
+
+What the bytes mean is not known here: how to walk over batches is the protocol's `walking.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minibroker.protocol.records.walking import BLOCK_BYTES, NO_LIMIT, BatchWalker
+from minibroker.storage.files import File
+
+
+class BlockReader:
+    """The first `size_bytes` of a file, of which `BLOCK_BYTES` are in memory."""
+
+    def __init__(self, file: File, size_bytes: int) -> None:
+        self._file = file
+        self._size = size_bytes
+        self._block = memoryview(b"")
+        self._start = 0
+
+    def at(self, position: int, size: int) -> memoryview:
+        """The `size` bytes (`BLOCK_BYTES` at most) from `position` on, fewer only at the end. Raises `OSError`."""
+        size = min(size, BLOCK_BYTES, self._size - position)
+        if size <= 0:
+            return memoryview(b"")
+        at = position - self._start
+        if at < 0 or at + size > len(self._block):
+            data = self._file.read(position, min(BLOCK_BYTES, self._size - position))
+            self._block, self._start, at = memoryview(data), position, 0
+        return self._block[at : at + size]
+
+
+def walker_of(
+    file: File,
+    size_bytes: int,
+    *,
+    next_offset: int = 0,
+    limit: int = NO_LIMIT,
+    known: Iterable[tuple[int, int]] = (),
+) -> BatchWalker:
+    """A walker over the first `size_bytes` of a file; its methods raise `OSError`."""
+    return BatchWalker(
+        lambda: BlockReader(file, size_bytes).at, size_bytes, next_offset=next_offset, limit=limit, known=known
+    )

@@ -1,0 +1,153 @@
+"""Holding the indexes of a segment against its `.log` file.
+
+Each check takes the batches in the order of the log, together with what `log_inspection.py` found to be damaged: what
+is said of damaged bytes cannot be judged. What an index says of itself is judged in `index_inspection.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, Protocol
+
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.records.control import ControlType, control_type
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.walking import FoundBatch
+from minibroker.storage.files import File
+from minibroker.storage.inspection.index_inspection import (
+    AnyEntry,
+    OffsetEntry,
+    TimeEntry,
+    TransactionEntry,
+    sound_entries,
+)
+from minibroker.storage.inspection.log_inspection import Damage
+
+# A control batch holds one record of some bytes; one that is larger is not looked into.
+MAX_CONTROL_BATCH_BYTES = 1 << 16
+
+
+class Check(Protocol):
+    """One file beside a log. `damage` is called in between for damaged bytes of the log, `end` once, with its size."""
+
+    def batch(self, found: FoundBatch) -> Iterable[Damage]: ...
+
+    def damage(self, damage: Damage) -> None: ...
+
+    def end(self, size_bytes: int) -> Iterable[Damage]: ...
+
+
+class _Entries(Generic[AnyEntry]):
+    """The sound entries of an index, one of them at hand."""
+
+    def __init__(self, path: str, entries: Iterable[object], kind: type[AnyEntry]) -> None:
+        self.path = path
+        self._entries: Iterator[AnyEntry] = sound_entries(entries, kind)
+        self.next: AnyEntry | None = next(self._entries, None)
+
+    def take(self) -> AnyEntry:
+        entry = self.next
+        assert entry is not None
+        self.next = next(self._entries, None)
+        return entry
+
+    def mismatch(self, entry: AnyEntry, offset: int, expected: str, found: str) -> Damage:
+        return Damage(self.path, entry.position, 0, offset, expected, found)
+
+
+class OffsetIndexCheck(_Entries[OffsetEntry]):
+    """Each entry names the last offset of the batch at its position."""
+
+    def __init__(self, path: str, entries: Iterable[object]) -> None:
+        super().__init__(path, entries, OffsetEntry)
+
+    def batch(self, found: FoundBatch) -> Iterator[Damage]:
+        while self.next is not None and self.next.log_position <= found.position:
+            entry = self.take()
+            if entry.log_position < found.position:
+                yield self._no_batch(entry)
+            elif found.is_credible and entry.offset != found.header.last_offset:
+                expected = f"offset {found.header.last_offset}, the last of the batch at {found.position}"
+                yield self.mismatch(entry, found.header.base_offset, expected, f"{entry.offset}")
+
+    def damage(self, damage: Damage) -> None:
+        end = damage.position + damage.size_bytes
+        while self.next is not None and damage.position <= self.next.log_position < end:
+            self.take()
+
+    def end(self, size_bytes: int) -> Iterator[Damage]:
+        while self.next is not None:
+            yield self._no_batch(self.take())
+
+    def _no_batch(self, entry: OffsetEntry) -> Damage:
+        return self.mismatch(entry, entry.offset, "the position at which a batch begins", f"{entry.log_position}")
+
+
+class TimeIndexCheck(_Entries[TimeEntry]):
+    """Each entry names the largest timestamp so far and the last offset of the first batch that has it."""
+
+    def __init__(self, path: str, entries: Iterable[object]) -> None:
+        super().__init__(path, entries, TimeEntry)
+        self._largest = -1
+        self._is_certain = True
+
+    def batch(self, found: FoundBatch) -> Iterator[Damage]:
+        header = found.header
+        if not found.is_credible:
+            self._is_certain = False
+            return
+        while self.next is not None and self.next.offset <= header.last_offset:
+            entry = self.take()
+            largest = max(self._largest, header.max_timestamp)
+            if entry.offset != header.last_offset:
+                if self._is_certain:
+                    yield self.mismatch(entry, entry.offset, "the last offset of a batch", f"{entry.offset}")
+            elif entry.timestamp != header.max_timestamp or (self._is_certain and entry.timestamp != largest):
+                expected = f"timestamp {largest}, the largest up to offset {entry.offset}"
+                yield self.mismatch(entry, entry.offset, expected, f"{entry.timestamp}")
+        self._largest = max(self._largest, header.max_timestamp)
+
+    def damage(self, damage: Damage) -> None:
+        self._is_certain = False
+
+    def end(self, size_bytes: int) -> Iterator[Damage]:
+        while self.next is not None and self._is_certain:
+            entry = self.take()
+            if size_bytes:
+                yield self.mismatch(entry, entry.offset, "an offset that is in the log", f"{entry.offset}")
+
+
+class TransactionIndexCheck(_Entries[TransactionEntry]):
+    """Each marker that aborts a transaction has its entry; an entry may have outlived its marker (compaction)."""
+
+    def __init__(self, log: File, path: str, entries: Iterable[object]) -> None:
+        super().__init__(path, entries, TransactionEntry)
+        self._log = log
+
+    def batch(self, found: FoundBatch) -> Iterator[Damage]:
+        header = found.header
+        if not found.is_credible or not header.is_control or not self._aborts(found):
+            return
+        while self.next is not None and self.next.last_offset < header.base_offset:
+            self.take()
+        entry = self.next
+        if entry is None or entry.last_offset != header.base_offset or entry.producer_id != header.producer_id:
+            expected = f"the transaction of producer {header.producer_id} that offset {header.base_offset} aborts"
+            position = 0 if entry is None else entry.position
+            found_text = "none" if entry is None else f"producer {entry.producer_id}, offset {entry.last_offset}"
+            yield Damage(self.path, position, 0, header.base_offset, expected, found_text)
+
+    def _aborts(self, found: FoundBatch) -> bool:
+        if found.header.size_bytes > MAX_CONTROL_BATCH_BYTES:
+            return False
+        try:
+            records = records_of(self._log.read(found.position, found.header.size_bytes))
+            return any(control_type(record.key) == ControlType.ABORT for record in records)
+        except KafkaError:
+            return False  # which is said where the records are read
+
+    def damage(self, damage: Damage) -> None:
+        """Nothing follows: each marker is judged by itself."""
+
+    def end(self, size_bytes: int) -> Iterator[Damage]:
+        return iter(())

@@ -1,0 +1,284 @@
+"""A file of a log directory for people: what kind it is by its name, and everything that is in it, in order.
+
+How each kind is read is in `log_inspection.py`, `index_inspection.py` and `text_inspection.py`; this knows which files
+belong together.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import Enum
+from typing import NamedTuple
+
+from minibroker.protocol.records.walking import FoundBatch
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    MalformedCheckpoint,
+    epochs_from_text,
+)
+from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
+from minibroker.storage.files import Disk, File
+from minibroker.storage.inspection.index_inspection import (
+    Entry,
+    OffsetEntry,
+    offset_entries,
+    snapshot_entries,
+    sound_entries,
+    time_entries,
+    transaction_entries,
+)
+from minibroker.storage.inspection.index_verification import (
+    Check,
+    OffsetIndexCheck,
+    TimeIndexCheck,
+    TransactionIndexCheck,
+)
+from minibroker.storage.inspection.inspected_records import FoundRecord, records_in
+from minibroker.storage.inspection.log_inspection import Damage, LogInspection, Note
+from minibroker.storage.inspection.text_inspection import (
+    EPOCH_COLUMNS,
+    OFFSET_COLUMNS,
+    Line,
+    checkpoint_lines,
+    property_lines,
+)
+from minibroker.storage.names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_in,
+    offsets_with,
+    topic_partition_of,
+)
+
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+METADATA_TOPIC = "__cluster_metadata"
+METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
+MAX_EPOCHS_BYTES = 16 << 20
+
+_ON_THE_WAY = "|".join(re.escape(suffix) for suffix in (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX))
+_NAME = re.compile(rf"(?P<stem>.+?)(?P<suffix>\.[a-z]+)(?P<state>{_ON_THE_WAY})?")
+
+
+class Kind(Enum):
+    """The kinds of files; the value is the kind's name for people."""
+
+    LOG = "segment"
+    OFFSET_INDEX = "offset index"
+    TIME_INDEX = "time index"
+    TRANSACTION_INDEX = "index of aborted transactions"
+    PRODUCER_SNAPSHOT = "snapshot of producer states"
+    METADATA_SNAPSHOT = "snapshot of the metadata log"
+    LEADER_EPOCHS = "leader epochs"
+    OFFSETS = "offsets of partitions"
+    PARTITION_METADATA = "partition's topic id"
+    META_PROPERTIES = "identity of the log directory"
+
+
+_BY_SUFFIX = {
+    LOG_SUFFIX: Kind.LOG,
+    INDEX_SUFFIX: Kind.OFFSET_INDEX,
+    TIME_INDEX_SUFFIX: Kind.TIME_INDEX,
+    TRANSACTION_INDEX_SUFFIX: Kind.TRANSACTION_INDEX,
+    SNAPSHOT_SUFFIX: Kind.PRODUCER_SNAPSHOT,
+    METADATA_SNAPSHOT_SUFFIX: Kind.METADATA_SNAPSHOT,
+}
+_BY_NAME = {
+    LEADER_EPOCH_CHECKPOINT: Kind.LEADER_EPOCHS,
+    RECOVERY_POINT_CHECKPOINT: Kind.OFFSETS,
+    LOG_START_OFFSET_CHECKPOINT: Kind.OFFSETS,
+    REPLICATION_OFFSET_CHECKPOINT: Kind.OFFSETS,
+    CLEANER_CHECKPOINT: Kind.OFFSETS,
+    PARTITION_METADATA: Kind.PARTITION_METADATA,
+    META_PROPERTIES: Kind.META_PROPERTIES,
+}
+_WITH_LOG = frozenset((Kind.LOG, Kind.OFFSET_INDEX, Kind.TIME_INDEX, Kind.TRANSACTION_INDEX))
+
+Item = FoundBatch | FoundRecord | Entry | Line | Note | Damage
+
+
+class InspectedFile(NamedTuple):
+    """One file. `base_offset` is the one that it is named by, None if it is named by none."""
+
+    path: str
+    kind: Kind
+    base_offset: int | None
+
+    @property
+    def topic(self) -> str | None:
+        """The topic whose log the file's directory holds; None if that is not known."""
+        if self.kind is Kind.METADATA_SNAPSHOT:
+            return METADATA_TOPIC
+        found = topic_partition_of(os.path.basename(os.path.dirname(os.path.abspath(self.path))))
+        return found[0] if found else None
+
+    @property
+    def has_kafkas_name(self) -> bool:
+        """Whether no other program would give a file this name: with a segment's suffix, it needs an offset too."""
+        return self.base_offset is not None or self.kind not in (*_WITH_LOG, Kind.PRODUCER_SNAPSHOT)
+
+    def beside(self, suffix: str) -> str:
+        """The file of the same segment with another suffix."""
+        directory, name = os.path.split(self.path)
+        match = _NAME.fullmatch(name)
+        assert match is not None  # as it has a suffix, by which its kind is known
+        return os.path.join(directory, f"{match['stem']}{suffix}{match['state'] or ''}")
+
+
+def inspected_file(path: str) -> InspectedFile | None:
+    """Return the kind of the file of this name, and its offset; None if nothing of it can be shown."""
+    name = os.path.basename(path)
+    if name in _BY_NAME:
+        return InspectedFile(path, _BY_NAME[name], None)
+    match = _NAME.fullmatch(name)
+    kind = _BY_SUFFIX.get(match["suffix"]) if match else None
+    return InspectedFile(path, kind, None if kind is Kind.METADATA_SNAPSHOT else offset_in(name)) if kind else None
+
+
+class Options(NamedTuple):
+    """Options of an inspection: whether to show the `records` of each batch, and whether to `verify`.
+
+    To verify a `.log` file is to compare all indexes beside it with it, and its leader epochs with their checkpoint.
+    The indexes in `told` are left out of it, as their contents are shown too.
+    """
+
+    records: bool = True
+    verify: bool = False
+    told: frozenset[str] = frozenset()
+
+
+def contents(disk: Disk, inspected: InspectedFile, options: Options) -> Iterator[Item]:
+    """All that is in the file, and every damage of it.
+
+    What cannot be read because the disk fails is a damage too. Raises `OSError` if the file cannot be opened.
+    """
+    file = disk.open_to_read(inspected.path)
+    try:
+        yield from _contents(disk, file, inspected, options)
+    except OSError as error:
+        path = error.filename or inspected.path
+        yield Damage(path, 0, 0, None, "a file that can be read to its end", error.strerror or str(error))
+
+
+def _contents(disk: Disk, file: File, inspected: InspectedFile, options: Options) -> Iterator[Item]:
+    kind = inspected.kind
+    if kind is Kind.METADATA_SNAPSHOT or (kind is Kind.LOG and not options.verify):
+        yield from _log(disk, file, inspected, [], options)
+    elif kind is Kind.LOG:
+        beside = [each for each in _indexes_beside(disk, inspected) if each[0].path not in options.told]
+        for index, of_index in beside:
+            yield from (each for each in _entries(index, of_index) if isinstance(each, Damage))
+        yield from _log(disk, file, inspected, [_check(file, *each) for each in beside], options)
+    else:
+        yield from _entries(file, inspected)
+        if options.verify and kind in _WITH_LOG:
+            yield from _held_against_log(disk, file, inspected)
+
+
+def _held_against_log(disk: Disk, file: File, inspected: InspectedFile) -> Iterator[Damage]:
+    """Yield what is wrong with an index by its log, if that is there."""
+    path = inspected.beside(LOG_SUFFIX)
+    with suppress(FileNotFoundError):
+        log = disk.open_to_read(path)
+        found = _log(disk, log, inspected._replace(path=path), [_check(log, file, inspected)], Options(records=False))
+        yield from (each for each in found if isinstance(each, Damage) and each.path == file.path)
+
+
+def _entries(file: File, inspected: InspectedFile) -> Iterator[Entry | Line | Note | Damage]:
+    base_offset = inspected.base_offset or 0
+    if inspected.kind is Kind.OFFSET_INDEX:
+        yield from offset_entries(file, base_offset)
+    elif inspected.kind is Kind.TIME_INDEX:
+        yield from time_entries(file, base_offset)
+    elif inspected.kind is Kind.TRANSACTION_INDEX:
+        yield from transaction_entries(file)
+    elif inspected.kind is Kind.PRODUCER_SNAPSHOT:
+        yield from snapshot_entries(file)
+    elif inspected.kind is Kind.LEADER_EPOCHS:
+        yield from checkpoint_lines(file, EPOCH_COLUMNS)
+    elif inspected.kind is Kind.OFFSETS:
+        yield from checkpoint_lines(file, OFFSET_COLUMNS)
+    elif inspected.kind is Kind.PARTITION_METADATA:
+        yield from property_lines(file, ": ", ("version", "topic_id"))
+    else:
+        yield from property_lines(file, "=", ("version", "cluster.id", "node.id"))
+
+
+def _log(
+    disk: Disk, file: File, inspected: InspectedFile, checks: list[Check], options: Options
+) -> Iterator[FoundBatch | FoundRecord | Note | Damage]:
+    is_segment = inspected.kind is not Kind.METADATA_SNAPSHOT
+    inspection = LogInspection(
+        file,
+        base_offset=inspected.base_offset,
+        end_offset=_next_base_offset(disk, inspected),
+        known=_known(disk, inspected) if is_segment else (),
+        epochs=_epochs_beside(disk, inspected) if is_segment and options.verify else None,
+    )
+    for finding in inspection.findings():
+        yield finding
+        if isinstance(finding, FoundBatch):
+            if options.records:
+                yield from records_in(file, finding)
+            for check in checks:
+                yield from check.batch(finding)
+        elif isinstance(finding, Damage):
+            for check in checks:
+                check.damage(finding)
+    for check in checks:
+        yield from check.end(file.size_bytes())
+
+
+def _known(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[int, int]]:
+    """(last offset, position) of the batches that the offset index knows."""
+    with suppress(FileNotFoundError):
+        index = disk.open_to_read(inspected.beside(INDEX_SUFFIX))
+        for entry in sound_entries(offset_entries(index, inspected.base_offset or 0), OffsetEntry):
+            yield entry.offset, entry.log_position
+
+
+def _next_base_offset(disk: Disk, inspected: InspectedFile) -> int | None:
+    """Where the next segment begins; None if this is the last one, or one that is on its way out or in."""
+    directory, name = os.path.split(inspected.path)
+    base_offset = inspected.base_offset
+    if base_offset is None or not name.endswith(LOG_SUFFIX):
+        return None
+    others = offsets_with(disk.names(directory or "."), LOG_SUFFIX)
+    return min((offset for offset in others if offset > base_offset), default=None)
+
+
+def _indexes_beside(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[File, InspectedFile]]:
+    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+        path = inspected.beside(suffix)
+        with suppress(FileNotFoundError):
+            yield disk.open_to_read(path), inspected._replace(path=path, kind=_BY_SUFFIX[suffix])
+
+
+def _check(log: File, file: File, inspected: InspectedFile) -> Check:
+    entries = _entries(file, inspected)
+    if inspected.kind is Kind.OFFSET_INDEX:
+        return OffsetIndexCheck(file.path, entries)
+    if inspected.kind is Kind.TIME_INDEX:
+        return TimeIndexCheck(file.path, entries)
+    return TransactionIndexCheck(log, file.path, entries)
+
+
+def _epochs_beside(disk: Disk, inspected: InspectedFile) -> LeaderEpochs | None:
+    """The leader epochs of the log; None if they are not known, of which the checkpoint's own dump says why."""
+    path = os.path.join(os.path.dirname(inspected.path), LEADER_EPOCH_CHECKPOINT)
+    with suppress(FileNotFoundError, MalformedCheckpoint):
+        return LeaderEpochs(epochs_from_text(disk.open_to_read(path).read(0, MAX_EPOCHS_BYTES)))
+    return None

@@ -1,0 +1,96 @@
+"""The records of one batch for people: where each begins, and how far they can be read in a batch that is damaged.
+
+Finding the batches is the business of `log_inspection.py`; what records mean is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC
+from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
+from minibroker.protocol.records.message import read_message
+from minibroker.protocol.records.message_set import headers_of_set, inner_messages, records_of_message
+from minibroker.protocol.records.payload import payload_of
+from minibroker.protocol.records.record import Record, parse_records
+from minibroker.protocol.records.varints import Bytes, read_varint
+from minibroker.protocol.records.walking import FoundBatch
+from minibroker.storage.files import File
+from minibroker.storage.inspection.log_inspection import Damage, Note
+
+
+class FoundRecord(NamedTuple):
+    """A record and where it begins: in the file or, if `is_decompressed`, in the decompressed records of its batch."""
+
+    position: int
+    size_bytes: int
+    is_decompressed: bool
+    record: Record
+
+
+def records_in(file: File, found: FoundBatch) -> Iterator[FoundRecord | Note | Damage]:
+    """The records of a batch, and what keeps the rest of them from being read. Raises `OSError`."""
+    header = found.header
+    if header.record_count == 0:
+        return
+    if header.size_bytes > MAX_UNCOMPRESSED_BYTES:
+        text = (
+            f"the records of a batch of {header.size_bytes} bytes are not shown: {MAX_UNCOMPRESSED_BYTES} is the most"
+        )
+        yield Note(file.path, found.position, header.base_offset, text)
+        return
+    if header.magic < MAGIC:
+        yield from _messages(file, found)
+        return
+    try:
+        payload = payload_of(file.read(found.position, header.size_bytes), 0, header)
+    except KafkaError as error:
+        yield _damage(file, found, found.position + HEADER_BYTES, "records that can be decompressed", error)
+        return
+    start = 0 if header.compression or header.attributes & ELIDED_BIT else found.position + HEADER_BYTES
+    yield from _parsed(file, found, payload, start)
+
+
+def _messages(file: File, found: FoundBatch) -> Iterator[FoundRecord | Damage]:
+    """The record that a message of format 0 or 1 is, or those in a wrapper."""
+    try:
+        data = file.read(found.position, found.header.size_bytes)
+        wrapper, _ = read_message(data)
+        records = records_of_message(data)
+        if not wrapper.compression:
+            yield FoundRecord(found.position, len(data), False, next(records))
+            return
+        places = headers_of_set(inner_messages(wrapper))
+        for (position, inner), record in zip(places, records, strict=True):
+            yield FoundRecord(position, inner.size_bytes, True, record)
+    except KafkaError as error:
+        yield _damage(file, found, found.position, "messages that can be read", error)
+
+
+def _parsed(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | Damage]:
+    header, position, last_offset = found.header, 0, found.header.base_offset - 1
+    records = parse_records(payload, header)
+    for index in range(header.record_count):
+        try:
+            record = next(records)
+        except KafkaError as error:
+            yield _damage(file, found, start + position, f"record {index + 1} of {header.record_count}", error)
+            return
+        length, after = read_varint(payload, position)
+        size_bytes = after + length - position
+        yield FoundRecord(start + position, size_bytes, start == 0, record)
+        if not last_offset < record.offset <= header.last_offset:
+            expected = f"an offset from {last_offset + 1} to {header.last_offset}"
+            yield Damage(file.path, start + position, 0, record.offset, expected, f"{record.offset}")
+        last_offset = record.offset
+        position += size_bytes
+    if position < len(payload):
+        what = f"{len(payload) - position} bytes more"
+        expected = f"the end of the batch after {header.record_count} records"
+        yield Damage(file.path, start + position, 0, header.last_offset, expected, what)
+
+
+def _damage(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> Damage:
+    return Damage(file.path, position, 0, found.header.base_offset, expected, error.message or error.code.name)

@@ -1,0 +1,152 @@
+"""Reading a `.log` file for people: every batch as it lies there, every damage, and on with the next sound batch.
+
+Nothing is changed, and little is believed: where `batch_scanning.py` stops at the first byte that cannot be, this goes
+on to the end of the file, as the protocol's `walking.py` does. What other files say of the log is compared in
+`index_verification.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from minibroker.protocol.records.batch import MAGIC, BatchHeader
+from minibroker.protocol.records.walking import NO_LIMIT, FoundBatch, PassedOver, checksums
+from minibroker.storage.checkpoints.checkpoint_texts import LEADER_EPOCH_CHECKPOINT
+from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
+from minibroker.storage.files import File
+from minibroker.storage.inspection.file_walking import walker_of
+from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
+
+
+class Damage(NamedTuple):
+    """Bytes that cannot be right: where, what should be there and what is.
+
+    `size_bytes` were passed over, 0 if what is broken could be read all the same; `offset` is that of the first record
+    concerned, as far as it is known.
+    """
+
+    path: str
+    position: int
+    size_bytes: int
+    offset: int | None
+    expected: str
+    found: str
+
+
+class Note(NamedTuple):
+    """Something to know that is no damage."""
+
+    path: str
+    position: int
+    offset: int | None
+    text: str
+
+
+Finding = FoundBatch | Note | Damage
+
+
+class LogInspection:
+    """One `.log` file, from its start to its end.
+
+    `base_offset` is the segment's (None if the file's name does not say it), `end_offset` the next segment's (None if
+    there is none), `known` the (last offset, position) of batches by the index, ascending; a wrong one does no harm.
+    `epochs` says which leader epoch each batch should bear; without, they must only not fall.
+    """
+
+    def __init__(
+        self,
+        file: File,
+        *,
+        base_offset: int | None = None,
+        end_offset: int | None = None,
+        known: Iterable[tuple[int, int]] = (),
+        epochs: LeaderEpochs | None = None,
+    ) -> None:
+        self._path = file.path
+        limit = NO_LIMIT if base_offset is None else base_offset + MAX_RELATIVE_OFFSET + 1
+        self._walker = walker_of(
+            file,
+            file.size_bytes(),
+            next_offset=0 if base_offset is None else base_offset,
+            limit=limit if end_offset is None else min(limit, end_offset),
+            known=known,
+        )
+        self._epochs = epochs or LeaderEpochs()
+        self._epoch = -1
+        self._is_certain = base_offset is not None  # the next offset is known, not only bounded from below
+
+    def findings(self) -> Iterator[Finding]:
+        """All batches, in the order of their positions, and what is to be said of the bytes. Raises `OSError`."""
+        position, walker = 0, self._walker
+        while position < walker.size_bytes:
+            step = walker.step(position)
+            if isinstance(step, PassedOver):
+                self._is_certain = False
+                yield Damage(self._path, position, step.size_bytes, walker.next_offset, step.expected, step.found)
+                position += step.size_bytes
+                continue
+            judged = list(self._judged(step))
+            yield step._replace(is_credible=not any(isinstance(each, Damage) for each in judged))
+            yield from judged
+            position += step.header.size_bytes
+
+    def _judged(self, found: FoundBatch) -> Iterator[Note | Damage]:
+        """Yield what is wrong with a batch whose extent is known, and note what is expected of the next one."""
+        header, expected = found.header, self._walker.next_offset
+        if not found.is_sound:
+            self._is_certain = False
+            yield self._damage(found, expected, *checksums(found))
+            return
+        following = self._following(found) if header.magic == MAGIC else None
+        if self._is_misplaced(header, following):
+            self._is_certain = False
+            first, last = header.base_offset, header.last_offset
+            what = f"offsets {first} to {last}" if header.magic == MAGIC else f"offset {first}"
+            yield self._damage(found, expected, self._offsets_expected(), what)
+            return
+        if self._is_certain and header.base_offset > expected and header.magic == MAGIC:
+            text = f"no offsets {expected} to {header.base_offset - 1}, as compaction leaves it"
+            yield Note(self._path, found.position, expected, text)
+        self._walker.next_offset = header.next_offset
+        self._is_certain = True
+        if header.magic == MAGIC:
+            yield from self._judged_epoch(found, following)
+
+    def _is_misplaced(self, header: BatchHeader, following: BatchHeader | None) -> bool:
+        """Whether the base offset, which no checksum covers, contradicts what is before or behind."""
+        if header.last_offset_delta < 0 or not self._walker.is_in_range(header):
+            return True
+        expected = self._walker.next_offset
+        gap = header.base_offset > expected
+        return gap and following is not None and expected <= following.base_offset <= header.last_offset
+
+    def _judged_epoch(self, found: FoundBatch, following: BatchHeader | None) -> Iterator[Damage]:
+        """No checksum covers the leader epoch either."""
+        epoch, offset = found.header.partition_leader_epoch, found.header.base_offset
+        expected = self._epoch_expected(offset, epoch, following)
+        if expected:
+            yield self._damage(found, offset, expected, f"{epoch}")
+        else:
+            self._epoch = epoch
+
+    def _epoch_expected(self, offset: int, epoch: int, following: BatchHeader | None) -> str | None:
+        """Return what the epoch should be, or None if it can be what it is."""
+        known = self._epochs.epoch_at(offset)
+        if known >= 0:
+            return None if epoch == known else f"leader epoch {known}, which {LEADER_EPOCH_CHECKPOINT} says"
+        if following is not None and self._epoch <= following.partition_leader_epoch < epoch:
+            return f"a leader epoch from {self._epoch} to {following.partition_leader_epoch}"
+        return f"a leader epoch of at least {self._epoch}" if epoch < self._epoch else None
+
+    def _following(self, found: FoundBatch) -> BatchHeader | None:
+        """The header behind the batch, if there is one of format 2 that can be."""
+        header = self._walker.header_at(found.position + found.header.size_bytes)
+        return header if header is not None and header.magic == MAGIC else None
+
+    def _damage(self, found: FoundBatch, offset: int, expected: str, what: str) -> Damage:
+        return Damage(self._path, found.position, 0, offset, expected, what)
+
+    def _offsets_expected(self) -> str:
+        limit = "" if self._walker.limit == NO_LIMIT else f" and below {self._walker.limit}"
+        return f"offsets from {self._walker.next_offset} on{limit}"

@@ -1,0 +1,107 @@
+"""Reading Kafka's small text files for people: line by line, and every line that cannot be.
+
+What the lines mean to the broker is in `checkpoint_texts.py`, which takes a file whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minibroker.protocol.records.walking import BLOCK_BYTES
+from minibroker.storage.checkpoints.checkpoint_texts import CHECKPOINT_VERSION
+from minibroker.storage.files import File
+from minibroker.storage.inspection.file_walking import BlockReader
+from minibroker.storage.inspection.log_inspection import Damage
+
+MAX_LINE_BYTES = 4096  # a topic's name has 249 bytes at most
+SHOWN_CHARACTERS = 80
+NUMBERS = frozenset(("epoch", "start_offset", "partition", "offset"))
+
+EPOCH_COLUMNS = ("epoch", "start_offset")
+OFFSET_COLUMNS = ("topic", "partition", "offset")
+
+
+class Line(NamedTuple):
+    """One line of a text file. `fields` are its parts by name, numbers as far as they should be."""
+
+    position: int
+    fields: dict[str, str | int]
+
+
+def checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[Line | Damage]:
+    """The rows of a checkpoint: `EPOCH_COLUMNS` or `OFFSET_COLUMNS`; an empty file has none. Raises `OSError`."""
+    if file.size_bytes() == 0:
+        return
+    lines = _lines(file)
+    position, text = next(lines, (0, ""))
+    if text != str(CHECKPOINT_VERSION):
+        yield Damage(file.path, position, 0, None, f"version {CHECKPOINT_VERSION} in the first line", _shown(text))
+    counted, announced = next(lines, (file.size_bytes(), ""))
+    count, before = 0, (-1, -1)
+    for position, text in lines:
+        count += 1
+        row = _row(file, position, text, columns)
+        yield row
+        if columns == EPOCH_COLUMNS and isinstance(row, Line):
+            epoch, start_offset = now = int(row.fields["epoch"]), int(row.fields["start_offset"])
+            if epoch <= before[0] or start_offset <= before[1]:
+                expected = f"an epoch above {before[0]} and a start offset above {before[1]}"
+                yield Damage(file.path, position, 0, start_offset, expected, _shown(text))
+            else:
+                before = now
+    if announced != str(count):
+        yield Damage(file.path, counted, 0, None, f"{count} rows, as there are, in the second line", _shown(announced))
+
+
+def _row(file: File, position: int, text: str, columns: tuple[str, ...]) -> Line | Damage:
+    words = text.split()
+    expected = " and ".join(columns)
+    if len(words) != len(columns):
+        return Damage(file.path, position, len(text), None, expected, _shown(text))
+    fields: dict[str, str | int] = {}
+    for name, word in zip(columns, words, strict=True):
+        if name not in NUMBERS:
+            fields[name] = word
+        elif word.isascii() and word.isdigit():
+            fields[name] = int(word)
+        else:
+            return Damage(file.path, position, len(text), None, expected, _shown(text))
+    return Line(position, fields)
+
+
+def property_lines(file: File, separator: str, required: tuple[str, ...]) -> Iterator[Line | Damage]:
+    """The key and value of each line, as `meta.properties` ("=") and `partition.metadata` (": ") have them.
+
+    Raises `OSError`.
+    """
+    missing = dict.fromkeys(required)
+    for position, text in _lines(file):
+        if not text.strip() or text.startswith(("#", "!")):
+            continue
+        key, found, value = text.partition(separator)
+        if found:
+            missing.pop(key.strip(), None)
+            yield Line(position, {key.strip(): value.strip()})
+        else:
+            yield Damage(file.path, position, len(text), None, f"a key, {separator!r} and a value", _shown(text))
+    for key in missing:
+        yield Damage(file.path, file.size_bytes(), 0, None, f"a line for {key}", "the end of the file")
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")
+
+
+def _lines(file: File) -> Iterator[tuple[int, str]]:
+    """(position, text) of each line; one that is too long is cut, what is no UTF-8 becomes escapes."""
+    position, end = 0, file.size_bytes()
+    reader = BlockReader(file, end)
+    while piece := reader.at(position, MAX_LINE_BYTES):
+        line, newline, _ = piece.tobytes().partition(b"\n")
+        yield position, line.decode(errors="backslashreplace")
+        position += len(line)
+        while not newline and (piece := reader.at(position, BLOCK_BYTES)):  # pass over the rest of the line
+            rest, newline, _ = piece.tobytes().partition(b"\n")
+            position += len(rest)
+        position += 1

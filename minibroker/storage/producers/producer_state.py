@@ -1,0 +1,329 @@
+"""What one log remembers of its producers: sequences, epochs, repetitions, open transactions (KIP-98, 360, 890).
+
+Who may have which producer id is not decided here. The state is a fold over the log; a snapshot file saves a replay.
+
+    byte  size  field of a .snapshot file
+       0     2  version                    1
+       2     4  crc                        CRC-32C of all that follows this field
+       6     4  number of entries
+      10        entries of 46 bytes:
+                8 producer id              2 producer epoch          4 last sequence         8 last offset
+                4 offset delta             8 timestamp               4 coordinator epoch     8 first offset of the open
+                  (last batch)               (last batch, largest)     (-1: none)              transaction (-1: none)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.records.batch import MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader
+from minibroker.protocol.records.crc import crc32c
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction
+from minibroker.storage.producers.transaction_markers import Marker
+
+SNAPSHOT_VERSION = 1
+BATCHES_KEPT = 5
+NO_EPOCH = -1
+NO_OFFSET = -1
+FIRST_VERSION_WITH_OWN_EPOCHS = 2
+
+_SNAPSHOT_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
+_ENTRIES_POSITION = _SNAPSHOT_HEAD.size + _COUNT.size
+
+# (first sequence, last sequence, last offset, offset delta, largest timestamp) of an appended batch
+AppendedBatch = tuple[int, int, int, int, int]
+
+
+class CorruptSnapshot(ValueError):
+    """A `.snapshot` file that cannot be believed; the message says why."""
+
+
+class ProducerEntry:
+    """The state of one producer id. `batches` has the newest batch last, five at most, all of `epoch`."""
+
+    __slots__ = ("epoch", "coordinator_epoch", "last_timestamp", "transaction_first_offset", "batches")
+
+    def __init__(self, epoch: int = NO_EPOCH) -> None:
+        self.epoch = epoch
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.transaction_first_offset = NO_OFFSET
+        self.batches: list[AppendedBatch] = []
+
+
+class ProducerStates:
+    """The producers of one log, by producer id. `end_offset` is where the log stood when this was true.
+
+    `open_transactions` has the first offset of each, by producer id, in the order of the offsets.
+    """
+
+    __slots__ = ("end_offset", "open_transactions", "_entries")
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        self.open_transactions: dict[int, int] = {}
+        self._entries: dict[int, ProducerEntry] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> Iterator[tuple[int, ProducerEntry]]:
+        """(producer id, entry) of each producer, the one first seen first."""
+        return iter(self._entries.items())
+
+    def first_unstable_offset(self, offset: int) -> int:
+        """The first offset of the oldest open transaction, or `offset` if there is none."""
+        for first_offset in self.open_transactions.values():
+            return first_offset
+        return offset
+
+    def stable_offset(self, log_start_offset: int, log_end_offset: int) -> int:
+        """The last stable offset of a log that reaches from `log_start_offset` to `log_end_offset`."""
+        return max(self.first_unstable_offset(log_end_offset), log_start_offset)
+
+    def check(self, header: BatchHeader) -> tuple[int, int] | None:
+        """Whether a batch with a producer id may be appended: None if so.
+
+        If it repeats one of the producer's last five batches, the (first offset, largest timestamp) that this one got.
+        Raises `KafkaError` with INVALID_PRODUCER_EPOCH for an epoch that has passed, OUT_OF_ORDER_SEQUENCE_NUMBER for
+        a sequence that does not follow, INVALID_TXN_STATE for what is in no transaction while one is open.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None or entry.epoch == NO_EPOCH:
+            return None  # nothing is known of it, perhaps because retention removed what was: any sequence may begin
+        first = header.base_sequence
+        if header.producer_epoch != entry.epoch:
+            _check_new_epoch(header, entry)
+            _check_transactional(header, entry)
+            return None
+        batches = entry.batches
+        expected = (batches[-1][1] + 1) & MAX_SEQUENCE if batches else 0
+        if first == expected:
+            if entry.transaction_first_offset != NO_OFFSET:
+                _check_transactional(header, entry)
+            return None
+        last = header.last_sequence
+        for batch in batches:
+            if batch[0] == first and batch[1] == last:
+                return batch[2] - batch[3], batch[4]
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {header.producer_id}: {first} (incoming seq. number), "
+            f"{batches[-1][1] if batches else -1} (current end sequence number); expected {expected}, "
+            f"last five batches: {_sequences(batches)}",
+        )
+
+    def check_first(self, header: BatchHeader) -> None:
+        """Raise `KafkaError` OUT_OF_ORDER_SEQUENCE_NUMBER unless a batch may be the first one known of its producer.
+
+        That is for producers whose transactions have an epoch each: a forgotten one has another epoch by then, so a
+        sequence other than 0 means that a batch before it was refused and is still to come (KIP-890).
+        """
+        entry = self._entries.get(header.producer_id)
+        if header.base_sequence != 0 and (entry is None or not entry.batches):
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Invalid sequence number for producer {header.producer_id}: {header.base_sequence} (incoming seq. "
+                "number); expected 0, no batch of it is known",
+            )
+
+    def in_transaction(self, header: BatchHeader) -> bool:
+        """Whether the producer has a transaction open in this log, under the batch's epoch."""
+        entry = self._entries.get(header.producer_id)
+        return (
+            entry is not None and entry.transaction_first_offset != NO_OFFSET and entry.epoch == header.producer_epoch
+        )
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Raises `KafkaError` INVALID_PRODUCER_EPOCH for an epoch that has passed, of a batch without sequences."""
+        entry = self._entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise _past_epoch(producer_id, epoch, entry)
+
+    def check_marker(self, header: BatchHeader, marker: Marker, transaction_version: int = 0) -> None:
+        """Check that this marker may end a transaction of the batch's producer; it may if none is open.
+
+        Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. From transaction version 2 on every
+        transaction ends with an epoch of its own, so that a marker that comes late is told apart (KIP-890).
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            return
+        epoch = header.producer_epoch
+        is_late = epoch < entry.epoch
+        if transaction_version >= FIRST_VERSION_WITH_OWN_EPOCHS and epoch == entry.epoch:
+            is_late = entry.transaction_first_offset != NO_OFFSET  # otherwise it is the same marker once more
+        if is_late:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {header.producer_id} is {epoch}, and the last seen epoch is {entry.epoch} "
+                f"(transaction version {transaction_version})",
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producer {header.producer_id}: {marker.coordinator_epoch} (zombie), "
+                f"{entry.coordinator_epoch} (current)",
+            )
+
+    def update(self, header: BatchHeader, first_offset: int) -> None:
+        """Note that a batch of records, not of control records, was appended at `first_offset`."""
+        entry = self._entry(header)
+        entry.last_timestamp = timestamp = header.max_timestamp
+        delta = header.last_offset_delta
+        if header.attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset == NO_OFFSET:
+            entry.transaction_first_offset = self.open_transactions[header.producer_id] = first_offset
+        first = header.base_sequence
+        if first < 0:
+            return  # a coordinator's batch: its transaction is what counts, it has no sequences
+        batches = entry.batches
+        batches.append((first, (first + delta) & MAX_SEQUENCE, first_offset + delta, delta, timestamp))
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+
+    def end_transaction(self, header: BatchHeader, offset: int, marker: Marker | None) -> AbortedTransaction | None:
+        """Note that a control batch was appended at `offset`; the transaction that it aborted, if it aborted one.
+
+        `marker` is what stands in it, None if compaction has emptied it.
+        """
+        entry = self._entry(header)
+        entry.last_timestamp = header.max_timestamp
+        first_offset = self.open_transactions.pop(header.producer_id, NO_OFFSET)
+        entry.transaction_first_offset = NO_OFFSET
+        if marker is None:
+            return None
+        entry.coordinator_epoch = marker.coordinator_epoch
+        if marker.committed or first_offset == NO_OFFSET:
+            return None
+        return AbortedTransaction(header.producer_id, first_offset, offset, self.first_unstable_offset(offset + 1))
+
+    def give_up(self, producer_id: int, offset: int) -> AbortedTransaction:
+        """End a producer's open transaction at `offset` as if aborted: nobody can tell how it ended.
+
+        Raises KeyError if none is open.
+        """
+        first_offset = self.open_transactions.pop(producer_id)
+        self._entries[producer_id].transaction_first_offset = NO_OFFSET
+        return AbortedTransaction(producer_id, first_offset, offset, self.first_unstable_offset(offset + 1))
+
+    def _entry(self, header: BatchHeader) -> ProducerEntry:
+        """The entry of the batch's producer, in the batch's epoch."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = self._entries[header.producer_id] = ProducerEntry()
+        if entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        return entry
+
+    def remove_expired(self, now_ms: int, after_ms: int) -> None:
+        """Forget producers silent for `after_ms` (producer.id.expiration.ms), unless in a transaction."""
+        expired = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if entry.transaction_first_offset == NO_OFFSET and now_ms - entry.last_timestamp >= after_ms
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+
+    def clear(self, end_offset: int) -> None:
+        """Forget everything; what follows is noted from `end_offset` on."""
+        self._entries.clear()
+        self.open_transactions.clear()
+        self.end_offset = end_offset
+
+    def snapshot(self) -> bytes:
+        """The state as a `.snapshot` file holds it: of the last five batches only the newest."""
+        body = b"".join((_COUNT.pack(len(self._entries)), *(_packed(*item) for item in self._entries.items())))
+        return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
+
+    def load(self, data: bytes, end_offset: int) -> None:
+        """Take the state from a `.snapshot` file that was made at `end_offset`.
+
+        Raises `CorruptSnapshot`, and keeps what it had, if the file is not whole.
+        """
+        entries = _read_snapshot(data)
+        self._entries = entries
+        self.open_transactions = _open_transactions(entries)
+        self.end_offset = end_offset
+
+
+def _open_transactions(entries: dict[int, ProducerEntry]) -> dict[int, int]:
+    found = [(entry.transaction_first_offset, producer_id) for producer_id, entry in entries.items()]
+    return {producer_id: offset for offset, producer_id in sorted(found) if offset != NO_OFFSET}
+
+
+def _sequences(batches: Sequence[AppendedBatch]) -> str:
+    return ", ".join(f"{first}-{last}" for first, last, *_ in batches) or "none"
+
+
+def _check_transactional(header: BatchHeader, entry: ProducerEntry) -> None:
+    if entry.transaction_first_offset != NO_OFFSET and not header.attributes & TRANSACTIONAL_BIT:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE, f"Expected transactional write from producer {header.producer_id}"
+        )
+
+
+def _past_epoch(producer_id: int, epoch: int, entry: ProducerEntry) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch {entry.epoch}",
+    )
+
+
+def _check_new_epoch(header: BatchHeader, entry: ProducerEntry) -> None:
+    if header.producer_epoch < entry.epoch:
+        raise _past_epoch(header.producer_id, header.producer_epoch, entry)
+    if header.base_sequence != 0:
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Invalid sequence number for new epoch of producer {header.producer_id}: {header.producer_epoch} "
+            f"(request epoch), {header.base_sequence} (seq. number), {entry.epoch} (current producer epoch); "
+            f"expected 0, last five batches: {_sequences(entry.batches)}",
+        )
+
+
+def _packed(producer_id: int, entry: ProducerEntry) -> bytes:
+    _, last_sequence, last_offset, delta, _ = entry.batches[-1] if entry.batches else (-1, -1, NO_OFFSET, 0, -1)
+    return SNAPSHOT_ENTRY.pack(
+        producer_id,
+        entry.epoch,
+        last_sequence,
+        last_offset,
+        delta,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        entry.transaction_first_offset,
+    )
+
+
+def _read_snapshot(data: bytes) -> dict[int, ProducerEntry]:
+    if len(data) < _ENTRIES_POSITION:
+        raise CorruptSnapshot(f"it has {len(data)} bytes, fewer than its head")
+    version, crc = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptSnapshot(f"its version is {version}, not {SNAPSHOT_VERSION}")
+    computed = crc32c(memoryview(data)[_SNAPSHOT_HEAD.size :])
+    if crc != computed:
+        raise CorruptSnapshot(f"its checksum is {crc}, computed {computed}")
+    (count,) = _COUNT.unpack_from(data, _SNAPSHOT_HEAD.size)
+    if count * SNAPSHOT_ENTRY.size != len(data) - _ENTRIES_POSITION:
+        raise CorruptSnapshot(f"it announces {count} entries in {len(data)} bytes")
+    entries = SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_ENTRIES_POSITION:])
+    return {fields[0]: _unpacked(*fields[1:]) for fields in entries}
+
+
+def _unpacked(
+    epoch: int, last_sequence: int, last_offset: int, delta: int, timestamp: int, coordinator_epoch: int, first: int
+) -> ProducerEntry:
+    entry = ProducerEntry(epoch)
+    entry.coordinator_epoch = coordinator_epoch
+    entry.last_timestamp = timestamp
+    entry.transaction_first_offset = first
+    if last_offset >= 0:
+        entry.batches.append(((last_sequence - delta) & MAX_SEQUENCE, last_sequence, last_offset, delta, timestamp))
+    return entry

@@ -1,0 +1,164 @@
+"""The directories of an embedded broker: its logs, another directory after each reset, and its snapshots.
+
+They are made, copied and removed here; their content is the broker's business.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from minibroker.broker.metadata.metadata_snapshots import BOOTSTRAP
+from minibroker.broker.monitoring.measured_disk import MeasuredDisk, SyncStatistics
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+from minibroker.storage.directories.log_directory import CLEAN_SHUTDOWN
+from minibroker.storage.files import Disk, File
+from minibroker.storage.names import TEMPORARY_SUFFIX, topic_partition_of
+
+# The files of a log directory beside the logs.
+FILES: Final = {
+    META_PROPERTIES,
+    CLEAN_SHUTDOWN,
+    BOOTSTRAP,
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+}
+UNLISTED_LOG: Final = re.compile(r".+\.[0-9a-f]{32}-(delete|stray|future)")
+
+
+class UnsyncedFile(File):
+    """A file that is not synced: it need not survive a power cut."""
+
+    __slots__ = ()
+
+    def sync(self) -> None:
+        """Do nothing."""
+
+
+class UnsyncedDisk(Disk):
+    """A disk for temporary data, without syncs: they take most of the time of a start, a reset or a stop."""
+
+    def opened(self, path: str, fd: int) -> File:
+        """Return a file that is not synced."""
+        return UnsyncedFile(path, fd)
+
+    def sync_directory(self, path: str) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A copy of the logs at one time, as a crash at that time would have left them."""
+
+    directory: Path
+
+
+class Directories:
+    """The logs' place: `current` is a given directory, or one of several temporary ones, or None while closed."""
+
+    def __init__(self, given: Path | None) -> None:
+        self._given = given
+        self._temporary: Path | None = None
+        self._remove: Callable[[], object] | None = None
+        self._number = 0
+        self._removals: list[threading.Thread] = []
+        self.current = given
+
+    def disk(self, syncs: SyncStatistics | None) -> Disk:
+        """Return the disk, which counts its syncs in `syncs`; a temporary directory has none."""
+        if self._given is None:
+            return UnsyncedDisk()
+        return Disk() if syncs is None else MeasuredDisk(syncs)
+
+    def open(self) -> None:
+        """Create the temporary directory, which holds the snapshots too."""
+        self._temporary = Path(tempfile.mkdtemp(prefix="minibroker-"))
+        self._remove = weakref.finalize(self, _remove_own, self._temporary, os.getpid())  # at exit at the latest
+        if self._given is None:
+            self.current = self._next()
+
+    def begin_anew(self) -> None:
+        """Make an empty directory the current one. A thread removes the old one if it was temporary."""
+        if self._given is not None:
+            _empty(self._given)
+            return
+        old, self.current = self.current, self._next()
+        self._removals = [removal for removal in self._removals if removal.is_alive()]
+        if old is not None:
+            removal = threading.Thread(target=shutil.rmtree, args=(old, True), name="minibroker-removal", daemon=True)
+            self._removals.append(removal)
+            removal.start()
+
+    def snapshot(self) -> Snapshot:
+        """Copy the current directory."""
+        assert self.current is not None
+        copy = self._next()
+        _copy(self.current, copy)
+        return Snapshot(copy)
+
+    def check(self, snapshot: Snapshot) -> None:
+        """Raise FileNotFoundError for a snapshot that was removed when its broker stopped."""
+        if not snapshot.directory.is_dir():
+            raise FileNotFoundError(f"the snapshot {snapshot.directory} was removed with its broker")
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Make a copy of a snapshot the current directory. `check` the snapshot before."""
+        self.begin_anew()
+        assert self.current is not None
+        _copy(snapshot.directory, self.current)
+
+    def close(self) -> None:
+        """Remove the temporary directory."""
+        remove, self._remove, self._temporary = self._remove, None, None
+        while self._removals:
+            self._removals.pop().join()
+        if remove is not None:
+            remove()
+            self.current = self._given
+
+    def _next(self) -> Path:
+        assert self._temporary is not None
+        self._number += 1
+        path = self._temporary / str(self._number)
+        path.mkdir()
+        return path
+
+
+def _remove_own(directory: Path, process_id: int) -> None:
+    """Remove a directory, but not in a fork of the process that made it, which still needs it."""
+    if os.getpid() == process_id:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))
+
+
+def _empty(directory: Path) -> None:
+    """Remove what a broker has written there, and nothing else: the directory may hold other people's files."""
+    for path in directory.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            if _is_log(path.name):
+                shutil.rmtree(path)
+        elif path.name.removesuffix(TEMPORARY_SUFFIX) in FILES:
+            path.unlink()
+
+
+def _is_log(name: str) -> bool:
+    return topic_partition_of(name) is not None or UNLISTED_LOG.fullmatch(name) is not None

@@ -1,0 +1,356 @@
+"""The life of a broker inside of a test: it is started, stopped, killed and reset here.
+
+The verbs for a broker that runs are in the files beside this one; `broker` joins them. The test kit enters the broker
+by four doors, each an object passed in (`Seams`): the clock (`MovingClock`), the disk (`directories`), the interceptors
+(faults, journal, emulation, waits, pauses), the random source (`seed`). Three more doors are methods of the broker:
+
+    reset, restore   BrokerLifecycle.let_go and replace swap the state under clients that stay connected. Requests that
+                     wait run once more: Connection.ask_again and Parked.again have no other caller.
+    pause_node       Server.hold and let_go keep queued answers from the sockets of a node.
+    hold, release    MarkerSender.hold and release keep decided transactions without markers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from minibroker.broker.clock import LifeClock, SystemClock
+from minibroker.broker.configs.configuration import load_settings
+from minibroker.broker.configs.settings import Settings, SettingsError
+from minibroker.broker.lifecycle import BrokerLifecycle, Seams
+from minibroker.broker.metadata.features import INITIAL
+from minibroker.broker.requests.interceptors import Interceptor
+from minibroker.testing.directories import Directories, Snapshot
+from minibroker.testing.emulation.emulation import Emulation, first_levels_of
+from minibroker.testing.emulation.releases import release_of, settings_of
+from minibroker.testing.loops import (
+    CallersLoop,
+    Loop,
+    LoopThread,
+    NotRunning,
+    Result,
+    awaited,
+    blocking,
+    immediate,
+)
+from minibroker.testing.moving_clock import MovingClock
+from minibroker.testing.ports import Ports, close_all
+
+if TYPE_CHECKING:
+    from minibroker.broker.monitoring.measuring import Measurements
+
+log = logging.getLogger("minibroker")
+
+# Defaults that suit tests better than Kafka's. A test may set them to Kafka's.
+DEFAULTS: Final = {
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "group.consumer.heartbeat.interval.ms": "200",  # a member learns its partitions with its next heartbeat
+    "group.consumer.min.heartbeat.interval.ms": "200",
+}
+MAXIMUM_NODES = 100
+
+
+class EmbeddedBroker:
+    """A broker for `with` (a thread of its own) or `async with` (the caller's event loop).
+
+    Any thread may call its methods. A method that waits blocks its caller, and has a twin to be awaited, which is named
+    `a` and the method's name. With a broker in the caller's own loop only the twins can be used.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        nodes: int = 1,
+        auto_create: bool = True,
+        directory: str | Path | None = None,
+        seed: int | None = None,
+        emulate: str | None = None,
+    ) -> None:
+        """Check the settings, which have Apache Kafka's names.
+
+        The logs are in `directory`, or else in a temporary one that is removed at the end. `auto_create` is
+        `auto.create.topics.enable`. `seed` makes ids and leaders the same in every run. `emulate` is a release of
+        Apache Kafka from "0.8.2" to "4.3"; the broker answers as that release did. Raises SettingsError, and ValueError
+        for an unknown release and for too few or too many nodes.
+        """
+        if not isinstance(nodes, int) or not 1 <= nodes <= MAXIMUM_NODES:
+            raise ValueError(f"nodes is a number from 1 to {MAXIMUM_NODES}, and cannot be {nodes!r}")
+        self._directories = Directories(None if directory is None else Path(directory))
+        self._texts = DEFAULTS | {"auto.create.topics.enable": str(auto_create).lower()}
+        self.emulated: Final = None if emulate is None else release_of(emulate)
+        if self.emulated is not None:
+            self._texts |= settings_of(self.emulated)
+        self._texts |= {name: text_of_setting(value) for name, value in (settings or {}).items()}
+        _check(self._texts)
+        self.nodes: Final = nodes
+        self._random = random.SystemRandom() if seed is None else random.Random(seed)
+        self.interceptors: Final[list[Interceptor]] = []  # in every life; while empty, requests pay nothing
+        self.measured: Measurements | None = None
+        if self.emulated is not None:
+            self.interceptors.append(Emulation(self.emulated))
+        self.when_reset: Final[list[Callable[[], None]]] = []  # called on the loop after a reset or a restore
+        self._loop: Loop | None = None
+        self._ports: Ports | None = None
+        self._running: BrokerLifecycle | None = None
+        self._clock: MovingClock | None = None
+        self._life: LifeClock | None = None
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await self.astart()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.astop()
+
+    def start(self) -> Self:
+        """Serve in a thread of the broker's own. Raises StartError."""
+        self._begin(LoopThread())
+        try:
+            self.loop.run(self._serve())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    async def astart(self) -> Self:
+        """Serve in the running event loop. Raises StartError."""
+        self._begin(CallersLoop())
+        try:
+            await self._serve()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop cleanly, and remove temporary data. In a fork of the broker's process, do nothing."""
+        if self._loop is not None and not self._loop.is_elsewhere:
+            try:
+                self.loop.run(self._close())
+            finally:
+                self._end()
+
+    async def astop(self) -> None:
+        """Stop the broker as `stop` does."""
+        if self._loop is not None and not self._loop.is_elsewhere:
+            try:
+                await self.loop.arun(self._close())
+            finally:
+                self._end()
+
+    @blocking
+    async def restart(self) -> None:
+        """Stop cleanly, if the broker is up, and start again with the same ports and data."""
+        await self._close()
+        await self._serve()
+
+    arestart = awaited(restart)
+
+    @immediate
+    def kill(self) -> None:
+        """Crash: connections are cut, nothing more is written, ports refuse connections until `restart`."""
+        running, self._running = self.running, None
+        running.crash()
+        self._end_life()
+
+    def count_into(self, measured: Measurements) -> None:
+        """Count all lives of the broker in `measured`. Call it before the broker starts."""
+        self.measured = measured
+        self.interceptors.insert(0, measured.requests)
+
+    def put_first(self, interceptor: Interceptor) -> None:
+        """Let an interceptor see requests before all others but the metrics, which count every request."""
+        self.interceptors.insert(0 if self.measured is None else 1, interceptor)
+
+    # --- its state --------------------------------------------------------------------------------
+
+    @immediate
+    def reset(self) -> None:
+        """Remove topics, groups, transactions, configs, faults, and the journal. Connections and ports stay."""
+        self._replace(None)
+
+    @immediate
+    def snapshot(self) -> Snapshot:
+        """Copy all that the logs hold now, for `restore`. The copy is removed when the broker stops."""
+        _ = self.running  # a broker that is down has no snapshot
+        return self._directories.snapshot()
+
+    @immediate
+    def restore(self, snapshot: Snapshot) -> None:
+        """Return to what the logs held at the snapshot. Connections and ports stay.
+
+        Raises FileNotFoundError if the snapshot was removed.
+        """
+        self._replace(snapshot)
+
+    # --- where it is ------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Return HOST:PORT of the first listener of each node, separated by commas."""
+        firsts = [listeners[0] for listeners in self.ports.listeners.values()]
+        return ",".join(f"{first.host or 'localhost'}:{first.port}" for first in firsts)
+
+    @property
+    def directory(self) -> Path:
+        """Return the log directory. Raises NotRunning."""
+        if self._directories.current is None:
+            raise NotRunning("the broker has not been started")
+        return self._directories.current
+
+    @property
+    def ports(self) -> Ports:
+        """Return the addresses that the broker keeps. Raises NotRunning."""
+        if self._ports is None:
+            raise NotRunning("the broker has not been started")
+        return self._ports
+
+    @property
+    def loop(self) -> Loop:
+        """Return the broker's event loop. Raises NotRunning."""
+        if self._loop is None:
+            raise NotRunning("the broker is not running")
+        return self._loop
+
+    @property
+    def is_running(self) -> bool:
+        """Whether clients can connect."""
+        return self._running is not None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it has to be started by `start`. After a `kill` that is False, and `restart` starts it."""
+        return self._loop is None
+
+    def on_loop(self, function: Callable[[], Result]) -> Result:
+        """Call `function` on the broker's loop, or here while there is none; return its result."""
+        return function() if self._loop is None else self._loop.call(function)
+
+    @property
+    def running(self) -> BrokerLifecycle:
+        """Return the broker as it runs now. Only its loop may use it. Raises NotRunning."""
+        if self._running is None:
+            raise NotRunning("the broker is not running")
+        return self._running
+
+    @property
+    def moving_clock(self) -> MovingClock:
+        """Return the broker's time. Only its loop may use it. Raises NotRunning."""
+        if self._clock is None:
+            raise NotRunning("the broker is not running")
+        return self._clock
+
+    # --- on the loop ------------------------------------------------------------------------------
+
+    def _begin(self, loop: Loop) -> None:
+        if self._loop is not None:
+            loop.close()
+            raise RuntimeError("the broker has been started already")
+        try:
+            self._directories.open()
+        except BaseException:
+            loop.close()
+            raise
+        self._loop = loop
+
+    async def _serve(self) -> None:
+        settings = self._settings()
+        if self._ports is None:
+            self._ports = Ports(settings, self.nodes)
+        if self._clock is None:
+            self._clock = MovingClock(SystemClock(asyncio.get_running_loop()))
+        bound = self._ports.listen()
+        try:
+            self._running = BrokerLifecycle(settings, bound, self._seams())
+            await self._running.serve(self.measured)
+        except BaseException:
+            close_all(bound)
+            raise
+
+    def _settings(self) -> Settings:
+        return Settings(self._texts | {"log.dirs": str(self.directory)})
+
+    def _seams(self) -> Seams:
+        """End the timers of the last life, and return the seams of the next."""
+        clock = self.moving_clock
+        self._end_life()
+        self._life = LifeClock(clock)
+        disk = self._directories.disk(None if self.measured is None else self.measured.syncs)
+        levels = INITIAL if self.emulated is None else first_levels_of(self.emulated)
+        return Seams(self._life, clock, disk, self._random, self.interceptors, levels)
+
+    def _end_life(self) -> None:
+        """Cancel all timers of the last life: a broker that has crashed does nothing more."""
+        if self._life is not None:
+            self._life.end()
+
+    def _replace(self, snapshot: Snapshot | None) -> None:
+        running = self.running
+        cluster_id = running.cluster.cluster_id
+        if snapshot is not None:
+            self._directories.check(snapshot)
+        running.let_go()
+        try:
+            if snapshot is None:
+                self._directories.begin_anew()
+            else:
+                self._directories.restore(snapshot)
+            away = set(self.ports.listeners) - set(running.node_ids)
+            returning = {node_id: self.ports.listen_for(node_id) for node_id in away}
+            running.replace(self._settings(), self._seams(), cluster_id=cluster_id, returning=returning)
+            self.moving_clock.reset()
+            for callback in self.when_reset:
+                callback()
+        except BaseException:
+            self.kill()
+            raise
+
+    async def _close(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            await running.close()
+
+    def _end(self) -> None:
+        if self._ports is not None:
+            self._ports.close()
+            self._ports = None
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close()  # before the clock goes: tasks that this cancels look at it
+        self._clock = self._life = None
+        self._directories.close()
+
+
+def _check(texts: Mapping[str, str]) -> None:
+    """Log which settings have no effect. Raises SettingsError."""
+    try:
+        loaded = load_settings(None, {}, [f"{name}={text}" for name, text in texts.items()])
+    except SettingsError as error:
+        raise SettingsError(str(error).removeprefix("--set ")) from None
+    for warning in loaded.warnings:
+        log.warning(warning)
+
+
+def text_of_setting(value: object) -> str:
+    """Return a setting's value as a properties file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(text_of_setting(each) for each in value)
+    return str(value)

@@ -1,0 +1,151 @@
+"""Answers with errors: the answer to a request that is refused, and errors put into the answer to one that is not.
+
+A fault of one partition leaves the others of the same request alone: its partition is taken out of the request
+(`take_out`), and its error is put into the answer to the rest (`put_in`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minibroker.broker.requests.interceptors import Call
+from minibroker.protocol.apis import ApiKey, response_class
+from minibroker.protocol.declare import Message
+from minibroker.protocol.fields import fields
+from minibroker.protocol.messages.fetch import FetchResponse
+from minibroker.testing.faults.corrupting import corrupted
+from minibroker.testing.faults.matching import is_meant, names_by, session_partitions
+from minibroker.testing.faults.places import Place, deepest_level, error_answer, places_below, places_in
+from minibroker.testing.faults.rules import FaultError, Rule
+from minibroker.testing.faults.subjects import NameOf, each, partition_of, structs_below, topic_of
+
+TopicAnswer = FetchResponse.FetchableTopicResponse
+PartitionAnswer = TopicAnswer.PartitionData
+
+
+def refused(call: Call, rule: Rule) -> Message:
+    """Return an answer to the whole request, with the rule's error wherever it is meant, and without data."""
+    assert call.api_key is not None
+    response = error_answer(call.request, response_class(call.api_key), call.context.version)
+    set_errors(call, rule, response)
+    return response
+
+
+def set_errors(call: Call, rule: Rule, response: Message) -> None:
+    """Set the rule's error where it is meant. Raises FaultError if the API has no place for it."""
+    assert rule.code is not None
+    if call.api_key == ApiKey.FETCH and rule.level != "top":
+        _name_session_partitions(call, rule, response)
+    places = list(places_in(response, names_by(call)))
+    level = rule.level or deepest_level(places)
+    for place in places:
+        if place.level == level and is_meant(rule, place):
+            place.set(rule.code)
+    if not any(place.level == level for place in places) and level == "top":
+        raise FaultError(f"{type(response).__name__} has no error code at the top")
+
+
+def _name_session_partitions(call: Call, rule: Rule, response: Any) -> None:
+    """Add the partitions that get errors to an incremental Fetch's answer, which has only those with news."""
+    ids = call.context.cluster.image.topics
+    named = {(place.topic, place.partition) for place in places_in(response, names_by(call))}
+    for topic, partition in session_partitions(call):
+        meant = Place("partition", topic, partition, None, "")
+        if (topic, partition) in named or topic not in ids or not is_meant(rule, meant):
+            continue
+        answer = PartitionAnswer(partition_index=partition, high_watermark=-1, records=b"")
+        response.responses.append(TopicAnswer(topic=topic, topic_id=ids[topic].topic_id, partitions=[answer]))
+
+
+def without_wait(request: Any) -> None:
+    """Make a Fetch return at once: an error must not wait for records."""
+    request.max_wait_ms = 0
+
+
+def set_throttle(rule: Rule, response: Any) -> None:
+    """Set the throttle time, in versions that have it."""
+    if hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = max(response.throttle_time_ms, rule.throttle_ms)
+
+
+def corrupt_batches(call: Call, rule: Rule, response: Any) -> None:
+    """Damage the first batch of each partition that is meant."""
+    assert rule.corrupt is not None
+    name_of = names_by(call)
+    for topic in getattr(response, "responses", ()):
+        name = topic.topic or name_of(topic.topic_id)
+        for partition in topic.partitions:
+            place = Place("partition", name, partition.partition_index, partition, "error_code")
+            data = _bytes_of(partition.records) if is_meant(rule, place) else b""
+            if data:
+                partition.records = corrupted(data, rule.corrupt)
+
+
+def _bytes_of(records: Any) -> bytes:
+    """Return the bytes of records, which may be in a file."""
+    if records is None:
+        return b""
+    return bytes(records.read()) if hasattr(records, "read") else bytes(records)
+
+
+def take_out(request: Any, rule: Rule, name_of: NameOf) -> bool:
+    """Take the rule's topic or partition out of the request; return whether anything is left of what it was among.
+
+    A rule without topic and partition is about the whole request.
+    """
+    if rule.topic is None and rule.partition is None:
+        return False
+    left = taken = False
+    for name, about_topics in structs_below(request.__class__):
+        topics = getattr(request, name)
+        if not about_topics or not isinstance(topics, list):
+            continue
+        kept = [topic for topic in topics if _keeps(topic, rule, name_of)]
+        taken = taken or len(kept) < len(topics) or _is_in(topics, rule, name_of)
+        left = left or bool(kept)
+        setattr(request, name, kept)
+    return left and taken
+
+
+def _is_in(topics: list[Any], rule: Rule, name_of: NameOf) -> bool:
+    return any(rule.topic in (None, topic_of(topic, name_of)) for topic in topics)
+
+
+def _keeps(topic: Any, rule: Rule, name_of: NameOf) -> bool:
+    """Take the partitions that are meant out of the topic's struct; return whether others stay."""
+    if rule.topic is not None and topic_of(topic, name_of) != rule.topic:
+        return True
+    if rule.partition is None:
+        return False
+    stays = False
+    for field in fields(topic.__class__):
+        if field.name.startswith("partition") and field.kind.item is not None:
+            kept = [value for value in each(getattr(topic, field.name)) if partition_of(value) != rule.partition]
+            setattr(topic, field.name, kept)
+            stays = stays or bool(kept)
+    return stays
+
+
+def put_in(response: Message, errors: Message, rule: Rule, name_of: NameOf) -> None:
+    """Add to `response`, the answer to the rest, the errors of the rule from `errors`, the answer to all."""
+    for name, about_topics in places_below(errors.__class__):
+        if about_topics:
+            for topic in each(getattr(errors, name)):
+                _put_topic(getattr(response, name), topic, rule, name_of)
+
+
+def _put_topic(topics: list[Any], topic: Any, rule: Rule, name_of: NameOf) -> None:
+    named = topic_of(topic, name_of)
+    if rule.topic is not None and named != rule.topic:
+        return
+    lists = [name for name, _ in places_below(topic.__class__)]
+    if rule.partition is not None:
+        for name in lists:
+            meant = [value for value in each(getattr(topic, name)) if partition_of(value) == rule.partition]
+            setattr(topic, name, meant)
+    there = next((other for other in topics if topic_of(other, name_of) == named), None)
+    if there is None:
+        topics.append(topic)
+        return
+    for name in lists:
+        getattr(there, name).extend(getattr(topic, name))

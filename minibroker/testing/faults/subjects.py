@@ -1,0 +1,123 @@
+"""What a request is about: topics and their partitions, groups, transactional ids.
+
+Kafka's schemas name these alike in all messages, so no message needs code of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+from minibroker.protocol.declare import Message, Struct
+from minibroker.protocol.fields import Field, fields
+from minibroker.protocol.primitives import ZERO_UUID
+
+TOPIC_NAMES = ("name", "topic", "topic_name")
+PARTITION_NUMBERS = ("partition", "partition_index", "index")
+GROUPS = frozenset({"group_id", "group_ids", "groups", "groups_names"})
+TRANSACTIONAL_IDS = frozenset({"transactional_id", "transactional_ids", "v3_and_below_transactional_id"})
+GROUP_KEY, TRANSACTION_KEY = 0, 1  # FindCoordinator's key types
+TOPIC_RESOURCE = 2
+
+NameOf = Callable[[bytes], str | None]
+
+
+class Subjects(NamedTuple):
+    """The topics, groups and transactional ids that a request names. A topic without partitions has an empty set."""
+
+    topics: dict[str, set[int]]
+    groups: set[str]
+    transactional_ids: set[str]
+
+
+def subjects_of(message: Message, name_of: NameOf) -> Subjects:
+    """Return what `message` names. `name_of` returns the name of a topic id, or None."""
+    found = Subjects({}, set(), set())
+    _look(message, found, name_of)
+    _look_for_keys(message, found)
+    return found
+
+
+def topic_of(struct: Any, name_of: NameOf) -> str | None:
+    """Return the topic that a struct names by its own fields, or None."""
+    for name in TOPIC_NAMES:
+        topic = getattr(struct, name, None)
+        if isinstance(topic, str) and topic:
+            return topic
+    topic_id = getattr(struct, "topic_id", ZERO_UUID)
+    return None if topic_id == ZERO_UUID else name_of(topic_id)
+
+
+def partition_of(value: Any) -> int | None:
+    """Return the partition that a value in a topic's struct stands for: a number, or a struct with one; else None."""
+    if isinstance(value, int):
+        return value
+    for name in PARTITION_NUMBERS:
+        number = getattr(value, name, None)
+        if isinstance(number, int):
+            return number
+    return None
+
+
+@cache
+def structs_below(struct: type) -> tuple[tuple[str, bool], ...]:
+    """Return the fields of a struct that hold structs, and whether each of these is about a topic."""
+    return tuple(
+        (field.name, "topic" in field.name or field.name == "responses")
+        for field in fields(struct)
+        if (field.kind.item or field.kind).struct is not None
+    )
+
+
+def each(value: Any) -> Iterator[Any]:
+    """Yield the items of a list, or the value itself unless it is None."""
+    if isinstance(value, list):
+        yield from value
+    elif value is not None:
+        yield value
+
+
+def _look(struct: Any, found: Subjects, name_of: NameOf) -> None:
+    for field in _fields(struct):
+        if field.name in GROUPS:
+            found.groups.update(text for text in each(getattr(struct, field.name)) if isinstance(text, str) and text)
+        elif field.name in TRANSACTIONAL_IDS:
+            found.transactional_ids.update(filter(None, each(getattr(struct, field.name))))
+        elif field.name in ("topic_names", "subscribed_topic_names"):
+            for topic in each(getattr(struct, field.name)):
+                found.topics.setdefault(topic, set())
+    for name, about_topic in structs_below(struct.__class__):
+        for below in each(getattr(struct, name)):
+            topic = topic_of(below, name_of) if about_topic else None
+            if topic is not None:
+                found.topics.setdefault(topic, set()).update(partitions_in(below))
+            _look(below, found, name_of)
+
+
+def partitions_in(struct: Any) -> Iterator[int]:
+    """Yield the partitions that a topic's struct names."""
+    for field in _fields(struct):
+        if field.name.startswith("partition"):
+            for value in each(getattr(struct, field.name)):
+                number = partition_of(value)
+                if number is not None:
+                    yield number
+
+
+def _fields(struct: Struct) -> tuple[Field, ...]:
+    kind: type = type(struct)
+    return tuple(fields(kind))
+
+
+def _look_for_keys(message: Any, found: Subjects) -> None:
+    """Find FindCoordinator's keys, whose type is another field, and the topics among the resources of configs."""
+    key_type = getattr(message, "key_type", None)
+    keys = {key for key in (getattr(message, "key", ""), *getattr(message, "coordinator_keys", ())) if key}
+    if key_type == GROUP_KEY:
+        found.groups.update(keys)
+    elif key_type == TRANSACTION_KEY:
+        found.transactional_ids.update(keys)
+    for resource in getattr(message, "resources", ()):
+        if getattr(resource, "resource_type", None) == TOPIC_RESOURCE:
+            found.topics.setdefault(resource.resource_name, set())

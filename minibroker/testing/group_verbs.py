@@ -1,0 +1,174 @@
+"""The verbs for groups and transactions: rebalances, evictions, fenced producers, transactions held in a state.
+
+They call what the coordinators themselves call when a member or a producer gives them reason to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from minibroker.broker.groups.classic import rebalance
+from minibroker.broker.groups.classic.group import ClassicGroup
+from minibroker.broker.groups.consumer import leaving
+from minibroker.broker.groups.consumer.group import ConsumerGroup
+from minibroker.broker.groups.consumer.updating import Update
+from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.transactions.transaction import State
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.quantities import Duration
+from minibroker.testing.faults.engine import Fault
+from minibroker.testing.loops import immediate
+from minibroker.testing.wait_verbs import WaitVerbs
+
+if TYPE_CHECKING:
+    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.groups.group import Group
+    from minibroker.testing.embedded_broker import EmbeddedBroker
+
+Held = Literal["ongoing", "prepared"]
+REASON = "requested by a test"
+
+
+class GroupVerbs(WaitVerbs):
+    """Groups and transactions. Each verb raises KafkaError for one that does not exist."""
+
+    @cached_property
+    def _held_ends(self) -> HeldEnds:
+        return HeldEnds(self)
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    @immediate
+    def force_rebalance(self, group: str) -> None:
+        """Make all members join again; of a KIP-848 group, begin another epoch."""
+        found = _group(self.running.cluster, group)
+        if isinstance(found, ClassicGroup):
+            if not found.is_empty:
+                rebalance.prepare_or_complete(found, REASON)
+        elif isinstance(found, ConsumerGroup):
+            update = Update(found)
+            update.look_at_topics(changed=True)
+            update.commit()
+
+    @immediate
+    def evict(self, group: str, member: str | None = None) -> list[str]:
+        """Remove a member from its group, or all members, as if their sessions had expired; return their ids."""
+        found = _group(self.running.cluster, group)
+        if isinstance(found, ClassicGroup):
+            return _evict_classic(found, member)
+        assert isinstance(found, ConsumerGroup)
+        members = [each for each in found.members.values() if member in (None, each.member_id)]
+        _check_member(members, group, member)
+        leaving.fence(found, members)
+        return [each.member_id for each in members]
+
+    def slow_joins(self, group: str, delay: Duration) -> Fault:
+        """Delay each JoinGroup of a group, and each KIP-848 heartbeat that joins it, until the fault is removed."""
+        return self.faults.add(api=["JoinGroup", "ConsumerGroupHeartbeat"], group=group, where=_joins, delay=delay)
+
+    # --- transactions -----------------------------------------------------------------------------
+
+    @immediate
+    def fence(self, transactional_id: str) -> None:
+        """Fence the producer that has this transactional id, and abort its ongoing transaction."""
+        coordinator = self.running.cluster.transactions
+        transaction = coordinator.find(transactional_id)
+        if transaction.state is not State.ONGOING:
+            coordinator.initialize(transactional_id, transaction.timeout_ms)
+            return
+        if not transaction.epochs_exhausted:
+            # The abort takes the next epoch. A producer that has the one before may abort, too, and go on (KIP-890).
+            transaction = transaction._replace(producer_epoch=transaction.producer_epoch + 1)
+        coordinator.abort_and_fence(transaction)
+
+    @immediate
+    def transaction_state(self, transactional_id: str) -> str:
+        """Return the state of its transaction as DescribeTransactions names it: Empty, Ongoing, PrepareCommit, ..."""
+        return self.running.cluster.transactions.find(transactional_id).state.label
+
+    @immediate
+    def hold(self, transactional_id: str, state: Held = "prepared") -> None:
+        """Keep transactions of this id in a state until `release`.
+
+        `prepared`: decided, without markers, so that readers of committed records wait, and a new producer gets
+        CONCURRENT_TRANSACTIONS. `ongoing`: EndTxn is not answered.
+        """
+        if state == "prepared":
+            self.running.cluster.transactions.markers.hold(transactional_id)
+        elif state == "ongoing":
+            self._held_ends.hold(transactional_id)
+        else:
+            raise ValueError(f"a transaction is held 'ongoing' or 'prepared', not {state!r}")
+
+    @immediate
+    def release(self, transactional_id: str) -> None:
+        """Let the transactions of this id go on."""
+        self.running.cluster.transactions.markers.release(transactional_id)
+        self._held_ends.release(transactional_id)
+
+
+class HeldEnds(Interceptor):
+    """Holds EndTxn requests back. It is among the interceptors only while there is an id to hold."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._interceptors = broker.interceptors
+        self._held: dict[str, list[tuple[Call, Parked]]] = {}
+        broker.when_reset.append(self._release_all)
+
+    def hold(self, transactional_id: str) -> None:
+        """Hold each EndTxn of this id from now on."""
+        if not self._held:
+            self._interceptors.append(self)
+        self._held.setdefault(transactional_id, [])
+
+    def release(self, transactional_id: str) -> None:
+        """Run the requests of this id that were held, and hold no more."""
+        held = self._held.pop(transactional_id, [])
+        if not self._held and self in self._interceptors:
+            self._interceptors.remove(self)
+        for call, parked in held:
+            call.go_on(parked)
+
+    def _release_all(self) -> None:
+        for transactional_id in list(self._held):
+            self.release(transactional_id)
+
+    def before(self, call: Call) -> Parked | None:
+        if call.api_key != ApiKey.END_TXN:
+            return None
+        held = self._held.get(getattr(call.request, "transactional_id", ""))
+        if held is None:
+            return None
+        parked = Parked()
+        held.append((call, parked))
+        return parked
+
+
+def _group(cluster: Cluster, group: str) -> Group:
+    found = cluster.groups.groups.get(group)
+    if found is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+    return found
+
+
+def _evict_classic(group: ClassicGroup, member: str | None) -> list[str]:
+    gone = [each for each in list(group.members) if member in (None, each)]
+    _check_member(gone, group.group_id, member)
+    for each in gone:
+        group.remove(each)
+    rebalance.after_removal(group, REASON)
+    return gone
+
+
+def _check_member(members: Sequence[object], group: str, member: str | None) -> None:
+    if member is not None and not members:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group!r} has no member {member!r}")
+
+
+def _joins(request: object) -> bool:
+    """Whether a request makes a member join: a JoinGroup, or a heartbeat with epoch 0."""
+    return getattr(request, "member_epoch", 0) == 0

@@ -1,0 +1,65 @@
+"""Requests that the test kit sends to its own broker, without a socket, past faults and journal.
+
+They are messages of the protocol, so that a verb has the same effect as a client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.framing import FrameBudget
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.dispatch import Route
+from minibroker.broker.requests.parked import Parked
+from minibroker.broker.requests.served import SERVED
+from minibroker.broker.requests.slices import Slicer
+from minibroker.protocol.declare import Message
+from minibroker.protocol.steps import at_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from minibroker.broker.cluster import Cluster, Node
+
+CLIENT_ID = "minibroker-testing"
+
+
+class NoOutlet:
+    """An output for a connection without a socket."""
+
+    congested = False
+
+    def send(self, items: list[Any]) -> None: ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+async def ask(cluster: Cluster, node: Node, request: Message, version: int | None = None) -> Any:
+    """Return the answer of a node to `request`, in the newest version by default. Raises what the handler raises."""
+    api_key = request.api_key
+    assert api_key is not None
+    served = SERVED[api_key]
+    connection = Connection(
+        node, next(iter(node.endpoints)), NoOutlet(), lambda *_: None, lambda _: None, FrameBudget(), 0, "inside:0"
+    )
+    version = served.versions[-1] if version is None else version
+    context = RequestContext(cluster, connection, version, CLIENT_ID, Slicer())
+    outcome = Route(served, version).run(context, request)
+    if isinstance(outcome, GeneratorType):
+        outcome = at_once(outcome)
+    return await _completed(outcome) if isinstance(outcome, Parked) else outcome
+
+
+async def _completed(parked: Parked) -> Any:
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    parked.attach(lambda response: None if future.done() else future.set_result(response))
+    return await future

@@ -1,0 +1,27 @@
+"""Reading YAML, which needs PyYAML; the extra `minibroker[testing]` brings it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def yaml_of(content: bytes) -> Any:
+    """Return what a YAML document holds. Raises ValueError with one line, also if PyYAML is not installed."""
+    try:
+        import yaml
+    except ImportError:
+        raise ValueError("YAML needs PyYAML: python3 -m pip install 'minibroker[testing]'") from None
+    try:
+        return yaml.safe_load(content)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+def read_at_most(path: Path, maximum_bytes: int) -> bytes:
+    """Return the content of a file. Raises ValueError for a larger one, and OSError."""
+    with path.open("rb") as file:
+        content = file.read(maximum_bytes + 1)
+    if len(content) > maximum_bytes:
+        raise ValueError(f"larger than {maximum_bytes} bytes")
+    return content

@@ -1,0 +1,283 @@
+"""What a coordinator's memory holds after a write of its records has failed: what its log says, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.broker.control.elections import apply_changes
+from minibroker.broker.groups.classic.states import State as GroupState
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.broker.transactions.transaction import State
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.groups import DeleteGroupsRequest
+from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
+from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
+from tests.broker.groups.classic.driving import Driver, answered
+from tests.broker.handlers.offset_requests import codes_of, commit, commit_request
+from tests.broker.harness import Harness, answer_in, frame_of
+from tests.broker.transactions.producing import TransactionalProducer, fetched
+from tests.storage.support import FailingDisk
+
+OK, MOVED, LOADS = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+
+
+class Broken(Harness):
+    """A harness whose disk refuses to write the log of one topic, from `fail` until `mend`."""
+
+    disk: FailingDisk
+
+    def fail(self, topic: str) -> None:
+        self.end_turn()
+        self.disk.suffix = self.partition(topic).log.segments[-1].path + ".log"
+        self.disk.failing.add("write")
+
+    def mend(self) -> None:
+        self.disk.failing.clear()
+
+    def load(self) -> None:
+        """Let the shards be loaded that are to be."""
+        self.clock.advance(0)
+
+    def offsets(self) -> dict[str, dict[tuple[str, int], int]]:
+        """What is committed, by group."""
+        return {
+            group.group_id: {where: each.offset for where, each in group.offsets.by_partition.items()}
+            for group in self.cluster.groups.groups.values()
+        }
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Broken]:
+    with Broken(tmp_path, settings=SETTINGS, disk=FailingDisk()) as harness:
+        harness.create_topic("t", 3)
+        harness.coordinator("g")
+        yield harness
+
+
+def test_a_commit_whose_write_fails_is_refused_and_is_not_there(harness: Broken) -> None:
+    assert commit(harness, "g", ("t", 0, 5), ("t", 1, 5)) == [OK, OK]
+    harness.fail(GROUPS_TOPIC)
+    assert commit(harness, "g", ("t", 0, 6)) == [MOVED]
+    assert commit(harness, "h", ("t", 0, 6)) == [LOADS], "nobody knows yet what the log holds"
+    harness.mend()
+    harness.load()
+    assert harness.offsets() == {"g": {("t", 0): 5, ("t", 1): 5}}
+    assert commit(harness, "g", ("t", 1, 7)) == [OK]
+    before = harness.offsets()
+    harness.restart(crash=True)
+    assert harness.offsets() == before == {"g": {("t", 0): 5, ("t", 1): 7}}
+
+
+def test_what_shared_the_write_is_lost_with_it_and_what_came_in_turns_before_is_not(harness: Broken) -> None:
+    commit(harness, "g", ("t", 0, 5))
+    client = harness.client()
+    harness.fail(GROUPS_TOPIC)
+    frames = [frame_of(commit_request(group, ("t", 0, 9)), 7) for group in ("g", "h", "i")]
+    client.send_bytes(b"".join(frames))
+    data, codes = client.sent_bytes(), []
+    for start in range(0, len(data), len(data) // 3):
+        _, answer = answer_in(data[start : start + len(data) // 3], ApiKey.OFFSET_COMMIT, 7)
+        codes += codes_of(answer)
+    assert codes == [MOVED] * 3
+    harness.mend()
+    harness.load()
+    assert harness.offsets() == {"g": {("t", 0): 5}}
+
+
+def test_members_go_on_in_the_generation_that_is_recorded(harness: Broken) -> None:
+    driver = Driver(harness)
+    (member_id,) = driver.stable()
+    assert driver.group.generation == 1
+    joined = answered(driver.ask_join(member_id))
+    harness.fail(GROUPS_TOPIC)
+    synced = answered(driver.ask_sync(joined, {member_id: b"other"}))
+    assert synced.error_code == MOVED
+    assert driver.heartbeat(member_id, 2) == LOADS
+    harness.mend()
+    harness.load()
+    group = driver.group
+    assert (group.state, group.generation, group.members[member_id].assignment) == (GroupState.STABLE, 1, b"0")
+    assert driver.heartbeat(member_id, 1) == OK
+    harness.clock.advance(60_000)
+    assert driver.group.members == {}, "its session goes on"
+
+
+def test_who_waits_to_join_is_told_to_look_for_the_coordinator(harness: Broken) -> None:
+    driver = Driver(harness)
+    driver.stable(2)
+    new, waiting = driver.new_member()
+    harness.fail(GROUPS_TOPIC)
+    assert commit(harness, "other", ("t", 0, 6)) == [MOVED]
+    assert waiting.response().error_code == MOVED
+    harness.mend()
+    harness.load()
+    assert len(driver.group.members) == 2 and new not in driver.group.members
+
+
+def test_a_static_member_whose_return_cannot_be_written_is_who_it_was(harness: Broken) -> None:
+    driver = Driver(harness)
+    joining = driver.ask_join(instance="i")
+    driver.turn()
+    joined = answered(joining)
+    driver.ask_sync(joined, {joined.member_id: b"0"}, instance="i")
+    harness.fail(GROUPS_TOPIC)
+    assert answered(driver.ask_join(instance="i")).error_code == MOVED
+    harness.mend()
+    harness.load()
+    assert driver.group.static == {"i": joined.member_id}
+    assert driver.heartbeat(joined.member_id, 1, instance="i") == OK
+    harness.clock.advance(9_000)
+    assert driver.heartbeat(joined.member_id, 1, instance="i") == OK
+    harness.clock.advance(9_000)
+    assert list(driver.group.members) == [joined.member_id]
+
+
+def test_a_group_that_could_not_be_deleted_is_still_there(harness: Broken) -> None:
+    commit(harness, "g", ("t", 0, 5))
+    harness.fail(GROUPS_TOPIC)
+    (result,) = harness.request(DeleteGroupsRequest(groups_names=["g"])).results
+    assert result.error_code == MOVED
+    harness.mend()
+    harness.load()
+    assert harness.offsets() == {"g": {("t", 0): 5}}
+
+
+def test_the_end_of_a_transaction_that_cannot_be_written_is_refused_and_can_be_asked_for_again(harness: Broken) -> None:
+    producer = TransactionalProducer(harness)
+    assert producer.init() == producer.send("a") == OK
+    before = state(harness)
+    harness.fail(TRANSACTIONS_TOPIC)
+    assert producer.end() == MOVED
+    assert producer.end() == LOADS
+    harness.mend()
+    harness.load()
+    assert state(harness) == before and before.state is State.ONGOING
+    assert producer.finish() == OK
+    assert fetched(harness) == ["a"]
+
+
+def test_an_end_whose_markers_are_written_is_recorded_later(harness: Broken) -> None:
+    producer = TransactionalProducer(harness)
+    assert producer.init() == producer.send("a") == producer.end() == OK
+    harness.fail(TRANSACTIONS_TOPIC)
+    harness.clock.advance(0)
+    harness.end_turn()
+    harness.mend()
+    harness.load()
+    assert state(harness).state is State.PREPARE_COMMIT
+    harness.clock.advance(1000)
+    harness.end_turn()
+    assert state(harness).state is State.COMPLETE_COMMIT
+    assert fetched(harness) == ["a"]
+
+
+def test_offsets_of_an_open_transaction_are_pending_again(harness: Broken) -> None:
+    producer = TransactionalProducer(harness)
+    assert producer.init() == producer.send_offset("g", 5) == OK
+    harness.fail(GROUPS_TOPIC)
+    assert producer.send_offset("g", 9, partition=1) == MOVED
+    harness.mend()
+    harness.load()
+    offsets = harness.cluster.groups.groups["g"].offsets
+    assert offsets.is_unstable("t", 0) and not offsets.is_unstable("t", 1)
+    assert producer.finish() == OK
+    assert harness.offsets() == {"g": {("t", 0): 5}}
+
+
+def test_a_shard_that_cannot_be_read_is_tried_again(harness: Broken, caplog: pytest.LogCaptureFixture) -> None:
+    commit(harness, "g", ("t", 0, 5))
+    harness.fail(GROUPS_TOPIC)
+    commit(harness, "g", ("t", 0, 6))
+    harness.disk.failing.add("read")
+    harness.load()
+    assert commit(harness, "g", ("t", 0, 6)) == [MOVED]
+    assert "cannot be read" in caplog.text
+    harness.mend()
+    harness.clock.advance(60_000)
+    assert harness.offsets() == {"g": {("t", 0): 5}}
+    assert commit(harness, "g", ("t", 0, 6)) == [OK]
+
+
+def test_a_shard_that_cannot_be_read_is_tried_at_once_when_it_has_another_leader(harness: Broken) -> None:
+    commit(harness, "g", ("t", 0, 5))
+    harness.fail(GROUPS_TOPIC)
+    commit(harness, "g", ("t", 0, 6))
+    harness.disk.failing.add("read")
+    harness.load()
+    harness.mend()
+    partition = harness.partition(GROUPS_TOPIC)
+    elected = PartitionChangeRecord(partition_id=0, topic_id=partition.topic.topic_id, leader=1)
+    apply_changes(harness.cluster, [elected])
+    harness.load()
+    assert harness.offsets() == {"g": {("t", 0): 5}}
+
+
+def test_a_shard_is_loaded_again_although_its_topic_has_grown(harness: Broken) -> None:
+    commit(harness, "g", ("t", 0, 5))
+    harness.fail(GROUPS_TOPIC)
+    commit(harness, "g", ("t", 0, 6))
+    harness.mend()
+    grown = CreatePartitionsRequest.CreatePartitionsTopic(name=GROUPS_TOPIC, count=2, assignments=None)
+    (result,) = harness.request(CreatePartitionsRequest(topics=[grown])).results
+    assert result.error_code == OK
+    harness.load()
+    assert harness.offsets() == {"g": {("t", 0): 5}}
+
+
+def test_offsets_of_a_topic_that_is_deleted_meanwhile_are_taken_back(harness: Broken) -> None:
+    commit(harness, "g", ("t", 0, 5))
+    harness.create_topic("u")
+    commit(harness, "g", ("u", 0, 5))
+    harness.fail(GROUPS_TOPIC)
+    commit(harness, "g", ("t", 0, 6))
+    harness.mend()
+    harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="u")]))
+    harness.load()
+    harness.load()
+    assert harness.offsets() == {"g": {("t", 0): 5}}
+    harness.restart(crash=True)
+    assert harness.offsets() == {"g": {("t", 0): 5}}
+
+
+def test_a_topic_that_is_deleted_before_its_shard_is_loaded_again_leaves_nothing(harness: Broken) -> None:
+    commit(harness, "g", ("t", 0, 5))
+    harness.fail(GROUPS_TOPIC)
+    commit(harness, "g", ("t", 0, 6))
+    harness.mend()
+    harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=GROUPS_TOPIC)]))
+    harness.load()
+    assert harness.offsets() == {}
+    harness.coordinator("g")
+    assert commit(harness, "g", ("t", 0, 1)) == [OK]
+
+
+def test_nothing_is_recorded_of_no_entries(harness: Broken) -> None:
+    harness.cluster.groups.append("g", [])
+    assert harness.partition(GROUPS_TOPIC).log.next_offset == 0
+
+
+def test_whoever_must_tell_of_it_waits_for_the_disk_only_if_the_topic_asks_for_that(harness: Broken) -> None:
+    groups = harness.cluster.groups
+    told: list[KafkaError | None] = []
+    groups.append("g", [(b"k", b"v")])
+    groups.when_durable("g", told.append)
+    assert told == [None]
+    kept = harness.partition(GROUPS_TOPIC).log
+    kept.flush_at = 2
+    harness.clock.holds_aside = True
+    groups.append("g", [(b"k", b"v")])
+    groups.when_durable("g", told.append)
+    harness.end_turn()
+    assert told == [None]
+    harness.clock.do_aside()
+    assert told == [None, None]
+
+
+def state(harness: Harness) -> Any:
+    return harness.cluster.transactions.transactions["tx"]

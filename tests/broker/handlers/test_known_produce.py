@@ -1,0 +1,212 @@
+"""A Produce that is known by its first bytes is answered, and written, exactly as one that is decoded."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.broker.handlers.known_produce import KnownProduce
+from minibroker.broker.requests.interceptors import Interceptor
+from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
+from minibroker.protocol.messages.produce import ProduceRequest
+from minibroker.protocol.messages.topics import DeleteTopicsRequest
+from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
+from tests.broker.harness import Client, Harness, TopicData, batch, frame_of
+from tests.storage.support import FailingDisk
+
+PartitionData = TopicData.PartitionProduceData
+Alter = IncrementalAlterConfigsRequest.AlterConfigsResource
+TOPIC_RESOURCE = 2
+VERSIONS = (0, 2, 3, 5, 8, 9, 12, 13)
+NOW = 1_700_000_000_000
+
+
+def produce(harness: Harness, records: bytes, *, acks: int = -1) -> ProduceRequest:
+    topic = harness.cluster.image.topics.get("t")
+    topic_id = bytes(16) if topic is None else topic.topic_id
+    data = TopicData(name="t", topic_id=topic_id, partition_data=[PartitionData(index=0, records=records)])
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    with Harness(tmp_path, disk=FailingDisk()) as harness:
+        harness.create_topic("t")
+        yield harness
+
+
+def answer(client: Client) -> Any:
+    ((_, response),) = client.responses()
+    return response.responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= 3])
+def test_the_third_of_the_same_kind_is_known_whatever_its_size(harness: Harness, version: int) -> None:
+    client = harness.client()
+    for number in range(6):
+        client.send(produce(harness, batch(number * 70 * "v")), version)
+        assert answer(client).base_offset == number
+        assert isinstance(client.connection.known, KnownProduce) == (number > 0)
+    assert [value for _, value in records(harness)] == [number * 70 * b"v" for number in range(6)]
+
+
+def records(harness: Harness) -> list[tuple[int, bytes | None]]:
+    region = harness.partition("t").log.read(0, 1 << 20)
+    assert region is not None
+    found: list[tuple[int, bytes | None]] = []
+    for position, header in batches(data := region.read()):
+        found += [(record.offset, record.value) for record in records_of(data[position:][: header.size_bytes])]
+    return found
+
+
+def test_many_in_one_read_are_answered_in_order(harness: Harness) -> None:
+    client = harness.client()
+    for _ in range(2):
+        client.send(produce(harness, batch("first")), 9)
+        answer(client)
+    client._asked += [(0, 9)] * 5
+    client.send_bytes(b"".join(frame_of(produce(harness, batch(f"{n}")), 9, n) for n in range(5)))
+    assert [(number, one.responses[0].partition_responses[0].base_offset) for number, one in client.responses()] == [
+        (number, number + 2) for number in range(5)
+    ]
+
+
+def test_a_write_that_fails_is_told_to_all_who_waited_for_it(harness: Harness) -> None:
+    client = harness.client()
+    for _ in range(2):
+        client.send(produce(harness, batch("first")), 9)
+        answer(client)
+    harness.disk.failing = {"write"}
+    client.send(produce(harness, batch("lost")), 9)
+    refused = answer(client)
+    assert (refused.error_code, refused.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    harness.disk.failing = set()
+    client.send(produce(harness, batch("kept")), 9)
+    assert answer(client).base_offset == 2
+
+
+CHANGES = ("config", "delete", "grow", "hook", "unhook", "offline", "time")
+CONFIGS = (
+    ("message.timestamp.type", "LogAppendTime"),
+    ("message.timestamp.type", "CreateTime"),
+    ("max.message.bytes", "100"),
+    ("max.message.bytes", "1000"),
+    ("compression.type", "gzip"),
+    ("compression.type", "producer"),
+    ("cleanup.policy", "compact"),
+    ("cleanup.policy", "delete"),
+    ("flush.messages", "1"),
+    ("min.insync.replicas", "2"),
+)
+BATCHES = st.tuples(
+    st.integers(1, 3),  # records
+    st.sampled_from((0, 5, 60, 200)),  # bytes of a value
+    st.booleans(),  # whether there are keys
+    st.sampled_from(("good", "good", "good", "crc", "cut", "offset", "idempotent", "again", "gzip")),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("produce"), st.integers(0, 1), BATCHES, st.sampled_from((-1, 1, -1, 0, 7))),
+        st.tuples(st.just("produce"), st.integers(0, 1), BATCHES, st.just(-1)),
+        st.tuples(st.sampled_from(CHANGES), st.sampled_from(CONFIGS)),
+    ),
+    min_size=5,
+    max_size=16,
+)
+
+
+class Hook(Interceptor):
+    """One that changes nothing."""
+
+
+class Side:
+    """A cluster and two clients; `knows` says whether connections may know the next request."""
+
+    def __init__(self, directory: str, version: int, *, knows: bool) -> None:
+        self.harness = Harness(Path(directory))
+        self.harness.create_topic("t")
+        self.clients = [self.harness.client(), self.harness.client()]
+        self.version = version
+        self.knows = knows
+        self.sequence = 0
+
+    def step(self, what: str, *arguments: Any) -> Any:
+        if what == "produce":
+            return self.produce(*arguments)
+        getattr(self, what)(*arguments)
+        self.harness.end_turn()
+        return None
+
+    def produce(self, client: int, wanted: tuple[int, int, bool, str], acks: int) -> bytes:
+        asked = self.clients[client]
+        if not self.knows:
+            asked.connection.known = asked.connection.produced_to = None
+        before = len(asked.sent_bytes())
+        asked.send_bytes(frame_of(produce(self.harness, self.batch(*wanted), acks=acks), self.version))
+        told = asked.sent_bytes()[before:]
+        if asked.closed:
+            self.clients[client] = self.harness.client()
+        return told
+
+    def batch(self, count: int, size: int, keyed: bool, kind: str) -> bytes:
+        made = [Record(0, NOW + index, b"k" if keyed else None, bytes(size), ()) for index in range(count)]
+        more: dict[str, Any] = {"compression": 1} if kind == "gzip" else {}
+        if kind in ("idempotent", "again"):
+            self.sequence += count if kind == "idempotent" else 0
+            more = {"producer_id": 5, "producer_epoch": 0, "base_sequence": self.sequence}
+        data = bytearray(build_batch(made, **more))
+        if kind == "crc":
+            data[-1] ^= 1
+        if kind == "offset":
+            data[7] = 1
+        return bytes(data[:-1] if kind == "cut" else data)
+
+    def config(self, setting: tuple[str, str]) -> None:
+        change = Alter.AlterableConfig(name=setting[0], config_operation=0, value=setting[1])
+        resource = Alter(resource_type=TOPIC_RESOURCE, resource_name="t", configs=[change])
+        self.harness.request(IncrementalAlterConfigsRequest(resources=[resource]))
+
+    def delete(self, _: object) -> None:
+        self.harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]))
+        self.harness.create_topic("t")
+
+    def grow(self, _: object) -> None:
+        self.harness.create_topic(f"other-{len(self.harness.cluster.image.topics)}")
+
+    def hook(self, _: object) -> None:
+        self.harness.dispatcher.interceptors.append(Hook())
+
+    def unhook(self, _: object) -> None:
+        self.harness.dispatcher.interceptors.clear()
+
+    def offline(self, _: object) -> None:
+        self.harness.partition("t").log.offline = "it is"
+
+    def time(self, _: object) -> None:
+        self.harness.clock.advance(1000)
+
+
+@given(st.sampled_from(VERSIONS), STEPS)
+def test_whatever_changes_in_between_the_answers_and_the_log_are_those_of_the_path_that_decodes(
+    version: int, steps: list[Any]
+) -> None:
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        knowing, decoding = Side(one, version, knows=True), Side(other, version, knows=False)
+        with knowing.harness, decoding.harness:
+            for step in steps:
+                assert knowing.step(*step) == decoding.step(*step), step
+            assert contents(one) == contents(other)
+
+
+def contents(directory: str) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(Path(directory).glob("data/t-0/*.log"))]

@@ -1,0 +1,42 @@
+"""The answer that says nothing but an error, which is what a handler that raises one gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minibroker.broker.requests.dispatch import Route
+from minibroker.broker.requests.served import SERVED
+from minibroker.protocol.apis import response_class
+from minibroker.protocol.errors import ErrorCode, KafkaError
+from minibroker.protocol.messages.cluster import UnregisterBrokerRequest
+from minibroker.protocol.messages.groups import HeartbeatRequest
+from tests.broker.harness import Harness
+
+ERROR = KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "You may not.")
+WHOLE = [key for key in SERVED if "error_code" in response_class(key).__fields__]
+
+
+@pytest.mark.parametrize("key", WHOLE, ids=lambda key: key.name)
+@pytest.mark.parametrize("error", [ERROR, KafkaError(ERROR.code)], ids=["message", "none"])
+def test_an_error_of_the_whole_answer_can_be_told_in_every_version(key: Any, error: KafkaError) -> None:
+    served = SERVED[key]
+    told = set()
+    for version in served.versions:
+        answer = Route(served, version).refusal(error).encode(version)
+        told.add(response_class(key).decode(answer, version).error_code)
+    assert told <= {error.code, ErrorCode.NONE}  # the oldest versions of some have no place for it
+    assert error.code in told
+
+
+@pytest.mark.parametrize("key", [key for key in SERVED if key not in WHOLE], ids=lambda key: key.name)
+def test_an_error_that_has_no_place_is_raised(key: Any) -> None:
+    with pytest.raises(KafkaError):
+        Route(SERVED[key], SERVED[key].versions[-1]).refusal(ERROR)
+
+
+def test_a_handler_that_raises_is_answered_for_whether_it_runs_at_once_or_in_steps(harness: Harness) -> None:
+    assert harness.request(HeartbeatRequest(group_id="none")).error_code == ErrorCode.NOT_COORDINATOR
+    answer = harness.request(UnregisterBrokerRequest(broker_id=77))
+    assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED

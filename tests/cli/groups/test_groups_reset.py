@@ -1,0 +1,159 @@
+"""`minibroker groups reset-offsets` against a broker: shown first, done on demand, refused while somebody reads."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from click.testing import Result
+
+from tests.cli.conftest import Run
+from tests.cli.group_members import member
+from tests.clients.confluent import Confluent
+from tests.running import RunningBroker
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def topic(broker: RunningBroker) -> str:
+    """Two partitions with ten records each; the timestamps of the first are 1000, 2000, ... ms."""
+    from confluent_kafka import Producer
+
+    with Confluent().admin(broker.bootstrap_servers) as admin:
+        admin.create_topic("t", 2, {})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(10):
+        producer.produce("t", b"v", partition=0, timestamp=1000 * (number + 1))
+        producer.produce("t", b"v", partition=1)
+    assert producer.flush(30) == 0
+    return "t"
+
+
+@pytest.fixture
+def group(run_client: Run, topic: str) -> str:
+    """A group that has committed 4 for partition 0, and nothing else."""
+    name = f"group-{next(NUMBERS)}"
+    assert reset(run_client, name, "--topic", f"{topic}:0", "--to-offset", "4", "--execute").exit_code == 0
+    return name
+
+
+def reset(run_client: Run, group: str, *options: str) -> Result:
+    return run_client("groups", "reset-offsets", group, *options)
+
+
+def offsets(run_client: Run, group: str) -> dict[int, int | None]:
+    found = json.loads(run_client("groups", "describe", group, "--json").stdout)
+    return {line["partition"]: line["committed"] for line in found["offsets"]}
+
+
+def test_nothing_is_changed_unless_that_is_said(run_client: Run, group: str, topic: str) -> None:
+    shown = reset(run_client, group, "--topic", topic, "--to-earliest")
+    assert shown.exit_code == 0
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    assert lines[0] == ["topic", "partition", "current", "new"]
+    assert lines[2:4] == [["t", "0", "4", "0"], ["t", "1", "0"]]
+    assert shown.stdout.endswith("\nnothing was changed: --execute does it\n")
+    assert offsets(run_client, group) == {0: 4}
+    done = reset(run_client, group, "--topic", topic, "--to-earliest", "--execute")
+    assert done.stdout.endswith(f"\n{group} goes on there\n")
+    assert offsets(run_client, group) == {0: 0, 1: 0}
+
+
+@pytest.mark.parametrize("executed", [True, False])
+def test_a_program_gets_json(run_client: Run, group: str, topic: str, executed: bool) -> None:
+    options = ["--execute"] if executed else []
+    shown = reset(run_client, group, "--all-topics", "--to-latest", "--json", *options)
+    line = {"topic": topic, "partition": 0, "current": 4, "new": 10}
+    assert json.loads(shown.stdout) == {"group": group, "executed": executed, "offsets": [line]}
+    assert offsets(run_client, group) == {0: 10 if executed else 4}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--to-earliest"], [0, 0]),
+        (["--to-latest"], [10, 10]),
+        (["--to-current"], [4, 10]),
+        (["--to-offset", "7"], [7, 7]),
+        (["--to-datetime", "1970-01-01T00:00:03.500"], [3, 0]),
+        (["--to-datetime", "1970-01-01T00:01:00"], [10, 0]),
+        (["--by-duration", "P1D"], [10, 0]),
+        (["--by-duration", "1 day"], [10, 0]),
+        (["--by-duration", "P99999D"], [0, 0]),
+    ],
+    ids=lambda value: " ".join(map(str, value)),
+)
+def test_every_way_sets_what_it_says(
+    run_client: Run, group: str, topic: str, options: list[str], expected: list[int]
+) -> None:
+    assert reset(run_client, group, "--topic", topic, *options, "--execute").exit_code == 0
+    assert offsets(run_client, group) == dict(enumerate(expected))
+
+
+@pytest.mark.parametrize(("shift", "expected"), [("3", 7), ("-3", 1)])
+def test_what_is_committed_can_be_shifted(run_client: Run, group: str, shift: str, expected: int) -> None:
+    assert reset(run_client, group, "--all-topics", "--shift-by", shift, "--execute").exit_code == 0
+    assert offsets(run_client, group) == {0: expected}
+
+
+@pytest.mark.parametrize(
+    ("options", "new", "complaint"),
+    [
+        (["--to-offset", "11"], 10, "11 is past the last record, so it is 10"),
+        (["--shift-by", "-5"], 0, "-1 is before the first record, so it is 0"),
+    ],
+)
+def test_beyond_the_log_is_its_end(run_client: Run, group: str, options: list[str], new: int, complaint: str) -> None:
+    result = reset(run_client, group, "--all-topics", *options, "--execute")
+    assert (result.exit_code, result.stderr) == (0, f"minibroker: t-0: {complaint}\n")
+    assert offsets(run_client, group) == {0: new}
+
+
+def test_a_group_with_members_is_left_alone(run_client: Run, broker: RunningBroker, topic: str) -> None:
+    with member(broker.bootstrap_servers, "busy", topic, 1):
+        result = reset(run_client, "busy", "--all-topics", "--to-earliest", "--execute")
+    complaint = "the offsets of busy can only be reset while it has no members, and it is Stable"
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"minibroker: {complaint}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--topic", "t:0,7", "--to-latest"], "t has no partition 7"),
+        (["--topic", "missing", "--to-latest"], "there is no topic missing"),
+        (["--topic", "t", "--shift-by", "1"], "cannot shift t-1: nothing is committed for it"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line_and_status_1(
+    run_client: Run, group: str, options: list[str], complaint: str
+) -> None:
+    result = reset(run_client, group, *options, "--execute")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"minibroker: {complaint}\n")
+    assert offsets(run_client, group) == {0: 4}
+
+
+def test_a_group_that_has_committed_nothing_has_no_topics(run_client: Run, topic: str) -> None:
+    result = reset(run_client, "nobody", "--all-topics", "--to-earliest")
+    complaint = "nobody has committed nothing: name what to set by --topic"
+    assert (result.exit_code, result.stderr) == (1, f"minibroker: {complaint}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--to-latest"], "say which partitions, by --topic or by --all-topics"),
+        (["--topic", "t", "--all-topics", "--to-latest"], "say which partitions, by --topic or by --all-topics"),
+        (["--topic", "t"], "say where to by one of "),
+        (["--topic", "t", "--to-latest", "--to-offset", "0"], "say where to by one of "),
+        (["--topic", "t:x", "--to-latest"], "Invalid value for '--topic': "),
+        (["--topic", "t", "--to-offset", "-1"], "Invalid value for '--to-offset': "),
+        (["--topic", "t", "--to-datetime", "noon"], "Invalid value for '--to-datetime': "),
+        (["--topic", "t", "--by-duration", "an hour"], "Invalid value for '--by-duration': "),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(run: Run, options: list[str], complaint: str) -> None:
+    result = reset(run, "any", *options)
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert result.stderr.startswith(f"minibroker: {complaint}")

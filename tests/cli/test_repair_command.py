@@ -1,0 +1,41 @@
+"""The command `repair`: what it says, and that it does nothing unless told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.broker.harness import Harness
+from tests.cli.conftest import Run
+
+
+def damaged(tmp_path: Path) -> Path:
+    """A directory whose metadata log is empty; the log's path."""
+    harness = Harness(tmp_path)
+    harness.create_topic("t")
+    harness.stop()
+    file = tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
+    file.write_bytes(b"")
+    return file
+
+
+def test_what_would_be_done_is_said_and_not_done(run: Run, tmp_path: Path) -> None:
+    file = damaged(tmp_path)
+    result = run("repair", str(tmp_path / "data"))
+    assert result.exit_code == 0
+    assert "topic t comes back with the id" in result.stdout
+    assert result.stdout.endswith("nothing was changed: this is what --yes does\n")
+    assert file.read_bytes() == b""
+
+
+def test_with_yes_it_is_done(run: Run, tmp_path: Path) -> None:
+    damaged(tmp_path)
+    assert run("repair", str(tmp_path / "data"), "--yes").stdout.endswith("done\n")
+    with Harness(tmp_path) as harness:
+        assert list(harness.cluster.image.topics) == ["t"]
+    assert run("repair", str(tmp_path / "data")).stdout == "there is nothing to repair\n"
+
+
+def test_a_directory_of_something_else_is_one_line_and_status_2(run: Run, tmp_path: Path) -> None:
+    result = run("repair", str(tmp_path))
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert "is not a log directory" in result.stderr

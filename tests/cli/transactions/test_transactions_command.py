@@ -1,0 +1,141 @@
+"""`minibroker transactions` against a broker, with producers that begin transactions and do not end them."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from threading import Thread
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from minibroker.client.blocking import Client
+from minibroker.client.connection_settings import ClientSettings
+from minibroker.protocol.messages.produce import ProduceRequest
+from tests.broker.harness import TopicData, batch
+from tests.cli.conftest import Run
+from tests.clients.confluent import Confluent
+from tests.running import RunningBroker, running_broker
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """A broker in which a transaction can be left hanging."""
+    with running_broker(tmp_path_factory.mktemp("broker"), "transaction.partition.verification.enable=false") as broker:
+        yield broker
+
+
+@pytest.fixture
+def open_transaction(broker: RunningBroker, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The transactional id of a transaction with one record in partition 0 of the topic of the same name."""
+    name = request.node.name
+    with Confluent().admin(broker.bootstrap_servers) as admin:
+        admin.create_topic(name, 1, {})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(name, b"open", partition=0)
+    assert producer.flush(20) == 0
+    yield name
+    producer.abort_transaction(20)
+
+
+def rows(run_client: Run, *arguments: str) -> Any:
+    result = run_client("transactions", *arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_transactions_are_listed_by_state(run_client: Run, open_transaction: str) -> None:
+    (found,) = [row for row in rows(run_client, "list") if row["transactional_id"] == open_transaction]
+    assert (found["state"], found["coordinator"]) == ("Ongoing", 1)
+    assert open_transaction in [row["transactional_id"] for row in rows(run_client, "list", "--state", "ongoing")]
+    assert open_transaction not in [row["transactional_id"] for row in rows(run_client, "list", "--state", "Empty")]
+    lines = [line.split() for line in run_client("transactions", "list").stdout.splitlines()]
+    assert lines[0] == ["transactional_id", "coordinator", "producer_id", "state"]
+    assert [open_transaction, "1", str(found["producer_id"]), "Ongoing"] in lines
+
+
+def test_a_transaction_is_described(run_client: Run, open_transaction: str) -> None:
+    found = rows(run_client, "describe", open_transaction)
+    assert (found["state"], found["producer_epoch"], found["timeout_ms"]) == ("Ongoing", 0, 60_000)
+    assert found["partitions"] == [f"{open_transaction}-0"] and found["start_ms"] > 0
+    assert f"{open_transaction}-0" in run_client("transactions", "describe", open_transaction).stdout
+    unknown = run_client("transactions", "describe", "nobody")
+    assert (unknown.exit_code, unknown.stdout) == (1, "")
+    assert unknown.stderr.endswith(": cannot describe nobody: TRANSACTIONAL_ID_NOT_FOUND\n")
+
+
+def test_what_its_coordinator_knows_does_not_hang(run_client: Run, open_transaction: str) -> None:
+    asked = ["find-hanging", "--topic", open_transaction, "--max-transaction-timeout", "0"]
+    assert rows(run_client, *asked) == []
+
+
+def test_what_no_coordinator_knows_is_found_and_aborted(run_client: Run, broker: RunningBroker) -> None:
+    run_client("topics", "create", "hangs")
+    write_hanging(broker, "hangs")
+    asked = ["find-hanging", "--topic", "hangs"]
+    (found,) = rows(run_client, *asked)
+    told = (found["topic"], found["partition"], found["producer_id"], found["start_offset"])
+    assert told == ("hangs", 0, 4711, 0)
+    assert "4711" in run_client("transactions", *asked).stdout
+    assert [row["producer_id"] for row in rows(run_client, "find-hanging")] == [4711]
+    where = ["abort", "--topic", "hangs", "--partition", "0", "--start-offset"]
+    wrong = run_client("transactions", *where, "7")
+    assert (wrong.exit_code, wrong.stderr) == (
+        1,
+        "minibroker: no open transaction of hangs-0 begins at offset 7\n",
+    )
+    assert run_client("transactions", *where, "0").stdout == "aborted the transaction of producer 4711 in hangs-0\n"
+    assert rows(run_client, *asked) == []
+
+
+def write_hanging(broker: RunningBroker, topic: str) -> None:
+    """Write a batch of a transaction that was never begun, which this broker does not verify."""
+    records = batch("x", transactional=True, producer_id=4711, producer_epoch=0, base_sequence=0)
+    data = TopicData.PartitionProduceData(index=0, records=memoryview(records))
+    request = ProduceRequest(
+        transactional_id="never-begun",
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[TopicData(name=topic, partition_data=[data])],
+    )
+    with Client(ClientSettings({"bootstrap.servers": broker.bootstrap_servers})) as client:
+        (answer,) = client.request(request, highest=9).responses[0].partition_responses
+    assert answer.error_code == 0
+
+
+def test_a_topic_or_server_that_is_not_there_is_told(run: Run, run_client: Run) -> None:
+    missing = run_client("transactions", "find-hanging", "--topic", "none")
+    assert (missing.exit_code, missing.stderr) == (1, "minibroker: there is no topic none\n")
+    nobody = run("transactions", "list", "--bootstrap-server", "127.0.0.1:1")
+    assert nobody.exit_code == 1
+    assert nobody.stderr.startswith("minibroker: cannot connect to 127.0.0.1:1: ")
+
+
+def test_a_setting_that_is_none_is_refused(run_client: Run) -> None:
+    result = run_client("transactions", "list", "--client", "sasl.mechanizm=PLAIN")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "minibroker: --client: sasl.mechanizm is not known: is sasl.mechanism" in result.stderr
+
+
+def test_an_answer_of_another_protocol_is_told_in_a_line(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+        thread = Thread(target=answer_twice, args=(listener, b"HTTP/1.1 400 Bad Request"))
+        thread.start()
+        result = run("transactions", "list", "--bootstrap-server", place)
+        thread.join()
+    told = "Metadata: the answer is malformed: a frame of 1213486160 bytes"
+    assert (result.exit_code, result.stderr) == (1, f"minibroker: {place}: {told}\n")
+
+
+def answer_twice(listener: socket.socket, answer: bytes) -> None:
+    """Answer who only looks whether somebody listens, and who asks."""
+    for _ in range(2):
+        with listener.accept()[0] as connection:
+            if connection.recv(1000):
+                connection.sendall(answer)

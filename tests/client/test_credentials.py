@@ -1,0 +1,172 @@
+"""Credentials: JAAS configurations as Spark's users write them, and the exchange with a broker that checks them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from minibroker.client.blocking import Client
+from minibroker.client.client_errors import ClientError, SettingError
+from minibroker.client.connection_settings import ClientSettings, Settings
+from minibroker.client.credentials import LoginModule, credentials_of, login_module
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.declare import Message
+from minibroker.protocol.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
+from tests.client.scripted import Script, scripted
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+LIMITS = {"request.timeout.ms": "3000", "default.api.timeout.ms": "3000"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f'{PLAIN} required username="alice" password="secret";', {"username": "alice", "password": "secret"}),
+        (f"{PLAIN} required\n  username='alice'\n  password='a b;=';\n", {"username": "alice", "password": "a b;="}),
+        (f'{PLAIN} REQUIRED username=alice password="\\"\\\\";', {"username": "alice", "password": '"\\'}),
+        (f"kafkashaded.{PLAIN} required username = alice;", {"username": "alice"}),
+        (f"{PLAIN} required;", {}),
+    ],
+)
+def test_a_login_module_is_read(text: str, expected: dict[str, str]) -> None:
+    assert login_module(text) == LoginModule("PlainLoginModule", expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must be one login module that ends with a semicolon"),
+        (f'{PLAIN} required username="alice"', "must be one login module that ends with a semicolon"),
+        (f"{PLAIN} required; {PLAIN} required;", "must be one login module that ends with a semicolon"),
+        (f'{PLAIN} required username="alice;', "a quotation mark is not closed"),
+        (f"{PLAIN} required username alice;", 'options must be name="value"'),
+        (f"{PLAIN} perhaps username=alice;", "'perhaps' is none of required"),
+        ("com.example.Krb5LoginModule required;", "com.example.Krb5LoginModule is none of PlainLoginModule"),
+    ],
+)
+def test_what_is_no_login_module_is_refused(text: str, message: str) -> None:
+    with pytest.raises(SettingError, match=message) as refusal:
+        login_module(text)
+    assert str(refusal.value).startswith("sasl.jaas.config")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, r"sasl\.mechanism must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
+        ({"sasl.mechanism": "GSSAPI"}, "must be one of .*, not 'GSSAPI'"),
+        ({"sasl.mechanism": "PLAIN"}, "must give a username and a password for PLAIN"),
+        (
+            {"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{SCRAM} required username=a password=b;"},
+            "ScramLoginModule does not do PLAIN",
+        ),
+        (
+            {"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{PLAIN} required username=a password=b user_a=b;"},
+            "unknown option user_a",
+        ),
+        (
+            {
+                "sasl.mechanism": "SCRAM-SHA-256",
+                "sasl.jaas.config": f"{SCRAM} required username=a password=b tokenauth=true;",
+            },
+            "delegation tokens",
+        ),
+        ({"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{BEARER} required;"}, "OAUTHBEARER needs"),
+        (
+            {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "ftp://tokens"},
+            "must begin with https:, http: or file:",
+        ),
+    ],
+)
+def test_credentials_that_cannot_be_are_refused(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        credentials_of(dict(settings), wanted=True)
+
+
+def test_the_settings_are_taken_out_whether_wanted_or_not() -> None:
+    settings = {"sasl.mechanisms": "PLAIN", "sasl.username": "a", "sasl.password": "b", "linger.ms": "5"}
+    assert credentials_of(settings, wanted=False) is None
+    assert settings == {"linger.ms": "5"}
+
+
+def authenticating(mechanism: str, expected: str) -> Script:
+    """A broker that lets in who sends `expected` as his first token."""
+
+    def authenticate(request: Any) -> Message:
+        if bytes(request.auth_bytes).decode().startswith(expected):
+            return SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=b"")
+        return SaslAuthenticateResponse(error_code=58, error_message="Authentication failed", auth_bytes=b"")
+
+    return Script(
+        others={
+            ApiKey.SASL_HANDSHAKE: lambda request: SaslHandshakeResponse(
+                error_code=0 if request.mechanism == mechanism else 33, mechanisms=[mechanism]
+            ),
+            ApiKey.SASL_AUTHENTICATE: authenticate,
+        }
+    )
+
+
+def connect(script: Script, settings: dict[str, str]) -> None:
+    settings = {**LIMITS, "security.protocol": "SASL_PLAINTEXT", **settings}
+    with scripted(script) as nodes:
+        settings["bootstrap.servers"] = nodes.bootstrap_servers
+        with Client(ClientSettings(settings)) as client:
+            assert client.leader(("t", 0)).node_id == 1
+
+
+def test_a_user_comes_in_by_either_way_to_say_it() -> None:
+    script = authenticating("PLAIN", "\0alice\0secret")
+    connect(
+        script, {"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{PLAIN} required username=alice password=secret;"}
+    )
+    connect(script, {"sasl.mechanisms": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"})
+
+
+def test_a_wrong_password_fails_at_once_and_is_not_repeated() -> None:
+    settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "wr0ng"}
+    with pytest.raises(ClientError, match="Metadata: authentication by PLAIN failed: Authentication failed") as failure:
+        connect(authenticating("PLAIN", "\0alice\0secret"), settings)
+    assert "wr0ng" not in str(failure.value) and "\n" not in str(failure.value)
+
+
+def test_a_mechanism_that_the_broker_does_not_have() -> None:
+    settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "secret"}
+    with pytest.raises(ClientError, match="Metadata: PLAIN is not enabled at the broker, but SCRAM-SHA-256"):
+        connect(authenticating("SCRAM-SHA-256", ""), settings)
+
+
+def test_a_token_comes_in() -> None:
+    jaas = f'{BEARER} required unsecuredLoginStringClaim_sub="alice" unsecuredLoginExtension_traceId="7";'
+    header = "eyJhbGciOiAibm9uZSJ9"  # {"alg": "none"}
+    connect(
+        authenticating("OAUTHBEARER", f"n,,\x01auth=Bearer {header}."),
+        {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": jaas},
+    )
+
+
+def test_no_token_is_said_in_one_line() -> None:
+    settings = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "file:///nowhere/token"}
+    with pytest.raises(ClientError, match=r"Metadata: no token: .*No such file"):
+        connect(authenticating("OAUTHBEARER", ""), settings)
+
+
+def test_librdkafkas_unsecured_token_comes_in() -> None:
+    settings = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.config": "principal=alice extension_a=b"}
+    header = "eyJhbGciOiAibm9uZSJ9"
+    connect(
+        authenticating("OAUTHBEARER", f"n,,\x01auth=Bearer {header}."),
+        {**settings, "enable.sasl.oauthbearer.unsecure.jwt": "true"},
+    )
+    with pytest.raises(SettingError, match="which need enable.sasl.oauthbearer.unsecure.jwt=true"):
+        connect(Script(), settings)
+
+
+def test_no_secret_is_in_what_is_printed() -> None:
+    settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "s3cret"}
+    assert "s3cret" not in repr(Settings(settings)) and "sasl.password" in repr(Settings(settings))
+    assert "s3cret" not in repr(credentials_of(settings, wanted=True))
+    assert "s3cret" not in repr(login_module(f"{PLAIN} required username=alice password=s3cret;"))

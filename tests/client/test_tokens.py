@@ -1,0 +1,105 @@
+"""Tokens for OAUTHBEARER: where they come from, and that they are kept as long as they are valid."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minibroker.client.client_errors import SettingError, TokenError
+from minibroker.client.tokens import token_provider
+
+URL = "sasl.oauthbearer.token.endpoint.url"
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Gives tokens to `me` with the secret `s`, and keeps what it was asked."""
+
+    asked: list[tuple[str, str]] = []
+    life_s = 3600
+
+    def do_POST(self) -> None:
+        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.asked.append((self.headers["Authorization"], form))
+        allowed = self.headers["Authorization"] == "Basic " + base64.b64encode(b"me:s").decode()
+        body = json.dumps({"access_token": f"token-{len(self.asked)}", "expires_in": self.life_s}).encode()
+        self.send_response(200 if allowed else 401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    Endpoint.asked, Endpoint.life_s = [], 3600
+    with HTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/token"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_token_is_asked_for_once_while_it_is_valid(endpoint: str) -> None:
+    module = {"clientId": "me", "clientSecret": "s", "scope": "a b", "extension_cluster": "c1"}
+    tokens = token_provider(module, {URL: endpoint})
+    assert [tokens.token(), tokens.token()] == ["token-1", "token-1"]
+    assert tokens.extensions() == {"cluster": "c1"}
+    assert [form for _, form in Endpoint.asked] == ["grant_type=client_credentials&scope=a+b"]
+
+
+def test_a_token_without_a_life_is_asked_for_each_time(endpoint: str) -> None:
+    Endpoint.life_s = 0
+    settings = {URL: endpoint, "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "s"}
+    tokens = token_provider({}, {**settings, "sasl.oauthbearer.extensions": "a=1, b=2"})
+    assert [tokens.token(), tokens.token()] == ["token-1", "token-2"]
+    assert tokens.extensions() == {"a": "1", "b": "2"}
+
+
+def test_an_endpoint_that_refuses_is_told(endpoint: str) -> None:
+    with pytest.raises(TokenError, match=f"no token from {endpoint}: HTTPError: HTTP Error 401"):
+        token_provider({"clientId": "me", "clientSecret": "wrong"}, {URL: endpoint}).token()
+
+
+def test_a_token_in_a_file_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "a token"
+    tokens = token_provider({}, {URL: file.as_uri()})
+    for content in ("one\n", "two"):
+        file.write_text(content)
+        assert tokens.token() == content.strip()
+
+
+def test_an_unsecured_token_has_the_claims_that_it_was_given() -> None:
+    module = {
+        "unsecuredLoginStringClaim_sub": "alice",
+        "unsecuredLoginNumberClaim_level": "3",
+        "unsecuredLoginLifetimeSeconds": "60",
+    }
+    header, claims, signature = token_provider(module, {}).token().split(".")
+    read = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    assert (read["sub"], read["level"], read["exp"] - read["iat"], signature) == ("alice", 3, 60, "")
+
+
+@pytest.mark.parametrize(
+    ("module", "settings", "message"),
+    [
+        ({"clientId": "me"}, {URL: "https://tokens"}, "must give clientId and clientSecret"),
+        ({"clientId": "me", "clientSecret": "s", "colour": "red"}, {URL: "https://tokens"}, "unknown option colour"),
+        ({"clientId": "me", "clientSecret": "s"}, {}, "unknown option clientId"),
+        ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginNumberClaim_n": "x"}, {}, "must be a number, not 'x'"),
+        ({}, {URL: "file:///token", "sasl.oauthbearer.method": "magic"}, "method must be oidc or default"),
+        ({}, {URL: "file:///token", "sasl.oauthbearer.extensions": "a"}, "extensions must be name=value"),
+    ],
+)
+def test_what_cannot_be_is_refused(module: dict[str, str], settings: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        token_provider(module, settings)

@@ -1,0 +1,93 @@
+"""The columns of a query: those of Spark's own Kafka source, or fewer by a schema of its own."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from minibroker.pipeline.log_source import OptionError, Table
+from minibroker.pipeline.options import ReadOptions, parse_options
+from minibroker.pipeline.schemas import BATCHES, MEASURED, RECORDS, chosen
+from minibroker.pipeline.sources.query_columns import columns_of, offered
+
+OF_KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+
+
+def options(table: Table = "records", **others: str) -> ReadOptions:
+    return parse_options({"path": "/", "subscribe": "a"} | others, table)
+
+
+def refusal(schema: StructType, **others: str) -> str:
+    with pytest.raises(OptionError) as caught:
+        columns_of(schema, options(**others))
+    return str(caught.value)
+
+
+def test_the_columns_are_those_of_sparks_own_kafka_source() -> None:
+    types = [BinaryType(), BinaryType(), StringType(), IntegerType(), LongType(), TimestampType(), IntegerType()]
+    fields = [StructField(name, of, True) for name, of in zip(OF_KAFKA, types, strict=True)]
+    assert offered(options()) == StructType(fields)
+    header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    assert offered(options(includeHeaders="true")) == StructType([*fields, StructField("headers", ArrayType(header))])
+
+
+def test_damage_has_a_column_where_it_is_set_apart() -> None:
+    assert offered(options(mode="PERMISSIVE")).names == [*OF_KAFKA, "_corrupt"]
+    assert offered(options("batches", mode="PERMISSIVE", measure="all")).names == BATCHES.names
+    assert offered(options("batches", measure="all")).names == BATCHES.names[:-1]
+
+
+def test_what_is_measured_has_columns_where_it_is_asked_for() -> None:
+    unmeasured = offered(options("batches"))
+    assert unmeasured.names == [name for name in BATCHES.names[:-1] if name not in MEASURED]
+    measured = StructType([offered(options("batches", measure="7"))["keyBytes"]])
+    assert columns_of(measured, options("batches", measure="7")) == ("keyBytes",)
+    with pytest.raises(OptionError, match="column keyBytes is there with the option measure only"):
+        columns_of(measured, options("batches"))
+
+
+@pytest.mark.parametrize("table", ["records", "batches"])
+def test_rows_are_of_the_very_schema_that_spark_expects(table: Table) -> None:
+    schema = offered(options(table, mode="PERMISSIVE", **({"includeHeaders": "true"} if table == "records" else {})))
+    given = chosen({"records": RECORDS, "batches": BATCHES}[table], schema.names)
+    assert to_arrow_schema(schema, timezone="UTC").equals(given)
+
+
+def test_a_schema_picks_columns_in_its_order() -> None:
+    schema = StructType([StructField("timestamp", TimestampType()), StructField("key", BinaryType())])
+    assert columns_of(schema, options()) == ("timestamp", "key")
+
+
+def test_headers_can_be_picked_without_an_option() -> None:
+    schema = StructType([offered(options(includeHeaders="true"))["headers"]])
+    assert columns_of(schema, options()) == ("headers",)
+
+
+@pytest.mark.parametrize(
+    ("field", "complaint"),
+    [
+        (StructField("ofset", LongType()), "schema: records has no column ofset; there are key, value,"),
+        (StructField("offset", IntegerType()), "schema: column offset is bigint, not int"),
+        (StructField("key", StringType()), "schema: column key is binary, not string"),
+        (StructField("key", BinaryType(), False), "schema: column key may be null, also within"),
+        (StructField("_corrupt", StringType()), "schema: column _corrupt is there with mode=PERMISSIVE only"),
+    ],
+)
+def test_a_column_that_is_not_there_is_refused(field: StructField, complaint: str) -> None:
+    assert refusal(StructType([field])).startswith(complaint)
+
+
+def test_a_schema_names_each_column_once_and_one_at_least() -> None:
+    key = StructField("key", BinaryType())
+    assert "each column has to be named once" in refusal(StructType([key, key]))
+    assert "there has to be one" in refusal(StructType([]))

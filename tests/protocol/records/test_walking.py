@@ -1,0 +1,126 @@
+"""A walk over damaged bytes: what is a batch there, what is passed over, and where it goes on.
+
+How a log is walked whole, at every byte that may be damaged, is tested with the inspection in the storage layer.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.protocol.records.batch import seal
+from minibroker.protocol.records.building import build_batch
+from minibroker.protocol.records.conversion import build
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedOver, Wrong, next_sound_batch
+
+
+def placed(offset: int, magic: int = 2, value: bytes = b"a value") -> bytes:
+    record = Record(offset=offset, timestamp=5, value=value)
+    if magic == 2:
+        return bytes(build_batch([record], base_offset=offset))
+    return bytes(build([record], magic))
+
+
+def walker(data: bytes, **more: int) -> BatchWalker:
+    view = memoryview(data)
+    return BatchWalker(lambda: lambda position, size: view[position : position + size], len(data), **more)
+
+
+def walked(data: bytes, **more: int) -> list[FoundBatch | PassedOver]:
+    """All steps to the end, offsets moving on as in a log."""
+    walk, steps, position = walker(data, **more), [], 0
+    while position < len(data):
+        step = walk.step(position)
+        steps.append(step)
+        if isinstance(step, FoundBatch):
+            walk.next_offset = step.header.next_offset
+            position += step.header.size_bytes
+        else:
+            position += step.size_bytes
+    return steps
+
+
+def offsets(data: bytes) -> list[int]:
+    return [step.header.base_offset for step in walked(data) if isinstance(step, FoundBatch) and step.is_sound]
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.binary(max_size=40)), max_size=6))
+def test_whatever_lies_between_sound_batches_of_any_format_they_are_found(parts: list[tuple[int, bytes]]) -> None:
+    data = b"".join(between + placed(number, magic) for number, (magic, between) in enumerate(parts))
+    assert offsets(data) == list(range(len(parts)))
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_behind_damage_it_goes_on_with_a_batch_of_any_format(magic: int) -> None:
+    data = placed(0) + b"\xff" * 100 + placed(7, magic)
+    first, passed, last = walked(data)
+    assert isinstance(first, FoundBatch) and isinstance(passed, PassedOver) and isinstance(last, FoundBatch)
+    assert (passed.position, passed.size_bytes, passed.wrong) == (len(placed(0)), 100, Wrong.MAGIC)
+    assert last.header.base_offset == 7
+
+
+@pytest.mark.parametrize(
+    ("position", "byte", "wrong"),
+    [(16, 1, Wrong.MAGIC), (16, 9, Wrong.MAGIC), (8, 0x70, Wrong.LENGTH), (11, 3, Wrong.LENGTH)],
+)
+def test_it_says_which_part_of_a_header_is_wrong(position: int, byte: int, wrong: Wrong) -> None:
+    data = bytearray(placed(0, value=bytes(60)))
+    data[position] = byte
+    (step,) = walked(bytes(data))
+    assert isinstance(step, PassedOver) and step.wrong is wrong
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_with_a_wrong_checksum_is_passed_over(magic: int) -> None:
+    data = bytearray(placed(0, magic) + placed(1, magic))
+    data[30] ^= 1
+    passed, found = walked(bytes(data))
+    assert isinstance(passed, PassedOver) and passed.wrong is Wrong.CHECKSUM
+    assert isinstance(found, FoundBatch) and found.header.base_offset == 1
+
+
+def test_a_batch_with_a_wrong_checksum_is_one_if_another_follows() -> None:
+    data = bytearray(placed(0) + placed(1))
+    data[-len(placed(1)) - 1] ^= 1
+    first, second = walked(bytes(data))
+    assert isinstance(first, FoundBatch) and not first.is_sound
+    assert isinstance(second, FoundBatch) and second.is_sound
+    astray = bytes(data[: len(placed(0))]) + b"?" * 61 + placed(1)
+    passed, found = walked(astray)
+    assert isinstance(passed, PassedOver) and passed.wrong is Wrong.CHECKSUM
+    assert isinstance(found, FoundBatch) and found.header.base_offset == 1
+
+
+def test_no_batch_is_searched_for_whose_offsets_cannot_be() -> None:
+    data = b"?" * 70 + placed(3) + placed(20) + placed(9)
+    steps = walked(data, next_offset=5, limit=15)
+    assert [step.header.base_offset for step in steps if isinstance(step, FoundBatch)] == [9]
+
+
+def test_the_end_and_zeros_are_named() -> None:
+    cut, zeros = walker(placed(0)[:60]).step(0), walker(bytes(5000)).step(0)
+    assert isinstance(cut, PassedOver) and (cut.wrong, cut.size_bytes) == (Wrong.HEADER, 60)
+    assert isinstance(zeros, PassedOver) and (zeros.wrong, zeros.size_bytes) == (Wrong.ZEROS, 5000)
+
+
+def test_a_header_is_one_if_its_batch_can_be_whole() -> None:
+    data = placed(4, 1) + placed(5)
+    assert walker(data).header_at(0) is not None
+    assert walker(data[:-1]).header_at(len(placed(4, 1))) is None
+
+
+def test_the_next_sound_batch_is_found_wherever_it_begins() -> None:
+    first, second = placed(0), placed(1, value=b"v" * 600)
+    data = b"\2" * 50 + first + second
+    assert next_sound_batch(data, 0) == next_sound_batch(data, 50) == 50
+    assert next_sound_batch(data, 51) == 50 + len(first)
+    assert next_sound_batch(data, 51 + len(first)) is None
+
+
+def test_a_batch_that_was_sealed_with_a_negative_offset_delta_is_no_way_on() -> None:
+    data = bytearray(placed(5))
+    data[23:27] = (-3).to_bytes(4, signed=True)
+    seal(data, 0, len(data))
+    assert next_sound_batch(bytes(data), 0) is None

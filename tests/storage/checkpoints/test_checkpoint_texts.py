@@ -1,0 +1,105 @@
+"""The small text files, compared with what Kafka writes.
+
+When they are written is tested in `test_log_directory.py`.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    MalformedCheckpoint,
+    epochs_from_text,
+    epochs_text,
+    offsets_from_text,
+    offsets_text,
+    partition_metadata_text,
+    properties_from_text,
+    properties_text,
+    topic_id_from_text,
+)
+
+TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=20)
+OFFSETS = st.integers(0, (1 << 63) - 1)
+
+
+def test_an_offset_checkpoint_is_written_as_kafka_writes_it() -> None:
+    assert offsets_text({("orders", 0): 17, ("a-b", 12): 0}) == b"0\n2\na-b 12 0\norders 0 17\n"
+    assert offsets_text({}) == b"0\n0\n"
+
+
+def test_an_empty_file_is_a_checkpoint_without_rows() -> None:
+    assert offsets_from_text(b"") == {}
+    assert epochs_from_text(b"") == []
+
+
+def test_a_leader_epoch_checkpoint_is_written_as_kafka_writes_it() -> None:
+    assert epochs_text([(0, 0), (4, 120)]) == b"0\n2\n0 0\n4 120\n"
+    assert epochs_text([]) == b"0\n0\n"
+
+
+def test_partition_metadata_is_written_as_kafka_writes_it_without_a_newline_at_the_end() -> None:
+    topic_id = bytes.fromhex("ea8400108ba7c7f23234d26626719077")
+    assert partition_metadata_text(topic_id) == b"version: 0\ntopic_id: 6oQAEIunx_IyNNJmJnGQdw"
+    assert topic_id_from_text(partition_metadata_text(topic_id)) == topic_id
+
+
+def test_meta_properties_is_written_as_java_writes_it() -> None:
+    text = properties_text({"cluster.id": "6oQAEIunx_IyNNmJmG53dw", "node.id": "1", "version": "1"}, 1_700_000_000_000)
+    assert text == (b"#\n#Tue Nov 14 22:13:20 UTC 2023\ncluster.id=6oQAEIunx_IyNNmJmG53dw\nnode.id=1\nversion=1\n")
+    assert properties_from_text(text) == {"cluster.id": "6oQAEIunx_IyNNmJmG53dw", "node.id": "1", "version": "1"}
+
+
+def test_properties_may_have_comments_blanks_and_equals_signs_in_values() -> None:
+    assert properties_from_text(b"! a comment\n\n  a = b=c \nd=\n") == {"a": "b=c", "d": ""}
+
+
+@given(st.dictionaries(st.tuples(TOPICS, st.integers(0, 1 << 31)), OFFSETS))
+def test_offset_checkpoints_are_read_as_they_were_written(offsets: dict[tuple[str, int], int]) -> None:
+    assert offsets_from_text(offsets_text(offsets)) == offsets
+
+
+@given(st.lists(st.tuples(st.integers(0, 1 << 30), OFFSETS)))
+def test_leader_epoch_checkpoints_are_read_as_they_were_written(epochs: list[tuple[int, int]]) -> None:
+    assert epochs_from_text(epochs_text(epochs)) == epochs
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"0\n", "version"),
+        (b"1\n0\n", "version"),
+        (b"0\n2\na 0 1\n", "'2' rows are announced, 1 are there"),
+        (b"0\nx\n", "rows are announced"),
+        (b"0\n1\na 0\n", "line 3 has 2 words"),
+        (b"0\n1\na b 1\n", "'b' is not a number"),
+        (b"0\n1\n\xff 0 1\n", "not text"),
+    ],
+)
+def test_what_kafka_could_not_have_written_is_refused_with_the_reason(text: bytes, why: str) -> None:
+    with pytest.raises(MalformedCheckpoint, match=why):
+        offsets_from_text(text)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ", b"version: 0\n", b"version: 0\ntopic_id: AAAA"]
+)
+def test_partition_metadata_without_a_topic_id_is_refused(text: bytes) -> None:
+    with pytest.raises(MalformedCheckpoint):
+        topic_id_from_text(text)
+
+
+def test_a_line_that_is_no_property_is_refused() -> None:
+    with pytest.raises(MalformedCheckpoint, match="line 2"):
+        properties_from_text(b"a=b\nnonsense\n")
+
+
+@given(st.binary(max_size=60))
+def test_arbitrary_bytes_are_read_or_refused(text: bytes) -> None:
+    for read in (offsets_from_text, epochs_from_text, topic_id_from_text, properties_from_text):
+        try:
+            read(text)
+        except MalformedCheckpoint:
+            continue

@@ -1,0 +1,164 @@
+"""Leader epochs of one log, compared with the rules of Kafka's LeaderEpochFileCache.
+
+That a log keeps them up to date is tested in `test_log.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.storage.checkpoints.leader_epochs import LeaderEpochFile, LeaderEpochs
+from tests.storage.support import FailingDisk
+
+ENTRIES = [(0, 0), (2, 10), (5, 30)]
+
+
+def test_a_log_without_epochs_knows_none() -> None:
+    epochs = LeaderEpochs()
+    assert epochs.latest == -1
+    assert epochs.end_offset_for(0, 100) == (-1, -1)
+    assert epochs.epoch_at(5) == -1
+    assert not epochs.changed
+
+
+@pytest.mark.parametrize(
+    ("epoch", "answer"),
+    [
+        (-1, (-1, -1)),  # an undefined epoch
+        (0, (0, 10)),
+        (1, (0, 10)),  # not known: the one before it, which ended where the next one began
+        (2, (2, 30)),
+        (4, (2, 30)),
+        (5, (5, 100)),  # the present one ends where the log ends
+        (6, (-1, -1)),  # later than any
+    ],
+)
+def test_an_epoch_ends_where_the_next_one_begins(epoch: int, answer: tuple[int, int]) -> None:
+    assert LeaderEpochs(ENTRIES).end_offset_for(epoch, 100) == answer
+
+
+def test_an_epoch_before_all_known_ones_ends_where_these_begin() -> None:
+    assert LeaderEpochs([(5, 30), (7, 40)]).end_offset_for(3, 100) == (3, 30)
+
+
+def test_an_epoch_begins_only_once() -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.assign(5, 31)
+    assert not epochs.changed
+    epochs.assign(6, 40)
+    assert epochs.changed
+    assert epochs.latest == 6
+    assert epochs.entries() == [*ENTRIES, (6, 40)]
+
+
+def test_a_new_epoch_displaces_what_contradicts_it() -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.assign(6, 10)
+    assert epochs.entries() == [(0, 0), (6, 10)]
+    epochs.assign(3, 20)
+    assert epochs.entries() == [(0, 0), (3, 20)]
+
+
+def test_batches_without_an_epoch_tell_nothing() -> None:
+    epochs = LeaderEpochs()
+    epochs.assign(-1, 0)
+    epochs.assign_later(-1, 0)
+    assert epochs.entries() == []
+
+
+def test_of_the_epochs_in_batches_only_newer_ones_count() -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.assign_later(4, 50)
+    epochs.assign_later(6, 60)
+    assert epochs.entries() == [*ENTRIES, (6, 60)]
+
+
+@pytest.mark.parametrize(
+    ("end_offset", "left"),
+    [(100, ENTRIES), (31, ENTRIES), (30, ENTRIES[:2]), (11, ENTRIES[:2]), (10, ENTRIES[:1]), (0, [])],
+)
+def test_cutting_the_end_forgets_epochs_that_began_there(end_offset: int, left: list[tuple[int, int]]) -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.truncate_from_end(end_offset)
+    assert epochs.entries() == left
+    assert epochs.latest == (left[-1][0] if left else -1)
+    assert epochs.changed == (left != ENTRIES)
+
+
+@pytest.mark.parametrize(
+    ("start_offset", "left"),
+    [
+        (0, ENTRIES),
+        (5, [(0, 5), (2, 10), (5, 30)]),
+        (10, [(2, 10), (5, 30)]),
+        (11, [(2, 11), (5, 30)]),
+        (40, [(5, 40)]),
+    ],
+)
+def test_cutting_the_start_lets_the_epoch_there_begin_there(start_offset: int, left: list[tuple[int, int]]) -> None:
+    epochs = LeaderEpochs(ENTRIES)
+    epochs.truncate_from_start(start_offset)
+    assert epochs.entries() == left
+    assert epochs.changed == (left != ENTRIES)
+
+
+def test_cutting_before_the_first_epoch_changes_nothing() -> None:
+    epochs = LeaderEpochs([(3, 10)])
+    epochs.truncate_from_start(5)
+    assert epochs.entries() == [(3, 10)]
+
+
+@pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (9, 0), (10, 2), (29, 2), (30, 5), (1000, 5)])
+def test_an_offset_belongs_to_the_epoch_that_began_before_it(offset: int, epoch: int) -> None:
+    assert LeaderEpochs(ENTRIES).epoch_at(offset) == epoch
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=30))
+def test_epochs_and_starts_always_rise(assigned: list[tuple[int, int]]) -> None:
+    entries = LeaderEpochs(assigned).entries()
+    assert all(a[0] < b[0] and a[1] < b[1] for a, b in zip(entries, entries[1:], strict=False))
+    if assigned:
+        assert entries[-1][0] == assigned[-1][0]
+
+
+def test_it_is_written_when_an_epoch_begins_and_only_then(tmp_path: Path) -> None:
+    epochs = LeaderEpochs()
+    file = LeaderEpochFile(epochs, FailingDisk(), str(tmp_path))
+    path = tmp_path / "leader-epoch-checkpoint"
+    file.write()
+    assert not path.exists()
+    epochs.assign(3, 17)
+    file.write()
+    assert path.read_bytes() == b"0\n1\n3 17\n"
+    path.unlink()
+    file.write()
+    assert not path.exists()
+
+
+def test_there_is_nothing_to_sync_without_epochs_or_after_a_sync(tmp_path: Path) -> None:
+    epochs = LeaderEpochs()
+    file = LeaderEpochFile(epochs, FailingDisk(), str(tmp_path))
+    assert file.unsynced_paths() == []
+    epochs.assign(0, 0)
+    assert file.unsynced_paths() == file.unsynced_paths() == [f"{tmp_path}/leader-epoch-checkpoint"]
+    file.note_synced()
+    assert file.unsynced_paths() == []
+    epochs.assign(1, 5)
+    assert file.unsynced_paths() == [f"{tmp_path}/leader-epoch-checkpoint"]
+    assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n2\n0 0\n1 5\n"
+
+
+def test_a_failed_write_is_made_up_for_by_the_next(tmp_path: Path) -> None:
+    epochs, disk = LeaderEpochs(), FailingDisk()
+    file = LeaderEpochFile(epochs, disk, str(tmp_path))
+    epochs.assign(0, 0)
+    disk.failing = {"rename"}
+    with pytest.raises(OSError):
+        file.write()
+    disk.failing = set()
+    assert file.unsynced_paths() != []
+    assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n1\n0 0\n"

@@ -1,0 +1,146 @@
+"""An offset checkpoint is replaced as a whole, by another thread if it may take time, and never by older content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.storage.checkpoints.offset_checkpoint import OffsetCheckpoint
+from minibroker.storage.environment import Environment
+from minibroker.storage.recovery.recovery import LogDirectoryError
+from tests.storage.support import Aside, FailingDisk
+
+ORDERS, OTHERS = ("orders", 0), ("others", 1)
+
+
+class Checkpointing:
+    """A checkpoint in a directory, its disk, and the other thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self.disk = FailingDisk()
+        self.aside = Aside()
+        self.path = directory / "checkpoint"
+        environment = Environment(self.disk, lambda: 0, lambda delay_ms, callback: None, self.aside.take)
+        self.checkpoint = OffsetCheckpoint(environment, str(self.path))
+
+    def content(self) -> list[str]:
+        return self.path.read_text().splitlines()[2:] if self.path.exists() else []
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Checkpointing:
+    return Checkpointing(tmp_path)
+
+
+def test_only_rows_of_logs_that_are_there_are_read(made: Checkpointing) -> None:
+    made.path.write_text("0\n2\norders 0 17\nothers 1 4\n")
+    made.checkpoint.read([OTHERS, ("new", 0)])
+    assert made.checkpoint.offsets == {OTHERS: 4}
+
+
+def test_a_checkpoint_that_is_not_there_has_no_rows(made: Checkpointing) -> None:
+    made.checkpoint.read([ORDERS])
+    assert made.checkpoint.offsets == {}
+
+
+def test_a_malformed_one_is_for_a_person_to_look_at(made: Checkpointing) -> None:
+    made.path.write_text("0\n7\n")
+    with pytest.raises(LogDirectoryError, match="checkpoint is malformed"):
+        made.checkpoint.read([ORDERS])
+
+
+def test_it_is_written_by_another_thread_and_then_put_in_place(made: Checkpointing) -> None:
+    made.checkpoint.offsets[ORDERS] = 5
+    made.checkpoint.write_soon()
+    assert made.content() == [] and len(made.aside.jobs) == 1
+    made.checkpoint.offsets[ORDERS] = 6
+    made.checkpoint.write_soon()  # one is on its way: the next interval brings this
+    made.aside.do()
+    assert made.content() == ["orders 0 5"]
+    made.aside.do()  # the sync of the directory
+    assert not made.aside.jobs
+    made.checkpoint.write_soon()
+    made.aside.do()
+    assert made.content() == ["orders 0 6"]
+
+
+def test_what_has_not_changed_is_not_written_again(made: Checkpointing) -> None:
+    made.checkpoint.offsets[ORDERS] = 5
+    made.checkpoint.write(sync=False)
+    made.checkpoint.write_soon()
+    assert not made.aside.jobs
+
+
+def test_many_logs_that_go_are_one_write(made: Checkpointing) -> None:
+    made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
+    made.checkpoint.write(sync=False)
+    assert made.checkpoint.forget(ORDERS) and made.checkpoint.forget(OTHERS)
+    assert made.content() == ["orders 0 5", "others 1 6"]
+    made.checkpoint.write_soon()
+    made.aside.do()
+    assert made.content() == []
+
+
+def test_before_a_log_is_made_the_file_says_nothing_of_one_of_its_name(made: Checkpointing) -> None:
+    made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
+    made.checkpoint.write(sync=False)
+    made.checkpoint.forget(ORDERS)
+    made.checkpoint.make_way(ORDERS)
+    assert made.content() == ["others 1 6"]
+
+
+def test_nor_what_a_process_before_has_left_of_one_that_is_gone(made: Checkpointing) -> None:
+    made.path.write_text("0\n2\norders 0 17\nothers 1 4\n")
+    made.checkpoint.read([OTHERS])
+    made.checkpoint.make_way(ORDERS)
+    assert made.content() == ["others 1 4"]
+
+
+def test_what_is_on_its_way_does_not_bring_back_what_a_new_log_must_not_find(made: Checkpointing) -> None:
+    made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
+    made.checkpoint.write_soon()
+    made.checkpoint.forget(ORDERS)
+    made.checkpoint.make_way(ORDERS)
+    assert made.content() == ["others 1 6"]
+    made.aside.do()
+    assert made.content() == ["others 1 6"] and not made.aside.jobs
+    made.checkpoint.offsets[ORDERS] = 7
+    made.checkpoint.write_soon()
+    made.aside.do()
+    assert made.content() == ["orders 0 7", "others 1 6"]
+
+
+def test_a_write_that_failed_may_have_left_its_rows(made: Checkpointing) -> None:
+    made.checkpoint.offsets[ORDERS] = 5
+    made.disk.failing, made.disk.suffix = {"sync"}, made.path.parent.name
+    with pytest.raises(OSError, match="Errno 5"):
+        made.checkpoint.write(sync=True)
+    assert made.content() == ["orders 0 5"]
+    made.disk.failing = set()
+    made.checkpoint.make_way(ORDERS)
+    assert made.content() == []
+
+
+def test_a_new_log_of_which_nothing_is_said_costs_no_write(made: Checkpointing) -> None:
+    assert not made.checkpoint.forget(ORDERS)
+    made.checkpoint.make_way(ORDERS)
+    assert not made.path.exists()
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
+def test_a_write_that_fails_is_told_leaves_the_old_one_and_is_made_up_for(
+    made: Checkpointing, operation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    made.checkpoint.offsets[ORDERS] = 5
+    made.checkpoint.write(sync=False)
+    made.checkpoint.offsets[ORDERS] = 6
+    made.disk.failing = {operation}
+    made.checkpoint.write_soon()
+    made.aside.do()
+    assert made.content() == ["orders 0 5"]
+    assert f"{made.path} could not be written: [Errno 5]" in caplog.text
+    made.disk.failing = set()
+    made.checkpoint.write_soon()
+    made.aside.do()
+    assert made.content() == ["orders 0 6"]

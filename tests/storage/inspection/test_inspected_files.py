@@ -1,0 +1,214 @@
+"""The files of a log together: what each name means, and a log whose every byte is held against what is beside it."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minibroker.protocol.records.walking import FoundBatch
+from minibroker.storage.files import Disk
+from minibroker.storage.inspection.inspected_files import (
+    InspectedFile,
+    Item,
+    Kind,
+    Options,
+    contents,
+    inspected_file,
+)
+from minibroker.storage.inspection.inspected_records import FoundRecord
+from minibroker.storage.inspection.log_inspection import Damage, Note
+from minibroker.storage.log_settings import LogSettings
+from tests.storage.support import NOW_MS, FailingDisk, append, batch, open_at
+
+BASE = "00000000000000000000"
+COUNTS = (1, 2, 3, 2)
+SETTINGS = LogSettings(index_interval_bytes=100)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of one segment, closed: its indexes and its leader epochs are on the disk."""
+    directory = tmp_path_factory.mktemp("data") / "orders-0"
+    log = open_at(directory, SETTINGS)
+    for index, count in enumerate(COUNTS):
+        append(log, batch(count, timestamp=NOW_MS + index), leader_epoch=index // 2)
+    log.close()
+    return directory
+
+
+@pytest.fixture
+def log(written: Path, tmp_path: Path) -> Path:
+    """A copy of that log's directory."""
+    return Path(shutil.copytree(written, tmp_path / "orders-0"))
+
+
+def look(path: Path, *, records: bool = False, verify: bool = True, disk: Disk | None = None) -> list[Item]:
+    inspected = inspected_file(str(path))
+    assert inspected is not None
+    return list(contents(disk or Disk(), inspected, Options(records=records, verify=verify)))
+
+
+def batches_in(found: list[Item]) -> list[FoundBatch]:
+    return [each for each in found if isinstance(each, FoundBatch)]
+
+
+def said_in(found: list[Item]) -> list[Damage | Note]:
+    return [each for each in found if isinstance(each, Damage | Note)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "base_offset"),
+    [
+        (f"{BASE}.log", Kind.LOG, 0),
+        ("00000000000000000042.log.deleted", Kind.LOG, 42),
+        (f"{BASE}.index.swap", Kind.OFFSET_INDEX, 0),
+        (f"{BASE}.timeindex", Kind.TIME_INDEX, 0),
+        (f"{BASE}.txnindex", Kind.TRANSACTION_INDEX, 0),
+        ("00000000000000000007.snapshot", Kind.PRODUCER_SNAPSHOT, 7),
+        (f"{BASE}-0000000000.checkpoint", Kind.METADATA_SNAPSHOT, None),
+        ("bootstrap.checkpoint", Kind.METADATA_SNAPSHOT, None),
+        ("copy.log", Kind.LOG, None),
+        ("leader-epoch-checkpoint", Kind.LEADER_EPOCHS, None),
+        ("cleaner-offset-checkpoint", Kind.OFFSETS, None),
+        ("partition.metadata", Kind.PARTITION_METADATA, None),
+        ("meta.properties", Kind.META_PROPERTIES, None),
+    ],
+)
+def test_a_name_tells_the_kind(name: str, kind: Kind, base_offset: int | None) -> None:
+    assert inspected_file(f"/data/orders-0/{name}") == InspectedFile(f"/data/orders-0/{name}", kind, base_offset)
+
+
+@pytest.mark.parametrize("name", [".lock", "log", ".log", f"{BASE}.log.tmp", "quorum-state", "notes.txt"])
+def test_other_names_tell_nothing(name: str) -> None:
+    assert inspected_file(name) is None
+
+
+def test_a_file_knows_its_topic_and_what_is_beside_it() -> None:
+    index = InspectedFile(f"/data/__a-b-12/{BASE}.index.deleted", Kind.OFFSET_INDEX, 0)
+    assert index.topic == "__a-b"
+    assert index.beside(".log") == f"/data/__a-b-12/{BASE}.log.deleted"
+    assert InspectedFile("/data/bootstrap.checkpoint", Kind.METADATA_SNAPSHOT, None).topic == "__cluster_metadata"
+    assert InspectedFile("/data/meta.properties", Kind.META_PROPERTIES, None).topic is None
+
+
+def test_nothing_is_said_against_the_files_of_a_sound_log(log: Path) -> None:
+    for path in log.iterdir():
+        assert said_in(look(path, records=True)) == []
+    found = look(log / f"{BASE}.log", records=True)
+    assert [each.header.record_count for each in batches_in(found)] == list(COUNTS)
+    assert [each.record.offset for each in found if isinstance(each, FoundRecord)] == list(range(sum(COUNTS)))
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x08, 0x80, 0xFF])
+def test_a_damage_at_any_byte_of_a_log_is_told_at_its_batch_and_the_others_are_untouched(log: Path, mask: int) -> None:
+    path = log / f"{BASE}.log"
+    good, batches = path.read_bytes(), batches_in(look(path))
+    for position in range(len(good)):
+        data = bytearray(good)
+        data[position] ^= mask
+        path.write_bytes(data)
+        found = look(path)
+        (hit,) = (each for each in batches if each.position <= position < each.position + each.header.size_bytes)
+        assert hit.position in [each.position for each in said_in(found)], position
+        others = [each for each in batches_in(found) if each.position != hit.position]
+        assert others == [each for each in batches if each is not hit], position
+
+
+def test_an_index_that_is_told_of_itself_is_not_told_of_with_its_log(log: Path) -> None:
+    path = log / f"{BASE}.index"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    inspected = inspected_file(str(log / f"{BASE}.log"))
+    assert inspected is not None
+    assert said_in(list(contents(Disk(), inspected, Options(verify=True, told=frozenset({str(path)}))))) == []
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_a_damage_at_any_byte_of_an_index_is_told(log: Path, suffix: str) -> None:
+    path = log / f"{BASE}.{suffix}"
+    good = path.read_bytes()
+    assert good
+    for position in range(len(good)):
+        data = bytearray(good)
+        data[position] ^= 0x01
+        path.write_bytes(data)
+        with_log = [each.path for each in said_in(look(log / f"{BASE}.log"))]
+        alone = [each.path for each in said_in(look(path))]
+        assert set(with_log) == set(alone) == {str(path)}, position
+
+
+def test_an_index_is_not_held_against_the_log_unless_asked_for(log: Path) -> None:
+    path = log / f"{BASE}.index"
+    data = bytearray(path.read_bytes())
+    data[3] += 1
+    path.write_bytes(data)
+    assert said_in(look(path, verify=False)) == []
+    assert said_in(look(log / f"{BASE}.log", verify=False)) == []
+
+
+def test_what_an_index_says_of_damaged_bytes_is_not_held_against_it(log: Path) -> None:
+    path = log / f"{BASE}.log"
+    data = bytearray(path.read_bytes())
+    for each in batches_in(look(path)):
+        data[each.position + 16] = 9
+    path.write_bytes(data)
+    assert {each.path for each in said_in(look(path))} == {str(path)}
+
+
+def test_files_that_are_not_there_are_not_held_against_the_log(log: Path) -> None:
+    for path in log.iterdir():
+        if path.suffix != ".log":
+            path.unlink()
+    assert said_in(look(log / f"{BASE}.log")) == []
+
+
+def test_an_index_without_its_log_is_told_by_itself(log: Path) -> None:
+    (log / f"{BASE}.log").unlink()
+    assert said_in(look(log / f"{BASE}.index")) == []
+
+
+def test_a_segment_ends_where_the_next_begins(tmp_path: Path) -> None:
+    made = open_at(tmp_path / "orders-0", SETTINGS)
+    append(made, batch(2))
+    made.roll()
+    append(made, batch(2))
+    made.close()
+    first = tmp_path / "orders-0" / f"{BASE}.log"
+    data = bytearray(first.read_bytes())
+    data[7] = 1
+    first.write_bytes(data)
+    damages = [each for each in said_in(look(first)) if isinstance(each, Damage)]
+    assert [each.expected for each in damages] == ["offsets from 0 on and below 2"]
+
+
+def test_a_disk_that_fails_is_a_damage(log: Path) -> None:
+    disk = FailingDisk()
+    disk.failing, disk.suffix = {"read"}, ".log"
+    (damage,) = look(log / f"{BASE}.log", disk=disk)
+    assert isinstance(damage, Damage)
+    assert (damage.path, damage.found) == (str(log / f"{BASE}.log"), "Input/output error")
+    disk.suffix = ".timeindex"
+    said = said_in(look(log / f"{BASE}.log", disk=disk))
+    assert [each.path for each in said] == [str(log / f"{BASE}.timeindex")]
+
+
+def test_a_file_that_cannot_be_opened_is_not_told_of(tmp_path: Path) -> None:
+    missing = InspectedFile(str(tmp_path / f"{BASE}.log"), Kind.LOG, 0)
+    with pytest.raises(FileNotFoundError) as caught:
+        list(contents(Disk(), missing, Options()))
+    assert caught.value.errno == errno.ENOENT
+
+
+def test_nothing_is_written(log: Path) -> None:
+    def state() -> Iterator[tuple[str, bytes, int]]:
+        for path in sorted(log.iterdir()):
+            yield path.name, path.read_bytes(), path.stat().st_mtime_ns
+
+    before = list(state())
+    for path in log.iterdir():
+        path.chmod(0o400)
+        look(path)
+    assert list(state()) == before

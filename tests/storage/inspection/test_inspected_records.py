@@ -1,0 +1,120 @@
+"""The records of a batch that may be damaged: where each lies, and what keeps the rest from being read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minibroker.protocol.records.batch import HEADER_BYTES, read_header
+from minibroker.protocol.records.building import assemble, build_batch
+from minibroker.protocol.records.compression import Compression
+from minibroker.protocol.records.payload import records_of
+from minibroker.protocol.records.record import Record
+from minibroker.protocol.records.walking import FoundBatch
+from minibroker.storage.files import Disk, File
+from minibroker.storage.inspection import inspected_records
+from minibroker.storage.inspection.inspected_records import FoundRecord, records_in
+from minibroker.storage.inspection.log_inspection import Damage, Note
+from tests.storage.support import NOW_MS, batch, records
+
+BEFORE = b"something before"
+
+
+def written(directory: Path, data: bytes) -> tuple[File, FoundBatch]:
+    """A batch in a file, not at its start."""
+    path = directory / "file"
+    path.write_bytes(BEFORE + data)
+    header = read_header(data)
+    return Disk().open_to_read(str(path)), FoundBatch(len(BEFORE), header, header.crc)
+
+
+def found_in(directory: Path, data: bytes) -> list[FoundRecord | Note | Damage]:
+    return list(records_in(*written(directory, data)))
+
+
+def test_records_are_told_where_they_lie_in_the_file(tmp_path: Path) -> None:
+    data = build_batch(records(3, value=b"value"), base_offset=40)
+    found = found_in(tmp_path, data)
+    assert [each.record for each in found if isinstance(each, FoundRecord)] == list(records_of(data))
+    position = len(BEFORE) + HEADER_BYTES
+    for each in found:
+        assert isinstance(each, FoundRecord) and not each.is_decompressed
+        assert each.position == position
+        position += each.size_bytes
+    assert position == len(BEFORE) + len(data)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
+def test_records_of_a_compressed_batch_are_counted_from_its_decompressed_start(tmp_path: Path, codec: int) -> None:
+    first, second = found_in(tmp_path, batch(2, compression=codec))
+    assert isinstance(first, FoundRecord) and isinstance(second, FoundRecord)
+    assert (first.position, first.is_decompressed, second.position) == (0, True, first.size_bytes)
+
+
+def test_a_batch_that_compaction_emptied_has_none(tmp_path: Path) -> None:
+    header = read_header(batch(2))._replace(record_count=0)
+    assert found_in(tmp_path, assemble(header, b"")) == []
+
+
+@given(position=st.integers(HEADER_BYTES, HEADER_BYTES + 40), byte=st.integers(0, 255))
+def test_a_damaged_record_is_told_after_those_before_it(
+    tmp_path_factory: pytest.TempPathFactory, position: int, byte: int
+) -> None:
+    good = batch(4, value=b"value")
+    data = bytearray(good)
+    data[position] = byte
+    found = found_in(tmp_path_factory.mktemp("records"), data)
+    expected = list(records_of(good))
+    told = [each.record for each in found if isinstance(each, FoundRecord)]
+    intact = (position - HEADER_BYTES) // ((len(good) - HEADER_BYTES) // 4)
+    assert told[:intact] == expected[:intact]
+    assert len(told) == 4 or isinstance(found[-1], Damage)
+
+
+def test_a_record_that_does_not_parse_ends_them(tmp_path: Path) -> None:
+    data = batch(3)
+    size = (len(data) - HEADER_BYTES) // 3
+    data[HEADER_BYTES + size] = 0x7E  # a length of 63, more than is left
+    first, damage = found_in(tmp_path, data)
+    assert isinstance(first, FoundRecord) and isinstance(damage, Damage)
+    assert damage.position == len(BEFORE) + HEADER_BYTES + size
+    assert (damage.expected, damage.offset) == ("record 2 of 3", 0)
+
+
+def test_bytes_after_the_last_record_are_told(tmp_path: Path) -> None:
+    data = batch(2)
+    longer = assemble(read_header(data), data[HEADER_BYTES:] + b"more")
+    *told, damage = found_in(tmp_path, longer)
+    assert len(told) == 2 and isinstance(damage, Damage)
+    assert (damage.position, damage.found) == (len(BEFORE) + len(data), "4 bytes more")
+
+
+def test_offsets_that_do_not_rise_are_told(tmp_path: Path) -> None:
+    kept = [Record(offset, NOW_MS, None, b"v") for offset in (0, 2, 1, 7)]
+    data = build_batch(kept, keep_offsets=True)
+    header = read_header(data)._replace(last_offset_delta=3)
+    found = found_in(tmp_path, assemble(header, data[HEADER_BYTES:]))
+    damages = [each for each in found if isinstance(each, Damage)]
+    assert [(each.expected, each.found) for each in damages] == [
+        ("an offset from 3 to 3", "1"),
+        ("an offset from 2 to 3", "7"),
+    ]
+
+
+@pytest.mark.parametrize("codec", [*(codec for codec in Compression if codec), 6])
+def test_what_cannot_be_decompressed_is_told(tmp_path: Path, codec: int) -> None:
+    data = batch(2)
+    header = read_header(data)._replace(attributes=codec)
+    (damage,) = found_in(tmp_path, assemble(header, b"no compressed data"))
+    assert isinstance(damage, Damage)
+    assert (damage.position, damage.expected) == (len(BEFORE) + HEADER_BYTES, "records that can be decompressed")
+
+
+def test_a_batch_too_large_to_be_held_is_only_mentioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspected_records, "MAX_UNCOMPRESSED_BYTES", 100)
+    (note,) = found_in(tmp_path, batch(5, value=bytes(50)))
+    assert isinstance(note, Note)
+    assert note.text.endswith("are not shown: 100 is the most")

@@ -1,0 +1,94 @@
+"""Reading text files that may be damaged: every good line is shown, and the bad one named by its position."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from minibroker.storage.checkpoints.checkpoint_texts import (
+    epochs_text,
+    offsets_text,
+    partition_metadata_text,
+    properties_text,
+)
+from minibroker.storage.files import Disk, File
+from minibroker.storage.inspection.log_inspection import Damage
+from minibroker.storage.inspection.text_inspection import (
+    EPOCH_COLUMNS,
+    MAX_LINE_BYTES,
+    OFFSET_COLUMNS,
+    Line,
+    checkpoint_lines,
+    property_lines,
+)
+
+
+def file_of(directory: Path, data: bytes) -> File:
+    (directory / "file").write_bytes(data)
+    return Disk().open_to_read(str(directory / "file"))
+
+
+def test_the_rows_that_the_broker_writes_are_told(tmp_path: Path) -> None:
+    file = file_of(tmp_path, offsets_text({("orders", 0): 17, ("orders", 1): 0}))
+    assert list(checkpoint_lines(file, OFFSET_COLUMNS)) == [
+        Line(4, {"topic": "orders", "partition": 0, "offset": 17}),
+        Line(16, {"topic": "orders", "partition": 1, "offset": 0}),
+    ]
+    file = file_of(tmp_path, epochs_text([(4, 120)]))
+    assert list(checkpoint_lines(file, EPOCH_COLUMNS)) == [Line(4, {"epoch": 4, "start_offset": 120})]
+
+
+def test_a_checkpoint_that_was_never_written_has_no_rows(tmp_path: Path) -> None:
+    assert list(checkpoint_lines(file_of(tmp_path, b""), OFFSET_COLUMNS)) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "position", "expected", "found"),
+    [
+        (b"1\n1\n0 0\n", 0, "version 0 in the first line", "'1'"),
+        (b"0\n2\n0 0\n", 2, "1 rows, as there are, in the second line", "'2'"),
+        (b"0\nx\n0 0\n", 2, "1 rows, as there are, in the second line", "'x'"),
+        (b"0", 1, "0 rows, as there are, in the second line", "''"),
+        (b"0\n2\n0 0\n1\n", 8, "epoch and start_offset", "'1'"),
+        (b"0\n2\n0 0\n1 x5\n", 8, "epoch and start_offset", "'1 x5'"),
+        (b"0\n2\n0 0\n1 \xff\n", 8, "epoch and start_offset", r"'1 \\xff'"),
+        (b"0\n2\n3 5\n2 9\n", 8, "an epoch above 3 and a start offset above 5", "'2 9'"),
+        (b"0\n2\n3 5\n4 5\n", 8, "an epoch above 3 and a start offset above 5", "'4 5'"),
+    ],
+)
+def test_a_line_that_cannot_be_is_named(tmp_path: Path, data: bytes, position: int, expected: str, found: str) -> None:
+    file = file_of(tmp_path, data)
+    (damage,) = (each for each in checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Damage))
+    assert (damage.position, damage.expected, damage.found) == (position, expected, found)
+
+
+def test_the_lines_after_a_bad_one_are_told(tmp_path: Path) -> None:
+    file = file_of(tmp_path, b"0\n3\n0 0\n?\n2 7\n")
+    lines = [each for each in checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Line)]
+    assert [line.fields["epoch"] for line in lines] == [0, 2]
+
+
+def test_a_line_without_end_takes_little_memory_and_hides_nothing(tmp_path: Path) -> None:
+    data = b"0\n2\n" + b"1" * (MAX_LINE_BYTES * 3) + b"\n2 7\n"
+    damage, line = checkpoint_lines(file_of(tmp_path, data), EPOCH_COLUMNS)
+    assert isinstance(damage, Damage) and damage.found == repr("1" * 80 + "...")
+    assert line == Line(len(data) - 4, {"epoch": 2, "start_offset": 7})
+
+
+def test_properties_are_told_without_their_comments(tmp_path: Path) -> None:
+    file = file_of(tmp_path, properties_text({"version": "1", "node.id": "0"}, 0))
+    lines = list(property_lines(file, "=", ("version", "node.id")))
+    assert [each.fields for each in lines if isinstance(each, Line)] == [{"version": "1"}, {"node.id": "0"}]
+    file = file_of(tmp_path, partition_metadata_text(bytes(16)))
+    fields = [each.fields for each in property_lines(file, ": ", ("version", "topic_id")) if isinstance(each, Line)]
+    assert fields == [{"version": "0"}, {"topic_id": "AAAAAAAAAAAAAAAAAAAAAA"}]
+
+
+def test_a_missing_property_and_a_line_that_is_none_are_named(tmp_path: Path) -> None:
+    file = file_of(tmp_path, b"version=1\nnonsense\n")
+    assert list(property_lines(file, "=", ("version", "node.id"))) == [
+        Line(0, {"version": "1"}),
+        Damage(file.path, 10, 8, None, "a key, '=' and a value", "'nonsense'"),
+        Damage(file.path, 19, 0, None, "a line for node.id", "the end of the file"),
+    ]

@@ -1,0 +1,175 @@
+"""Aborted transactions: which of them a range of offsets concerns, and what is left of them when a log is cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from minibroker.protocol.records.crc import crc32c
+from minibroker.storage.files import Disk
+from minibroker.storage.producers.aborted_transactions import (
+    AbortedTransaction,
+    AbortedTransactions,
+    read_counts,
+    read_index,
+    transactions_bytes,
+)
+from minibroker.storage.segment_indexes import CorruptIndex
+from tests.storage.faulty_disk import FaultyDisk
+
+# Three producers' transactions that overlap: (producer id, first offset, last offset, last stable offset)
+FIRST = AbortedTransaction(1, 10, 20, 5)
+SECOND = AbortedTransaction(2, 5, 30, 31)
+THIRD = AbortedTransaction(1, 40, 45, 46)
+ALL = [FIRST, SECOND, THIRD]
+
+
+def read(*paths: str) -> AbortedTransactions:
+    """Read what the files of these segments have."""
+    return AbortedTransactions(Disk(), [each for path in paths for each in read_index(Disk(), path, 100, None)])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "found"),
+    [
+        (0, 100, ALL),
+        (0, 5, []),
+        (0, 6, [SECOND]),
+        (0, 11, [FIRST, SECOND]),
+        (20, 21, [FIRST, SECOND]),
+        (21, 22, [SECOND]),
+        (31, 40, []),
+        (31, 41, [THIRD]),
+        (45, 46, [THIRD]),
+        (46, 99, []),
+    ],
+)
+def test_a_range_of_offsets_has_those_with_records_in_it(start: int, end: int, found: list[AbortedTransaction]) -> None:
+    assert list(AbortedTransactions(Disk(), ALL).between(start, end)) == found
+
+
+def test_the_files_of_all_segments_are_read(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
+    for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
+        Path(f"{path}.txnindex").write_bytes(transactions_bytes(transactions))
+    assert list(read(*paths).between(0, 100)) == ALL
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"nonsense", "not a multiple of 34"),
+        (bytes(34), "does not have the 2 entries"),
+        (transactions_bytes(ALL[:1]), "does not have the 2 entries"),
+        (b"", "does not have the 2 entries"),
+        (None, "it is missing"),
+    ],
+)
+def test_a_file_that_lacks_what_was_counted_is_told_apart(tmp_path: Path, data: bytes | None, reason: str) -> None:
+    path = str(tmp_path / f"{0:020d}")
+    if data is not None:
+        Path(f"{path}.txnindex").write_bytes(data)
+    expected = None if data == b"nonsense" else (2, crc32c(transactions_bytes(ALL[:2])))
+    with pytest.raises(CorruptIndex, match=reason):
+        read_index(Disk(), path, 100, expected)
+
+
+def test_a_file_may_have_more_than_was_counted(tmp_path: Path) -> None:
+    path = str(tmp_path / f"{0:020d}")
+    Path(f"{path}.txnindex").write_bytes(transactions_bytes(ALL))
+    assert read_index(Disk(), path, 100, (2, crc32c(transactions_bytes(ALL[:2])))) == ALL
+
+
+@pytest.mark.parametrize(("base_offset", "end_offset"), [(21, 100), (0, 45)])
+def test_an_entry_of_another_segment_is_no_good(tmp_path: Path, base_offset: int, end_offset: int) -> None:
+    path = str(tmp_path / f"{base_offset:020d}")
+    Path(f"{path}.txnindex").write_bytes(transactions_bytes(ALL))
+    with pytest.raises(CorruptIndex, match="another segment"):
+        read_index(Disk(), path, end_offset, None)
+
+
+def test_what_was_counted_is_written_for_the_segments_that_are_left(tmp_path: Path) -> None:
+    transactions = AbortedTransactions(Disk(), ALL)
+    transactions.count(25)
+    transactions.write_counts(str(tmp_path), [0, 25])
+    counts = {25: (2, crc32c(transactions_bytes(ALL[1:])))}
+    assert read_counts(Disk(), str(tmp_path)) == counts
+    transactions.write_counts(str(tmp_path), [0])
+    assert read_counts(Disk(), str(tmp_path)) == {}
+
+
+def test_counts_that_are_no_good_are_as_if_nothing_had_been_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "aborted-transactions-checkpoint").write_bytes(b"\1\2\3")
+    assert read_counts(Disk(), str(tmp_path)) == {}
+    assert "aborted-transactions-checkpoint is malformed, and made anew" in caplog.text
+
+
+@pytest.mark.parametrize(("end", "left"), [(46, ALL), (45, ALL[:2]), (31, ALL[:2]), (30, ALL[:1]), (20, []), (0, [])])
+def test_what_is_cut_off_was_not_aborted(tmp_path: Path, end: int, left: list[AbortedTransaction]) -> None:
+    path = str(tmp_path / f"{0:020d}")
+    file = Path(f"{path}.txnindex")
+    file.write_bytes(transactions_bytes(ALL))
+    transactions = read(path)
+    transactions.truncate(path, end)
+    assert list(transactions.between(0, 100)) == left
+    assert (file.read_bytes() if file.exists() else b"") == transactions_bytes(left)
+
+
+def test_a_cut_leaves_a_segment_its_own(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
+    for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
+        Path(f"{path}.txnindex").write_bytes(transactions_bytes(transactions))
+    read(*paths).truncate(paths[1], 40)
+    assert Path(f"{paths[0]}.txnindex").read_bytes() == transactions_bytes([FIRST])
+    assert Path(f"{paths[1]}.txnindex").read_bytes() == transactions_bytes([SECOND])
+
+
+@pytest.mark.parametrize("cut", ["beginning", "end"])
+def test_nobody_syncs_a_file_that_has_gone_with_its_segment(tmp_path: Path, cut: str) -> None:
+    paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
+    transactions = AbortedTransactions(Disk())
+    transactions.add(paths[0], FIRST)
+    transactions.add(paths[1], SECOND)
+    assert transactions.unsynced_paths() == [f"{path}.txnindex" for path in paths]
+    if cut == "beginning":
+        transactions.remove_before(25)
+    else:
+        transactions.truncate(paths[0], 25)
+    assert transactions.unsynced_paths() == [f"{paths[cut == 'beginning']}.txnindex"]
+
+
+def test_an_entry_that_could_not_be_written_goes_with_its_segment(tmp_path: Path) -> None:
+    path = tmp_path / "missing" / f"{0:020d}"
+    transactions = AbortedTransactions(Disk())
+    transactions.add(str(path), FIRST)
+    path.parent.mkdir()
+    transactions.remove_before(25)
+    transactions.catch_up()
+    assert not list(path.parent.iterdir())
+
+
+def test_what_compaction_leaves_stands_for_all_in_its_segment() -> None:
+    transactions = AbortedTransactions(Disk(), ALL)
+    transactions.renew(20, 45, [SECOND])
+    assert list(transactions.between(0, 100)) == [SECOND, THIRD]
+    transactions.renew(0, 45, [])
+    assert list(transactions.between(0, 100)) == [THIRD]
+    transactions.renew(0, 45, [FIRST])
+    assert list(transactions.between(0, 100)) == [FIRST, THIRD]
+
+
+def test_an_entry_that_finds_no_room_leaves_no_part_of_it() -> None:
+    disk = FaultyDisk(Random(1))
+    path = f"/{0:020d}"
+    transactions = AbortedTransactions(disk)
+    transactions.add(path, FIRST)
+    disk.room_bytes = 10
+    transactions.add(path, SECOND)
+    assert disk.read_whole(f"{path}.txnindex") == transactions_bytes([FIRST])
+    disk.heal()
+    transactions.catch_up()
+    assert disk.read_whole(f"{path}.txnindex") == transactions_bytes([FIRST, SECOND])

@@ -1,0 +1,67 @@
+"""Each file, class, function and setting that docs/architecture.md names exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
+
+ROOT = Path(__file__).parent.parent
+DOCUMENT = ROOT / "docs" / "architecture.md"
+SPANS = sorted(set(re.findall(r"`([^`\n]+)`", DOCUMENT.read_text())))
+WORDS = {"minibroker", "yield", METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, *BROKER_SETTINGS, *TOPIC_SETTINGS}
+COMMAND = re.compile(r"python3 -m ([\w.]+) > (docs/\w+\.md)")
+EXAMPLES = {'@handles(ApiKey..., "0-5")', 'cluster.settings["name"]'}
+
+
+def path_of(span: str) -> Path | None:
+    """Return the file or folder that a span names from the root or from the package, or None."""
+    found = (base / span for base in (ROOT / "minibroker", ROOT) if "/" in span and (base / span).exists())
+    return next(found, None)
+
+
+def names_in(file: Path) -> Iterator[str]:
+    """Yield what a file defines: `name` at its top, `Class.name` in a class."""
+    for node in ast.parse(file.read_text()).body:
+        yield from defined(node)
+        if isinstance(node, ast.ClassDef):
+            inner = [name for each in node.body for name in defined(each)]
+            inner += [each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute) and is_own(each)]
+            yield from (f"{node.name}.{name}" for name in inner)
+
+
+def defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def is_own(node: ast.Attribute) -> bool:
+    """Return whether the node sets an attribute of `self`."""
+    return isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+NAMED_FILES = [path for path in map(path_of, SPANS) if path is not None and path.suffix == ".py"]
+DEFINED = {name for file in NAMED_FILES for name in names_in(file)}
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_what_the_page_names_exists(span: str) -> None:
+    command = COMMAND.fullmatch(span)
+    if command is not None:
+        assert (ROOT / f"{command[1].replace('.', '/')}.py").is_file() and (ROOT / command[2]).is_file()
+    else:
+        assert path_of(span) is not None or span in DEFINED | WORDS | EXAMPLES
+
+
+def test_every_package_and_room_is_on_the_page() -> None:
+    rooms = [f"{path.parent.name}/" for path in (ROOT / "minibroker").glob("*/__init__.py")]
+    rooms += [f"broker/{path.parent.name}/" for path in (ROOT / "minibroker" / "broker").glob("*/__init__.py")]
+    assert [room for room in sorted(rooms) if room not in SPANS] == []

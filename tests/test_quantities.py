@@ -1,0 +1,97 @@
+"""Spans of time, sizes and times as people write and read them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from minibroker.quantities import (
+    Duration,
+    binary_text,
+    bytes_text,
+    count_text,
+    milliseconds,
+    span_text,
+    time_of,
+    time_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [(0, "0 B"), (950, "950 B"), (999.6, "1 kB"), (16_384, "16.4 kB"), (2_000_000_000, "2 GB"), (10**22, "1e+04 EB")],
+)
+def test_bytes_have_three_digits_and_a_unit(size_bytes: float, text: str) -> None:
+    assert bytes_text(size_bytes) == text
+
+
+def test_counts_have_a_factor_where_they_are_large() -> None:
+    assert [count_text(number) for number in (0, 0.0219, 7, 1250, 3_200_000)] == ["0", "0.0219", "7", "1.25 k", "3.2 M"]
+
+
+def test_powers_of_two_are_whole_numbers() -> None:
+    assert [binary_text(2**power) for power in (9, 10, 14, 21)] == ["512 B", "1 KiB", "16 KiB", "2 MiB"]
+
+
+def test_times_are_in_utc_and_those_beyond_the_calendar_are_numbers() -> None:
+    assert time_text(1_790_000_000_000) == "2026-09-21 14:13:20"
+    assert time_text(None) == ""
+    assert time_text(2**62) == f"{2**62} ms"
+    assert time_of(2**62) is None
+
+
+def test_spans_are_told_in_their_largest_unit() -> None:
+    texts = [span_text(span_ms) for span_ms in (1, 1000, 15_000, 60_000, 7_200_000, 86_400_000, 28 * 86_400_000)]
+    assert texts == ["1 ms", "second", "15 seconds", "minute", "2 hours", "day", "28 days"]
+
+
+@pytest.mark.parametrize(
+    ("written", "span_ms"),
+    [
+        ("7 days", 604_800_000),
+        ("1day", 86_400_000),
+        ("1.5 s", 1500),
+        ("90 seconds", 90_000),
+        ("10 min", 600_000),
+        ("2 hours", 7_200_000),
+        ("1 week", 604_800_000),
+        ("250 ms", 250),
+        ("15m", 900_000),
+        ("P1DT2H", 93_600_000),
+        ("PT30M", 1_800_000),
+        ("PT1.5S", 1500),
+        (0, 0),
+        (12.5, 12.5),
+        (timedelta(minutes=1), 60_000),
+    ],
+)
+def test_a_span_is_read(written: Duration, span_ms: float) -> None:
+    assert milliseconds(written) == span_ms
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "soon",
+        "5",
+        "5 fortnights",
+        "-1 s",
+        "P",
+        "P1DT",
+        "P1H",
+        "-P1D",
+        -1,
+        timedelta(seconds=-1),
+        float("inf"),
+        float("nan"),
+        "1001000 years",
+        "53000 weeks",
+        None,
+        True,
+    ],
+)
+def test_what_is_no_span_is_refused(written: Duration) -> None:
+    with pytest.raises(ValueError):
+        milliseconds(written)

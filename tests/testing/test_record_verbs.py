@@ -1,0 +1,198 @@
+"""Records put in and looked at by a test: as clients write and read them, with what the log knows of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from kafka import KafkaProducer
+
+from minibroker.protocol.errors import KafkaError
+from minibroker.testing import Broker
+from minibroker.testing.record_verbs import RecordVerbs, SeenRecord
+from minibroker.testing.waiting import Expired
+from tests.testing.support import settings
+
+pytestmark = pytest.mark.usefixtures("leaves_sockets")
+
+
+def test_what_a_test_produces_clients_read() -> None:
+    with Broker() as broker:
+        assert broker.produce("t", "a", b"b", None, key="k", headers={"h": "v"}, timestamp_ms=1234) == 0
+        assert broker.produce("t", "c") == 3
+        consumer = Consumer(settings(broker, **{"group.id": "g", "auto.offset.reset": "earliest"}))
+        consumer.subscribe(["t"])
+        read = consumer.consume(4, 20)
+        consumer.close()
+        assert [(m.key(), m.value(), m.headers()) for m in read[:3]] == [
+            (b"k", value, [("h", b"v")]) for value in (b"a", b"b", None)
+        ]
+        assert read[0].timestamp()[1] == 1234 and read[3].value() == b"c"
+
+
+def test_what_clients_produce_a_test_reads() -> None:
+    with Broker() as broker:
+        producer = Producer(settings(broker, **{"enable.idempotence": True, "compression.type": "zstd"}))
+        for number in range(3):
+            producer.produce("t", f"v{number}", "k", headers=[("h", b"x"), ("h", None)])
+        producer.flush(20)
+        found = broker.records("t")
+        assert [(r.offset, r.key, r.text, r.headers) for r in found] == [
+            (number, b"k", f"v{number}", (("h", b"x"), ("h", None))) for number in range(3)
+        ]
+        assert [record.sequence for record in found] == [0, 1, 2]
+        assert found[0].producer_id >= 0 and found[0].magic == 2 and found[0].transaction is None
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "snappy"])
+def test_records_of_old_formats_are_read(codec: str) -> None:
+    with Broker({"log.message.format.version": "0.10.0"}) as broker:
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers, compression_type=codec, enable_idempotence=False
+        )
+        producer.send("t", b"a", b"k").get(20)
+        producer.close()
+        (record,) = broker.records("t")
+        assert (record.magic, record.key, record.value) == (1, b"k", b"a")
+
+
+def test_transactions_are_marked() -> None:
+    with Broker() as broker:
+        producer = Producer(settings(broker, **{"transactional.id": "x"}))
+        producer.init_transactions(20)
+        for value, end in (("a", producer.commit_transaction), ("b", producer.abort_transaction)):
+            producer.begin_transaction()
+            producer.produce("t", value)
+            producer.flush(20)
+            end(20)
+        producer.begin_transaction()
+        producer.produce("t", "c")
+        producer.flush(20)
+        broker.produce("t", "d")
+        assert [(record.text, record.transaction) for record in broker.records("t")] == [
+            ("a", "committed"),
+            ("b", "aborted"),
+            ("c", "open"),
+            ("d", None),
+        ]
+        assert [record.text for record in broker.expect("t", 2)] == ["a", "d"]
+        producer.abort_transaction(20)
+
+
+def test_expect_waits_for_records_that_come_later() -> None:
+    with Broker() as broker:
+        producer = Producer(settings(broker))
+        late = threading.Timer(0.1, lambda: (producer.produce("t", "a"), producer.flush(20)))
+        late.start()
+        assert [record.text for record in broker.expect("t", 1, "20 s")] == ["a"]
+        late.join()
+
+
+def test_a_partition_that_a_topic_does_not_have_proves_nothing() -> None:
+    with Broker() as broker:
+        broker.produce("t", "a")
+        assert len(broker.records("t", 0)) == 1 and broker.records("not there", 0) == []
+        with pytest.raises(KafkaError, match="there is no t-1"):
+            broker.records("t", 1)
+
+
+def test_expect_says_what_there_was_instead() -> None:
+    with Broker() as broker:
+        broker.produce("t", "only one")
+        with pytest.raises(Expired, match="2 records were expected in t, and there are 1\n.*only one"):
+            broker.expect("t", 2, "50 ms")
+        assert broker.expect("t", 0) == []
+
+
+def test_expect_tells_records_that_do_not_count_from_those_that_do() -> None:
+    with Broker() as broker:
+        producer = Producer(settings(broker, **{"transactional.id": "x"}))
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce("t", "x" * 1000)
+        producer.flush(20)
+        with pytest.raises(Expired, match=r"(?s)are 0, and 1 of open or aborted.*1000 bytes.*transaction open"):
+            broker.expect("t", 1, "50 ms")
+        producer.abort_transaction(20)
+
+
+def test_waiting_for_many_records_reads_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    original = RecordVerbs.records
+
+    def counted(records: RecordVerbs, topic: str) -> list[SeenRecord]:
+        read.append(topic)
+        return original(records, topic)
+
+    monkeypatch.setattr(RecordVerbs, "records", counted)
+    with Broker() as broker, ThreadPoolExecutor() as pool:
+        waiting = pool.submit(broker.expect, "t", 100, "20 s")
+        for number in range(100):
+            broker.produce("t", str(number))
+            broker.on_loop(broker.watch.poke)
+        assert len(waiting.result()) == 100
+    assert read == ["t"]
+
+
+@pytest.mark.parametrize("words", [{"value": 5}, {"value": {"id": 1}}, {"value": "a", "key": 5}], ids=str)
+def test_what_is_no_record_is_told(words: dict[str, Any]) -> None:
+    with Broker() as broker, pytest.raises(TypeError, match="keys and values of records are text, bytes or None"):
+        broker.produce("t", words.pop("value"), **words)
+
+
+def test_nothing_produced_is_asserted() -> None:
+    with Broker() as broker:
+        broker.produce("t", "before")
+        broker.assert_nothing_produced("t", "50 ms")
+        broker.assert_nothing_produced("unknown", "1 ms")
+        late = threading.Timer(0.05, lambda: broker.produce("t", "late"))
+        late.start()
+        with pytest.raises(AssertionError, match="late"):
+            broker.assert_nothing_produced("t", "1 s")
+        late.join()
+
+
+def test_what_came_to_another_partition_than_the_old_records_is_named() -> None:
+    with Broker({"num.partitions": 2}) as broker:
+        broker.produce("t", "old", partition=1)
+        late = threading.Timer(0.05, lambda: broker.produce("t", "late", partition=0))
+        late.start()
+        with pytest.raises(AssertionError, match="late") as raised:
+            broker.assert_nothing_produced("t", "1 min")
+        assert "old" not in str(raised.value)
+        late.join()
+
+
+def test_a_refusal_is_the_one_that_a_client_would_get() -> None:
+    with Broker(auto_create=False) as broker, pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        broker.produce("t", "a")
+    with Broker() as broker:
+        with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            broker.produce("t", "a", partition=7)
+        with pytest.raises(ValueError):
+            broker.produce("t")
+        assert broker.records("unknown") == []
+
+
+def test_all_of_it_can_be_awaited() -> None:
+    async def use() -> None:
+        async with Broker() as broker:
+            await broker.aproduce("t", "a")
+            assert (await broker.aexpect("t"))[0].text == "a"
+            await broker.aassert_nothing_produced("t", "10 ms")
+            with pytest.raises(Expired):
+                await broker.aexpect("t", 2, "10 ms")
+
+    asyncio.run(use())
+
+
+def test_a_leader_on_another_node_is_found() -> None:
+    with Broker({"num.partitions": 6}, nodes=3) as broker:
+        for partition in range(6):
+            assert broker.produce("t", "a", partition=partition) == 0
+        assert [record.partition for record in broker.records("t")] == list(range(6))
+        assert [record.partition for record in broker.records("t", 4)] == [4]
