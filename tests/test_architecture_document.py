@@ -17,12 +17,16 @@ DOCUMENT = ROOT / "docs" / "architecture.md"
 SPANS = sorted(set(re.findall(r"`([^`\n]+)`", DOCUMENT.read_text())))
 WORDS = {"minibroker", "yield", METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, *BROKER_SETTINGS, *TOPIC_SETTINGS}
 COMMAND = re.compile(r"python3 -m ([\w.]+) > (docs/\w+\.md)")
-EXAMPLES = {'@handles(ApiKey..., "0-5")', 'cluster.settings["name"]'}
+EXAMPLES = {"@handles(ApiKey...)", 'cluster.settings["name"]'}
 
 
 def path_of(span: str) -> Path | None:
     """Return the file or folder that a span names from the root or from the package, or None."""
-    found = (base / span for base in (ROOT / "minibroker", ROOT) if "/" in span and (base / span).exists())
+    found = (
+        base / span
+        for base in (ROOT / "minibroker", ROOT)
+        if ("/" in span or span.endswith(".py")) and (base / span).exists()
+    )
     return next(found, None)
 
 

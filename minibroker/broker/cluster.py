@@ -410,7 +410,7 @@ class Cluster:
         return self.settings_of(partition.leader_id).log_settings(topic.overrides)
 
     def follow_leader(self, partition: Partition) -> None:
-        """Have the partition's log go by the settings of its leader's node, and its coordinators know of the leader."""
+        """Give the partition's log the settings of its leader's node, and tell the coordinators of the leader."""
         if self._nodes_differ and partition.is_here:
             partition.log.update_settings(self._log_settings(partition))
         self.coordinators.leader_changed(partition)
@@ -433,5 +433,5 @@ class Cluster:
     # --- look-up --------------------------------------------------------------------------------
 
     def led_partition(self, node: Node, topic: Topic | None, index: int) -> Partition:
-        """As `leaders.led_partition`."""
+        """Do what `leaders.led_partition` does."""
         return led_partition(node.node_id, topic, index)

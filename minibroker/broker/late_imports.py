@@ -1,4 +1,4 @@
-"""Modules that neither a start nor a request is to wait for: imported one after the other once clients can connect.
+"""Modules that neither a start nor a request should wait for: imported one after the other once clients can connect.
 
 The coordinators, and all that they import, take 30 ms: all clients would wait for the first one of a group.
 """
@@ -54,7 +54,7 @@ LATE: Final = (
 
 
 async def import_late(sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-    """Import them all, with a pause before each."""
+    """Import all of them, with a pause before each."""
     for name in LATE:
         await sleep(PAUSE_SECONDS)
         import_module(name)

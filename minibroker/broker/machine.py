@@ -6,8 +6,8 @@ A log keeps a file open and so does a client; 1,024 of them, the usual soft limi
 A thread that computes, as the cleaner does, lets the thread of the event loop in only every 5 ms: the slowest of a
 hundred requests took 5 to 7 ms while a log was compacted, 1 to 2 ms with the setting below, and 0.06 ms without.
 Python's collector of cycles goes through all objects whenever there are a quarter more of them: 30 ms with a thousand
-topics, which nobody should wait for. So all of them are looked at only when nothing else is to do, and what is alive
-then is frozen: a busy process goes through what came after it, often enough that this takes 10 ms.
+topics, which nobody should wait for. So all of them are looked at only when the process is idle, and those that are
+alive then are frozen: a busy process goes through the objects since then, often enough that this takes 10 ms.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ WORTH_IT_OBJECTS = 700_000  # new ones since all were looked at
 
 
 def keep_freed_memory() -> bool:
-    """Keep up to 16 MiB of freed memory for the next request; False where the C library has no such switch."""
-    import ctypes  # no start is to wait for it
+    """Keep up to 16 MiB of freed memory for the next request; return False if the C library has no such switch."""
+    import ctypes  # no start should wait for it
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
@@ -58,7 +58,7 @@ def share_the_interpreter() -> None:
 
 
 def spare_the_old() -> None:
-    """Freeze what there is, and have the collector go through all that comes once that is `UNSEEN_OBJECTS`.
+    """Freeze all objects, and let the collector go through newer ones once there are `UNSEEN_OBJECTS` of them.
 
     Python 3.14.0 to 3.14.4 ignore that number: they go through old objects in small portions.
     """
@@ -70,9 +70,9 @@ def spare_the_old() -> None:
 async def collect_when_idle(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, used: Callable[[], float] = time.process_time
 ) -> None:
-    """Spare what there is, and collect the cycles in it, for ever: whenever that is worth it and the process is idle.
+    """Freeze all objects, and collect the cycles among them whenever that is worth it and the process is idle.
 
-    `used` tells the seconds of CPU that the process has used.
+    Never return. `used` returns the CPU seconds that the process has used.
     """
     spare_the_old()
     seen = _new_objects()

@@ -29,15 +29,15 @@ Waiter = Callable[[KafkaError | None], None]
 
 
 class Flush(NamedTuple):
-    """The files to sync so that nothing below `end_offset` can be lost any more; they stay open as long.
+    """The files to sync so that nothing below `end_offset` can be lost any more; they stay open until then.
 
-    `active_base_offset` and `cuts` are those of the log when the flush began. `whole` says that the indexes of the
-    active segment are among the files.
+    `active_base_offset` and `truncation_generation` are those of the log when the flush began. With `whole`, the
+    indexes of the active segment are among the files.
     """
 
     end_offset: int
     active_base_offset: int
-    cuts: int
+    truncation_generation: int
     whole: bool
     files: Sequence[File]
     directories: Sequence[str]
@@ -109,8 +109,8 @@ class Flusher:
     def _covers(self, flush: Flush) -> bool:
         """Whether nothing has happened to the log since the flush began."""
         log = self._log
-        begun = flush.end_offset, flush.active_base_offset, flush.cuts
-        return begun == (log.log_end_offset, log.segments[-1].base_offset, log.cuts)
+        begun = flush.end_offset, flush.active_base_offset, flush.truncation_generation
+        return begun == (log.log_end_offset, log.segments[-1].base_offset, log.truncation_generation)
 
     def _begin(self) -> None:
         self._again = False

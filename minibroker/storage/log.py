@@ -38,7 +38,7 @@ class Log:
     what is below `high_watermark`, or below `last_stable_offset` if they read committed records only. What is below
     `recovery_point` is known to be on the disk itself. What is below `clean_offset` has been compacted.
 
-    `cuts` counts how often the log lost its end or was let go: what was planned for it before is void then.
+    `truncation_generation` counts how often the log was truncated or let go; what was planned for it before is void.
 
     An append by which the log reaches `flush_at` should be acknowledged only when a flush has covered it
     (`flush.messages`). `offline` says why the log is of no use until the next start, and is empty as long as it is one:
@@ -62,7 +62,7 @@ class Log:
         "last_stable_offset",
         "recovery_point",
         "clean_offset",
-        "cuts",
+        "truncation_generation",
         "flush_at",
         "flushed_ms",
         "offline",
@@ -98,7 +98,7 @@ class Log:
         self.log_end_offset = self.high_watermark = contents.log_end_offset
         self.recovery_point = contents.recovery_point
         self.clean_offset = 0
-        self.cuts = 0
+        self.truncation_generation = 0
         self.producers = contents.producers
         self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
         self.epochs = contents.epochs
@@ -318,11 +318,11 @@ class Log:
 
     def _found(self, what: str, find: Callable[[int], Finding]) -> Finding:
         while True:  # it is looked for anew where only the log's own change kept it from being read
-            cuts, segments = self.cuts, list(self.segments)
+            generation, segments = self.truncation_generation, list(self.segments)
             try:
                 return (yield from find(self.log_start_offset))
             except (OSError, CorruptBatch) as error:
-                if self._closed or (cuts, segments) == (self.cuts, self.segments):
+                if self._closed or (generation, segments) == (self.truncation_generation, self.segments):
                     raise self._failure(what, error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -375,7 +375,7 @@ class Log:
         self.flush_at = self.log_end_offset + self.settings.flush_messages
         self.flushed_ms = self._environment.now_ms()
         ends = self.log_end_offset, self._active.base_offset
-        return Flush(*ends, self.cuts, whole, files, directories, self._disk.sync_directory)
+        return Flush(*ends, self.truncation_generation, whole, files, directories, self._disk.sync_directory)
 
     def finish_flush(self, flush: Flush, error: Exception | None) -> KafkaError | None:
         """Move the recovery point now that the flush was synced; what to tell those who waited for it.
@@ -391,7 +391,7 @@ class Log:
             return self._failure("flush", error)
         if error is not None:
             return self._go_offline("flush", error)
-        if flush.cuts == self.cuts:
+        if flush.truncation_generation == self.truncation_generation:
             rolled = flush.active_base_offset != self._active.base_offset
             self.recovery_point = max(self.recovery_point, flush.end_offset - rolled)
             if flush.whole:
@@ -434,7 +434,7 @@ class Log:
         """Let go of the files and leave them as they are."""
         lost, self.pending = self.pending, Pending()
         lost.end(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed."))
-        self.cuts += 1
+        self.truncation_generation += 1
         self._closed = True
         for segment in self._segments.all:
             segment.close()
@@ -574,7 +574,7 @@ class Log:
         segment.file.sync()  # or a power cut may bring back what follows, after what will be appended
         self._disk.sync_directory(self.directory)
         self._active = segment
-        self.cuts += 1
+        self.truncation_generation += 1
         self.recovery_point = min(self.recovery_point, offset)
         self.clean_offset = min(self.clean_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)

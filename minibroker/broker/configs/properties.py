@@ -6,9 +6,9 @@ r"""Java's .properties syntax, as `server.properties` is written in.
                  two                        # leading blanks of a continuation are dropped
     escaped\ key = tab \t, unicode \u00e9
 
-Text to pairs, nothing else: what the keys mean is the business of `configuration`. The library javaproperties (0.8.2)
-does not do it: it takes 30 to 70 ms to import, and differs from Java where a line is nothing but a backslash, in 2 % of
-texts made of the syntax's characters at random. Java's own reader is asked in conformance/settings.
+Text to pairs, nothing else: `configuration` knows what the keys mean. The library javaproperties (0.8.2) is not used:
+its import takes 30 to 70 ms, and it differs from Java, which conformance/settings runs, where a line has only a
+backslash: in 2 % of texts made of the syntax's characters at random.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Logs on their way from one log directory to another (KIP-113): one at a time, beside all that reads and appends.
 
-The copying is the storage's `log_copying.py`. Here is when it goes on, when the copy takes the log's place, and what
-the metadata log says of it. A move that the broker's end interrupts begins anew with the next start.
+`log_copying` in storage does the copying. This file decides when it goes on and when the copy takes the place of the
+log, and records that. A move that is interrupted by the end of the broker begins anew with the next start.
 """
 
 from __future__ import annotations

@@ -55,14 +55,14 @@ class Conversion(Exception):
         self.answer = answer
         self.log = log
         self.wanted = wanted
-        self._cuts = log.cuts
+        self._generation = log.truncation_generation
         self._segments = list(log.segments)
         self._start_offset = log.log_start_offset
 
     def is_void(self) -> bool:
         """Whether the log was cut, let go, compacted or shortened meanwhile: then it is to be read anew."""
         log = self.log
-        if self._cuts != log.cuts or self._segments != list(log.segments[: len(self._segments)]):
+        if self._generation != log.truncation_generation or self._segments != list(log.segments[: len(self._segments)]):
             return True
         return self._start_offset != log.log_start_offset > self.wanted.offset
 

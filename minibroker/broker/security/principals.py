@@ -1,4 +1,4 @@
-"""Who a client is, as the authorizer and the quotas know it: Kafka's KafkaPrincipal."""
+"""The identity of a client, for the authorizer and the quotas: Kafka's KafkaPrincipal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Principal(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        """As ACLs and Kafka's tools write it."""
+        """Return it as ACLs and Kafka's tools write it."""
         return f"{self.type}:{self.name}"
 
 

@@ -66,7 +66,7 @@ class Cleaning:
         self.segments = self.replacements = 0
         self.rewriter: Rewriter | None = None
         self._plan = _plan(log, dirt, limits, now_ms)
-        self._cuts = log.cuts
+        self._generation = log.truncation_generation
         self._cancelled = False
         self._throttle = throttle
         self._groups: deque[list[Source]] = deque()
@@ -124,7 +124,7 @@ class Cleaning:
 
     def _check(self) -> None:
         """Go on, or raise `CleaningAborted`. From any thread: the log's attributes are only looked at."""
-        if self._cancelled or self.log.cuts != self._cuts or self.log.offline:
+        if self._cancelled or self.log.truncation_generation != self._generation or self.log.offline:
             raise CleaningAborted(f"the cleaning of {self.log} was given up")
         if self.log.settings is not self._plan.settings and self.log.settings != self._plan.settings:
             raise CleaningAborted(f"{self.log} was given other settings while it was cleaned")
