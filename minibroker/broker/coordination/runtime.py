@@ -43,6 +43,7 @@ AnyShard = TypeVar("AnyShard", bound=Shard)
 Value = TypeVar("Value")
 
 FIRST_RETRY_MS = 10_000
+PAUSE_MS = 100
 LAST_RETRY_MS = 600_000
 
 
@@ -56,6 +57,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         self._loading: dict[int, AnyShard] = {}
         self._retries_ms: dict[int, int] = {}  # of partitions that cannot be read: when it is tried again
         self._appended: dict[Pending, int] = {}  # what is to be written, with its partition
+        self._lost_ms: dict[int, float] = {}  # when a write to a partition was lost
 
     @abstractmethod
     def new_shard(self, index: int) -> AnyShard:
@@ -119,7 +121,13 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
                 log.error("%s-%d is loaded again: %s", self.log.name, index, failure)
                 shard = self._loading[index] = self._shards.pop(index)
                 shard.unload()
-                self._load_soon(index)
+                self._load_soon(index, self._pause_ms(index))
+
+    def _pause_ms(self, index: int) -> int:
+        """Return how long a shard is left alone that is to be loaded anew: what it goes on with may be lost again."""
+        now_ms = self.cluster.clock.monotonic_ms()
+        before_ms, self._lost_ms[index] = self._lost_ms.get(index), now_ms
+        return 0 if before_ms is None or now_ms - before_ms > 10 * PAUSE_MS else PAUSE_MS
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         """Forget all, if it is the topic of these coordinators that somebody has deleted."""

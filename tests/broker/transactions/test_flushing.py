@@ -267,6 +267,7 @@ def test_a_batch_is_not_in_its_log_before_its_coordinator_has_written_that_it_ma
     log = flushing.harness.partition("t").log
     assert (log.log_end_offset, log.last_stable_offset, log.producers.open_transactions) == (1, 1, {})
     flushing.disk.failing.clear()
+    flushing.harness.clock.advance(1000)
     assert flushing.producer.send("a") == ErrorCode.NONE
     assert flushing.end().error_code == ErrorCode.NONE
     flushing.harness.clock.advance(1000)
