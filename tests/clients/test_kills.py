@@ -14,6 +14,7 @@ import re
 import select
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,8 @@ KILLS = int(os.environ.get("KILLS", "50"))
 
 ROLLING = {"internal.segment.bytes": "20000", "index.interval.bytes": "1000"}
 TOPICS = {"flushed": {"flush.messages": "1"}, "flushed-rolling": {"flush.messages": "1", **ROLLING}, "rolling": ROLLING}
-PARTITIONS = [(topic, partition) for topic in TOPICS for partition in range(2)]
+WRITERS = 3  # so that one turn of the broker has batches of several connections
+PARTITIONS = [(topic, partition) for topic in TOPICS for partition in range(2 * WRITERS)]
 
 # Checkpoints are written so often that kills meet it, and that a start does not read everything again.
 SETTINGS = (
@@ -54,19 +56,25 @@ def test_kills_lose_reorder_and_repeat_nothing(
     with running_broker(tmp_path, f"listeners=PLAINTEXT://{address}", *SETTINGS) as broker:
         with Confluent().admin(address) as admin:
             for topic, configs in TOPICS.items():
-                admin.create_topic(topic, 2, configs)
-        writer, follower = Writer(address, PARTITIONS, chosen.randrange(10)), Follower(address, PARTITIONS)
-        maker = TopicMaker(address)
-        with in_thread(writer) as writing, in_thread(follower) as following:
-            early = killed_often(broker, (writer, follower, maker), chosen)
-            writer.stop.set()
-            writing.join()
-            follower.expected = writer.sent
+                admin.create_topic(topic, 2 * WRITERS, configs)
+        writers = [Writer(address, PARTITIONS[number::WRITERS], chosen.randrange(10)) for number in range(WRITERS)]
+        follower, maker = Follower(address, PARTITIONS), TopicMaker(address)
+        with ExitStack() as running:
+            writing = [running.enter_context(in_thread(writer)) for writer in writers]
+            following = running.enter_context(in_thread(follower))
+            early = killed_often(broker, (writers, follower, maker), chosen)
+            for writer, thread in zip(writers, writing, strict=True):
+                writer.stop.set()
+                thread.join()
+            sent = {key: count for writer in writers for key, count in writer.sent.items()}
+            follower.expected = sent
             following.join()
-        record_property("seed", f"{seed}: {KILLS} kills, {early} of a broker that started, {writer.told} records")
-        assert (writer.failures, follower.failures) == ([], [])
-        for (topic, partition), told in writer.acknowledged.items():
-            numbers = range(writer.sent[topic, partition])
+        told_in_all = sum(writer.told for writer in writers)
+        record_property("seed", f"{seed}: {KILLS} kills, {early} of a broker that started, {told_in_all} records")
+        assert ([writer.failures for writer in writers], follower.failures) == ([[]] * WRITERS, [])
+        acknowledged = {key: told for writer in writers for key, told in writer.acknowledged.items()}
+        for (topic, partition), told in acknowledged.items():
+            numbers = range(sent[topic, partition])
             assert told == [(number, number) for number in numbers]
             with Confluent().consumer(address, topic, [partition]) as consumer:
                 assert consumer.offsets(partition) == (0, len(numbers))
@@ -80,14 +88,16 @@ def test_kills_lose_reorder_and_repeat_nothing(
     assert verified.exit_code == 0, verified.output
 
 
-def killed_often(broker: RunningBroker, clients: tuple[Writer, Follower, TopicMaker], chosen: random.Random) -> int:
+def killed_often(
+    broker: RunningBroker, clients: tuple[list[Writer], Follower, TopicMaker], chosen: random.Random
+) -> int:
     """Kill the broker `KILLS` times, and leave it running; how many of the kills came before it listened."""
-    writer, follower, maker = clients
+    writers, follower, maker = clients
     early, start_s = 0, 0.0
     remembered = Remembered(broker.bootstrap_servers, PARTITIONS)
-    await_more(writer)
+    await_more(writers)
     for kills in range(1, KILLS + 1):
-        if writer.failures:
+        if any(writer.failures for writer in writers):
             break
         broker.kill()
         committed = dict(follower.committed)
@@ -104,14 +114,15 @@ def killed_often(broker: RunningBroker, clients: tuple[Writer, Follower, TopicMa
             if chosen.random() < STOPPED:
                 broker.restart()
             maker.ask()
-            await_more(writer)
+            await_more(writers)
             time.sleep(chosen.uniform(0, LONGEST_RUN_S))
     return early
 
 
-def await_more(writer: Writer) -> None:
-    """Wait until some more records have been acknowledged, so that others are on their way."""
-    told, deadline = writer.told, time.monotonic() + PATIENCE_S
-    while writer.told == told and not writer.failures:
-        assert time.monotonic() < deadline, "nothing is acknowledged any more"
-        time.sleep(0.005)
+def await_more(writers: list[Writer]) -> None:
+    """Wait until each has some more records acknowledged, so that others are on their way."""
+    deadline = time.monotonic() + PATIENCE_S
+    for writer, told in [(writer, writer.told) for writer in writers]:
+        while writer.told == told and not writer.failures:
+            assert time.monotonic() < deadline, "nothing is acknowledged any more"
+            time.sleep(0.005)
