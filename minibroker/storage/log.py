@@ -1,37 +1,32 @@
-"""One partition's log: its segments in order, the offsets it gives out, and reading, finding and cutting by offset.
+"""One partition's log: its segments in order, and reading, finding, flushing and cutting by offset.
 
-What may be appended is decided in `admission.py`; a log is opened, and recovered, by `recovery.py`.
+Appending is in `log_end.py`; a log is opened, and recovered, by `recovery.py`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import ClassVar
+from collections.abc import Callable, Sequence
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
-from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.environment import attempt
 from minibroker.storage.files import TOO_MANY_FILES
 from minibroker.storage.flushing import Flush, Flusher, Waiter
+from minibroker.storage.log_end import LogEnd
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_name
-from minibroker.storage.pending import MAX_PENDING_BYTES, Pending
+from minibroker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from minibroker.storage.pending import Pending
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
-from minibroker.storage.producers.transaction_markers import read_marker
-from minibroker.storage.recovery import failed_sync
 from minibroker.storage.removal import unlink_later
 from minibroker.storage.retention import Extent, expired
 from minibroker.storage.segment import Finding, Region, Segment
-from minibroker.storage.segments import Segments
-from minibroker.storage.side_files import LogContents, SideFiles
+from minibroker.storage.side_files import LogContents
 
 logger = logging.getLogger(__name__)
 
 
-class Log:
+class Log(LogEnd):
     """The log of (`topic`, `partition`) in `directory`. `topic_id` has 16 bytes, zeros if it is not known.
 
     Offsets: `log_start_offset` is the first that may be read, `log_end_offset` the next to be given out; consumers see
@@ -45,41 +40,9 @@ class Log:
     after a sync that failed, nobody knows what is on the disk, and a second one would not tell.
 
     Methods raise `KafkaError`: KAFKA_STORAGE_ERROR when the disk fails, and CORRUPT_MESSAGE when it holds nonsense.
-    A failed append leaves the log as it was. `Log.failures` counts how often a log of this process went offline.
     """
 
-    failures: ClassVar[int] = 0
-
-    __slots__ = (
-        "topic",
-        "partition",
-        "topic_id",
-        "directory",
-        "settings",
-        "log_start_offset",
-        "log_end_offset",
-        "high_watermark",
-        "last_stable_offset",
-        "recovery_point",
-        "clean_offset",
-        "truncation_generation",
-        "flush_at",
-        "flushed_ms",
-        "offline",
-        "producers",
-        "epochs",
-        "_environment",
-        "_disk",
-        "_segments",
-        "_active",
-        "_beside",
-        "_aborted",
-        "flusher",
-        "pending",
-        "_torn",
-        "_closed",
-        "_synced_to",
-    )
+    __slots__ = ()
 
     def __init__(
         self,
@@ -90,32 +53,8 @@ class Log:
         settings: LogSettings,
         contents: LogContents,
     ) -> None:
-        self.topic, self.partition = topic_partition
-        self.topic_id = topic_id
-        self.directory = directory
-        self.settings = settings
-        self.log_start_offset = contents.log_start_offset
-        self.log_end_offset = self.high_watermark = contents.log_end_offset
-        self.recovery_point = contents.recovery_point
-        self.clean_offset = 0
-        self.truncation_generation = 0
-        self.producers = contents.producers
-        self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
-        self.epochs = contents.epochs
-        self._environment = environment
-        self._disk = environment.disk
-        self._segments = Segments(contents.segments)
-        self._activate(contents.segments[-1])
-        self._beside = SideFiles(self._disk, directory, contents)
-        self._aborted = contents.aborted
+        super().__init__(environment, directory, topic_partition, topic_id, settings, contents)
         self.flusher = Flusher(self, environment.run_aside)
-        self.pending = Pending()
-        self.flush_at = self.recovery_point + settings.flush_messages
-        self.flushed_ms = environment.now_ms()  # when the last flush began
-        self.offline = ""
-        self._torn = False  # bytes of a failed append, or a file of a failed roll, may lie beyond the end
-        self._closed = False
-        self._synced_to = self.log_end_offset if contents.synced else -1  # with all indexes; -1: begin anew
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -124,165 +63,6 @@ class Log:
     def size_bytes(self) -> int:
         """The size of all segments' batches."""
         return self._segments.size_bytes
-
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch of the newest batch, -1 if the log has never had one."""
-        return self.epochs.latest
-
-    @property
-    def next_offset(self) -> int:
-        """The next offset to be given out: behind what is pending."""
-        return self.pending.next_offset if self.pending.headers else self.log_end_offset
-
-    @property
-    def unwritten(self) -> Pending | None:
-        """Return what is pending, or None if all that was appended is written."""
-        return self.pending if self.pending.headers else None
-
-    @property
-    def in_use(self) -> bool:
-        """Whether the log is neither offline nor closed."""
-        return not (self.offline or self._closed)
-
-    @property
-    def environment(self) -> Environment:
-        """Return what the log was given from outside."""
-        return self._environment
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """The segments, oldest first; the last one is the one being appended to."""
-        return self._segments.all
-
-    def append(self, records: memoryview | bytearray, batches: Sequence[BatchHeader], leader_epoch: int) -> int:
-        """Give the batches in `records` their offsets, in place, and write them; return the first offset.
-
-        They must be admitted: sound, and in sequence if they have a producer id. `batches` are their headers. Messages
-        of formats 0 and 1 have their offsets already, from `log_end_offset` on; a wrapper's header counts those in it.
-        What is pending is written first.
-        """
-        self._settle()
-        first_offset = next_offset = self.log_end_offset
-        max_timestamp = -1
-        position = 0
-        for header in batches:
-            if header.magic == MAGIC:  # older ones had to be given their offsets before their checksums were computed
-                assign(records, position, next_offset, leader_epoch)
-            position += header.batch_length + LOG_OVERHEAD_BYTES
-            next_offset += header.last_offset_delta + 1
-            if header.max_timestamp > max_timestamp:
-                max_timestamp = header.max_timestamp
-        try:
-            self._make_room(position, next_offset - 1, max_timestamp)
-            self._torn = True
-            self._active.append(records, first_offset, batches)
-            self._torn = False
-        except OSError as error:
-            raise self._failure("append", error) from error
-        if leader_epoch != self.epochs.latest and batches[0].magic == MAGIC:
-            self._beside.epoch_file.assign(leader_epoch, first_offset)
-        position, offset = 0, first_offset
-        for header in batches:
-            if header.producer_id >= 0:
-                if header.attributes & CONTROL_BIT:
-                    self._end_transaction(header, offset, records[position:])
-                else:
-                    self.producers.update(header, offset)
-            position += header.batch_length + LOG_OVERHEAD_BYTES
-            offset += header.last_offset_delta + 1
-        self.producers.end_offset = next_offset
-        self._end_at(next_offset)
-        return first_offset
-
-    def _end_at(self, next_offset: int) -> None:
-        self.log_end_offset = self.high_watermark = self.last_stable_offset = next_offset
-        if self.producers.open_transactions:
-            self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, next_offset)
-
-    def append_soon(self, records: memoryview | bytearray, header: BatchHeader, leader_epoch: int) -> int:
-        """Append a batch as `append` does, but keep it until `write_pending`; return its offset.
-
-        Return -1, and append nothing, for a batch that is to be appended at once: one that begins a segment or an
-        epoch, or ends a transaction. Raises `KafkaError` if there was too much pending, and writing that failed.
-        """
-        size_bytes = len(records)
-        if len(self.pending.data) + size_bytes > MAX_PENDING_BYTES:
-            self._settle()
-        pending = self.pending
-        if pending.headers:
-            first_offset = pending.next_offset
-        else:
-            first_offset = self.log_end_offset
-            if not self._active.indexes.has_room_for(MAX_PENDING_BYTES):
-                return -1
-        active = self._active
-        if (
-            self._torn
-            or leader_epoch != self.epochs.latest
-            or header.attributes & CONTROL_BIT
-            or header.magic != MAGIC
-            or not active.size_bytes
-        ):
-            return -1
-        now_ms = 0 if active.first_timestamp >= 0 else self._environment.now_ms()
-        end = first_offset + header.last_offset_delta
-        if not active.accepts(len(pending.data) + size_bytes, end, header.max_timestamp, now_ms):
-            return -1
-        pending.add(records, header, first_offset, leader_epoch)
-        if header.producer_id >= 0:
-            self.producers.update(header, first_offset)
-            pending.has_producers = True
-        self.producers.end_offset = end + 1
-        return first_offset
-
-    def write_pending(self) -> KafkaError | None:
-        """Write the pending batches, in one go. If that fails, all of them are lost: return why."""
-        pending = self.pending
-        if not pending.headers:
-            return None
-        self.pending = Pending()
-        failure = self._try_to_write(pending)
-        if failure is not None:
-            self._lose(pending)
-        pending.end(failure)
-        return failure
-
-    def _try_to_write(self, pending: Pending) -> KafkaError | None:
-        try:
-            self._check_online()  # a sync may have failed since they were appended
-            self._torn = True
-            self._active.append(pending.data, self.log_end_offset, pending.headers)
-        except OSError as error:
-            with suppress(OSError):
-                self._trim()  # now, as whole batches may be left: a start after a crash would take them for good ones
-            return self._failure("append", error)
-        except KafkaError as offline:
-            return offline
-        self._torn = False
-        self._end_at(pending.next_offset)
-        return None
-
-    def _lose(self, pending: Pending) -> None:
-        """Forget batches; what is known of the producers, which was ahead, is read from the log again."""
-        self.producers.end_offset = self.log_end_offset
-        if pending.has_producers:
-            try:
-                self._beside.restore_producers(self.log_end_offset, self.segments)
-            except (OSError, CorruptBatch) as error:
-                self._go_offline("read its producers again", error)
-        self._end_at(self.log_end_offset)
-
-    def _settle(self) -> None:
-        """Write what is pending before something else happens to the log. Raises KafkaError if that fails."""
-        failure = self.write_pending()
-        if failure is not None:
-            raise failure
-
-    def _end_transaction(self, header: BatchHeader, offset: int, batch: memoryview | bytearray) -> None:
-        aborted = self.producers.end_transaction(header, offset, read_marker(batch))
-        if aborted is not None:
-            self._aborted.add(self._active.path, aborted)
 
     def read(
         self, offset: int, max_bytes: int, *, limit_offset: int | None = None, minimum_one: bool = True
@@ -332,14 +112,6 @@ class Log:
     def aborted_transactions(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
         """Return the aborted transactions that may have records from `start_offset` on and below `end_offset`."""
         return self._aborted.between(start_offset, end_offset)
-
-    def roll(self) -> None:
-        """Begin another segment, unless the present one is still empty."""
-        self._settle()
-        with self._disk_work("roll"):
-            self._trim()
-            if self._active.size_bytes:
-                self._roll()
 
     def flush_soon(self, waiter: Waiter | None = None) -> None:
         """Bring all that was appended to the disk itself, and call `waiter` when it is there, or with why it is not."""
@@ -401,19 +173,6 @@ class Log:
     def sync_failed(self, error: Exception) -> KafkaError:
         """Go offline, as somebody else's sync of a segment has failed; what to tell whoever asks."""
         return self._go_offline("flush", error)
-
-    def _go_offline(self, what: str, error: Exception) -> KafkaError:
-        failure = self._failure(what, error)
-        failed_sync.remember(self._disk, self.directory)
-        self.take_offline(f"it could not {what}: {error}")
-        self._torn = True  # so that the next append looks closer
-        return failure
-
-    def take_offline(self, reason: str) -> None:
-        """Let nobody use the log until the next start, and say so in the log of the process."""
-        Log.failures += 1
-        self.offline = f"{self.topic}-{self.partition} is offline until the next start: {reason}"
-        logger.critical("%s", self.offline)
 
     def close(self) -> None:
         """Write down what makes the next start cheap, flush, and let go of the files. Raises if it is offline.
@@ -519,51 +278,6 @@ class Log:
         for segment in self.segments:
             segment.update_settings(settings)
 
-    def _make_room(self, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
-        """Make room in the active segment for batches of this size, last offset and timestamp, or begin another one."""
-        if self._torn:
-            self._trim()
-        active = self._active
-        now_ms = 0 if active.first_timestamp >= 0 else self._environment.now_ms()
-        if not active.accepts(size_bytes, last_offset, max_timestamp, now_ms):
-            self._roll()
-
-    def _trim(self) -> None:
-        """Remove what a failed append or roll has left, so that the next start does not take it for damage."""
-        if self._torn:
-            self._check_online()
-            if self._active.base_offset != self.log_end_offset:
-                self._disk.remove(f"{self.directory}/{segment_name(self.log_end_offset)}{LOG_SUFFIX}")
-            self._active.close()  # it may have been opened while the file system was read-only
-            self._active.file.truncate(self._active.size_bytes)
-            self._torn = False
-
-    def _check_online(self) -> None:
-        if self.offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
-
-    def _roll(self) -> None:
-        """Begin another segment; the one that ends is brought to the disk itself, as in Kafka."""
-        self._active.finish()
-        self._beside.finish_segment(self._segments.base_offsets)
-        base_offset = self.log_end_offset
-        self._beside.names_change()
-        self._torn = True  # a new file that does not become a segment must not stay beside the next appends
-        segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
-        self._torn = False
-        self._segments.add(segment)
-        self._activate(segment)
-        # Until its indexes are on the disk itself, a start after a crash has to read the old segment.
-        self.recovery_point = min(self.recovery_point, base_offset - 1)
-        self.flusher.request()
-        self._check_online()
-
-    def _activate(self, segment: Segment) -> None:
-        """Append to this segment, which ends earlier than others by a random part of `segment.jitter.ms`."""
-        self._active = segment
-        jitter_ms = min(self.settings.segment_jitter_ms, self.settings.max_segment_ms)
-        segment.jitter_ms = self._environment.random.randrange(jitter_ms) if jitter_ms else 0
-
     def _truncate(self, offset: int) -> None:
         self._trim()
         segment, *_ = self._segments.since(offset)
@@ -597,17 +311,3 @@ class Log:
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{self.topic}-{self.partition} reaches from {self.log_start_offset} to {self.log_end_offset}: no {offset}",
         )
-
-    @contextmanager
-    def _disk_work(self, what: str) -> Iterator[None]:
-        """Let what the disk fails with be told, and be a `KafkaError`; where speed matters, the same is written out."""
-        try:
-            yield
-        except (OSError, CorruptBatch) as error:
-            raise self._failure(what, error) from error
-
-    def _failure(self, what: str, error: Exception) -> KafkaError:
-        code = error.code if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
-        reason = error.message if isinstance(error, CorruptBatch) else error
-        logger.error("%s-%d: cannot %s: %s", self.topic, self.partition, what, reason)
-        return KafkaError(code, f"{self.topic}-{self.partition}: cannot {what}: {reason}")
