@@ -1,31 +1,24 @@
-"""The cluster: its nodes, its metadata, its logs, and what they share. One event loop owns it; nothing locks.
+"""The state of a cluster: nodes, metadata, logs, and what they share. One event loop owns it; nothing locks.
 
-Decisions are made in `controller`; requests are read and answered in `handlers`.
+`assembly` adds who decides on it and who coordinates groups and transactions; requests are answered in `handlers`.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from minibroker.broker.clock import Clock
-from minibroker.broker.configs.recorded_configs import drop_unusable
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.control import elections, registration
-from minibroker.broker.control.controller import Controller
-from minibroker.broker.control.log_moves import LogMoves
-from minibroker.broker.coordination.coordinators import Coordinators
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.image import BROKER_RESOURCE, Image
 from minibroker.broker.metadata.leaders import NOT_HOSTED, led_partition
 from minibroker.broker.metadata.metadata_log import MetadataError, MetadataLog
 from minibroker.broker.metadata.partitions import (
-    GROUPS_TOPIC,
     METADATA_TOPIC,
     NO_LEADER,
-    TRANSACTIONS_TOPIC,
     Partition,
     Topic,
 )
@@ -33,18 +26,15 @@ from minibroker.broker.network.listeners import settings_of_node
 from minibroker.broker.requests.turn import Turn
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
 from minibroker.protocol.primitives import ZERO_UUID, uuid_text
-from minibroker.protocol.steps import Steps
+from minibroker.protocol.steps import CHUNK_ITEMS, Steps
 from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery.recovery import LogDirectoryError
 
 if TYPE_CHECKING:
-    from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.requests.fetch_sessions import FetchSessions
-    from minibroker.broker.transactions.coordinator import TransactionCoordinator
     from minibroker.storage.directories.log_directories import LogDirectories
 
 log = logging.getLogger("minibroker.cluster")
@@ -89,6 +79,19 @@ class Node:
         self.waited_for = 0
 
 
+class Watcher(Protocol):
+    """Whoever keeps something about partitions."""
+
+    def leader_changed(self, partition: Partition) -> None:
+        """The partition has another leader, or none."""
+
+    def topic_deleted(self, topic: Topic) -> Steps[None]:
+        """Forget what is kept about a topic that is gone."""
+
+    def transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
+        """A partition has a marker that ends a transaction of this producer."""
+
+
 class Cluster:
     """All state of the process. Only `commit` changes the image; `commits` counts the changes.
 
@@ -107,23 +110,10 @@ class Cluster:
         self.nodes: dict[int, Node] = {}
         self.image = Image()
         self.first_levels: Mapping[str, int] = features.INITIAL
-        self.controller = Controller(self)
         self.metadata_log = MetadataLog(self._open_metadata(), logs.disk)
-        self.moves = LogMoves(self)
         self.commits = 0
         self.turn = Turn()
-        self.coordinators = Coordinators(self)
-
-    @property
-    def groups(self) -> GroupCoordinator:
-        """The coordinator of all groups."""
-        groups = self.coordinators.made.get(GROUPS_TOPIC) or self.coordinators.of_topic(GROUPS_TOPIC)
-        return groups  # type: ignore[return-value]  # which the table says, and no import does
-
-    @property
-    def transactions(self) -> TransactionCoordinator:
-        """The coordinator of all transactions."""
-        return self.coordinators.of_topic(TRANSACTIONS_TOPIC)  # type: ignore[return-value]
+        self.watchers: list[Watcher] = []
 
     # --- start ----------------------------------------------------------------------------------
 
@@ -137,108 +127,33 @@ class Cluster:
             if logs.found() and not accepted:
                 raise MetadataError(
                     f"{logs} hold {len(logs.found())} logs, but no {METADATA_TOPIC}-0, which says what they are: if it "
-                    f"is elsewhere, name its directory in log.dirs too; else {self._ways_out}"
+                    f"is elsewhere, name its directory in log.dirs too; else {self.ways_out}"
                 )
             return logs.create_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_SETTINGS)
         try:
             storage = logs.open_log(METADATA_TOPIC, 0, METADATA_SETTINGS, guarded=not accepted)
         except LogDirectoryError as error:
-            raise MetadataError(f"{error}; {self._ways_out}") from error
+            raise MetadataError(f"{error}; {self.ways_out}") from error
         problem = None
         if storage.topic_id not in (ZERO_UUID, METADATA_TOPIC_ID):
             problem = f"{storage.directory}/{PARTITION_METADATA} says that it is of topic {uuid_text(storage.topic_id)}"
         elif storage.log_end_offset == 0 and len(logs.found()) > 1:
             problem = f"{storage.directory} ends at offset 0, and there are {len(logs.found()) - 1} other logs"
         if problem and not accepted:
-            raise MetadataError(f"{problem}; {self._ways_out}")
+            raise MetadataError(f"{problem}; {self.ways_out}")
         if storage.topic_id != METADATA_TOPIC_ID:
             logs.assign_topic_id(storage, METADATA_TOPIC_ID)
         return storage
 
     @property
-    def _ways_out(self) -> str:
+    def ways_out(self) -> str:
+        """What to do about a metadata log that is not whole."""
         paths = " ".join(directory.path for directory in self.logs.directories)
         return f"`minibroker repair {paths}` rebuilds what it can, --set accept.lost.metadata=true starts without it"
 
-    def load(self) -> None:
-        """Fold the metadata log, begin an epoch in it, register the nodes, open the partitions' logs, elect leaders.
-
-        Raise MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
-        """
-        is_new = self.metadata_log.is_new
-        removed: set[bytes] = set()
-        try:
-            self.metadata_log.replay(lambda record: self._replayed(record, removed))
-        except MetadataError as error:
-            raise MetadataError(f"{error}; {self._ways_out}") from error
-        if not (self.logs.clean or self.static_settings["accept.lost.metadata"]):
-            self._check_nothing_lost(removed)
-        if not is_new:
-            self._check_features()
-        self.metadata_log.lead(min(self.nodes, default=self.static_settings["node.id"]), self.clock.wall_ms())
-        if is_new:
-            self.commit(self.controller.first_records(self.metadata_log.bootstrap(), self.first_levels))
-        drop_unusable(self.image.configs)
-        registration.register(self)
-        self.logs.broker_epoch = min((node.broker_epoch for node in self.nodes.values()), default=None)
-        self._apply_broker_configs()
-        for topic in self.image.topics.values():
-            self._open_logs(topic)
-        self._set_strays_aside()
-        for topic in self.image.topics.values():
-            for partition in topic.partitions:
-                self.follow_leader(partition)
-        if not self.logs.clean:
-            elections.begin_epochs(self)
-        elections.bring_up(self)
-        self._resume_moves()
-        self.coordinators.load()
-
-    def _replayed(self, record: Message, removed: set[bytes]) -> None:
-        self.image.apply(record)
-        if isinstance(record, RemoveTopicRecord):
-            removed.add(record.topic_id)
-
-    def _check_nothing_lost(self, removed: set[bytes]) -> None:
-        """Raise MetadataError if a log has records, but its topic is unknown and was not deleted.
-
-        A crash may leave an empty log of a topic whose creation was not committed. Records need a committed topic.
-        """
-        for name, index in self.logs.found():
-            topic = self.image.topics.get(name)
-            if name == METADATA_TOPIC or topic is not None and topic.partition(index) is not None:
-                continue
-            path, topic_id, size_bytes = self.logs.peek(name, index)
-            if size_bytes and topic_id not in removed:
-                storage = self.metadata_log.storage
-                raise MetadataError(
-                    f"{path} has records, and {storage.directory}, which ends at offset {storage.log_end_offset}, does "
-                    f"not know its topic: it may have lost its end; {self._ways_out}"
-                )
-
-    def _resume_moves(self) -> None:
-        for (name, index), directory in self.logs.interrupted_moves():
-            topic = self.image.topics.get(name)
-            partition = None if topic is None else topic.partition(index)
-            if partition is not None and partition.is_here:
-                self.moves.begin(partition, directory)
-
-    def _check_features(self) -> None:
-        """Raise MetadataError for a cluster whose records we might misunderstand."""
-        name = features.METADATA_VERSION
-        level, levels = self.image.features.get(name), features.SUPPORTED[name]
-        if level not in levels:
-            raise MetadataError(f"the cluster has {name} {level}, and this broker supports {levels[0]} to {levels[-1]}")
-
-    def leave(self) -> None:
-        """Record that the nodes go, for those who read the log later."""
-        try:
-            registration.fence(self)
-        except KafkaError as error:
-            log.warning("the metadata log could not record that the nodes have gone: %s", error)
-
-    def _open_logs(self, topic: Topic) -> None:
-        self._configure(topic)
+    def open_logs(self, topic: Topic) -> None:
+        """Open the logs of a topic that are here, at the start."""
+        self.configure(topic)
         for partition in topic.partitions:
             holds = self.logs.holds(topic.name, partition.index)
             here = any(node in self.nodes for node in partition.replicas)
@@ -266,16 +181,10 @@ class Cluster:
             if log.topic_id == topic_id:
                 return log
             named, known = uuid_text(log.topic_id), uuid_text(topic_id)
-            self._set_aside(topic, partition, f", as its {PARTITION_METADATA} names topic {named} instead of {known}")
+            self.set_aside(topic, partition, f", as its {PARTITION_METADATA} names topic {named} instead of {known}")
         return self.logs.create_log(topic, partition, topic_id, settings)
 
-    def _set_strays_aside(self) -> None:
-        for name, index in self.logs.found():
-            topic = self.image.topics.get(name)
-            if name != METADATA_TOPIC and (topic is None or topic.partition(index) is None):
-                self._set_aside(name, index)
-
-    def _set_aside(self, topic: str, partition: int, why: str = "") -> None:
+    def set_aside(self, topic: str, partition: int, why: str = "") -> None:
         """Rename the files of a log that the metadata does not know, so that nothing is lost."""
         path = self.logs.set_aside(topic, partition, self.random.randbytes(16).hex())
         log.warning("%s-%d is not a partition of this cluster%s: its files are now in %s", topic, partition, why, path)
@@ -306,20 +215,8 @@ class Cluster:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         self.metadata_log.append_batch(batch)
         self.image.take_over(topic, beside)
-        self._configure(self.image.topics[name])
+        self.configure(self.image.topics[name])
         self._committed()
-
-    def added_to_topic(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
-        """Apply to new partitions what has changed, and which nodes have left, while their logs were created."""
-        for log in logs:
-            topic = self.image.topics_by_id.get(topic_id)
-            if topic is None:
-                return  # it was deleted in the meantime
-            partition = topic.partitions[log.partition]
-            if not self.nodes.keys() >= set(partition.isr):
-                elections.keep_led(self, [partition])
-            log.update_settings(self._log_settings(partition))
-            yield
 
     def delete_logs(self, logs: Iterable[Log]) -> None:
         """Delete logs, and their files after file.delete.delay.ms. The next start sets aside what cannot be removed."""
@@ -354,31 +251,23 @@ class Cluster:
         self.commits += 1
         self.metadata_log.storage.flush_soon()
 
-    def settings_changed(self, topic: Topic | None) -> Steps[None]:
-        """Apply the changed configs of `topic`, or of the brokers (None). What is created in between has them."""
-        if topic is None:
-            self._apply_broker_configs()
-        for portion in elections.portions(self, None if topic is None else [topic]):
-            for changed in {partition.topic for partition in portion}:
-                self._configure(changed)
-            self._apply_settings(portion)
-            yield
-
-    def _apply_settings(self, partitions: Iterable[Partition]) -> None:
+    def apply_settings(self, partitions: Iterable[Partition]) -> None:
         """Give the partitions' logs the present settings; logs of the same topic and leader share them."""
         made: dict[tuple[Topic, int], LogSettings] = {}
         for partition in partitions:
             if partition.is_here:
                 key = partition.topic, partition.leader_id
                 if key not in made:
-                    made[key] = self._log_settings(partition)
+                    made[key] = self.log_settings_of(partition)
                 partition.log.update_settings(made[key])
 
-    def _configure(self, topic: Topic) -> None:
+    def configure(self, topic: Topic) -> None:
+        """Give a topic the settings that follow from its configs and those of the brokers."""
         topic.settings = self.settings.log_settings(topic.overrides)
         topic.min_insync_replicas = self.settings.topic_value("min.insync.replicas", topic.overrides)
 
-    def _apply_broker_configs(self) -> None:
+    def apply_broker_configs(self) -> None:
+        """Let the configs of the brokers have their effect on the settings."""
         self._settings_of_nodes.clear()
         first = min(self.nodes, default=None)
         of_all = self.image.config(BROKER_RESOURCE, "")
@@ -402,7 +291,7 @@ class Cluster:
     def _nodes_differ(self) -> bool:
         return len(self.nodes) > 1 and any(map(self._own_configs, self.nodes))
 
-    def _log_settings(self, partition: Partition) -> LogSettings:
+    def log_settings_of(self, partition: Partition) -> LogSettings:
         """Return the settings for the log of a partition, from its topic and from the node of its leader."""
         topic = partition.topic
         if not self._nodes_differ:
@@ -410,10 +299,11 @@ class Cluster:
         return self.settings_of(partition.leader_id).log_settings(topic.overrides)
 
     def follow_leader(self, partition: Partition) -> None:
-        """Give the partition's log the settings of its leader's node, and tell the coordinators of the leader."""
+        """Give the partition's log the settings of its leader's node, and tell the watchers of the leader."""
         if self._nodes_differ and partition.is_here:
-            partition.log.update_settings(self._log_settings(partition))
-        self.coordinators.leader_changed(partition)
+            partition.log.update_settings(self.log_settings_of(partition))
+        for watcher in self.watchers:
+            watcher.leader_changed(partition)
 
     @property
     def directory_owner(self) -> int:
@@ -429,6 +319,29 @@ class Cluster:
     def new_uuid(self) -> bytes:
         """Return an id for something new."""
         return new_uuid(self.random)
+
+    def partitions(self) -> Iterator[Partition]:
+        """Yield the partitions of all topics."""
+        for topic in self.image.topics.values():
+            yield from topic.partitions
+
+    def portions(self, topics: Iterable[Topic] | None = None) -> Iterator[list[Partition]]:
+        """Yield the partitions of these topics, or of all present ones, in portions for one step each.
+
+        A topic may grow or be deleted between two portions; each portion has what exists when it is made.
+        """
+        portion: list[Partition] = []
+        for topic in list(self.image.topics.values() if topics is None else topics):
+            at = 0
+            while topic.topic_id in self.image.topics_by_id and at < len(topic.partitions):
+                more = topic.partitions[at : at + CHUNK_ITEMS - len(portion)]
+                portion += more
+                at += len(more)
+                if len(portion) == CHUNK_ITEMS:
+                    yield portion
+                    portion = []
+        if portion:
+            yield portion
 
     # --- look-up --------------------------------------------------------------------------------
 

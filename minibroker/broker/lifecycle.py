@@ -13,8 +13,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import BusyClock, Clock, LifeClock, SystemClock
-from minibroker.broker.cluster import Cluster, Node, new_uuid
+from minibroker.broker.cluster import Node, new_uuid
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.control.elections import bring_up
 from minibroker.broker.control.registration import join, leave
@@ -100,7 +101,7 @@ class BrokerLifecycle:
             self.logs = _open_logs(settings, seams, cluster_id)
         try:
             with _understood():
-                self.cluster = Cluster(settings, seams.clock, self.logs, seams.random)
+                self.cluster = Broker(settings, seams.clock, self.logs, seams.random)
                 self.cluster.first_levels = seams.first_levels
                 self._load()
         except BaseException:
@@ -288,7 +289,7 @@ def _understood() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _compacting(cluster: Cluster, threads: SystemClock, statistics: CleanerStatistics) -> Iterator[None]:
+def _compacting(cluster: Broker, threads: SystemClock, statistics: CleanerStatistics) -> Iterator[None]:
     """Compact logs inside the block, after a delay. At its end no thread compacts any more.
 
     If the cleaner cannot be imported because too many files are open, try again later.

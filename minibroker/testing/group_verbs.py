@@ -25,7 +25,7 @@ from minibroker.testing.loops import immediate
 from minibroker.testing.wait_verbs import WaitVerbs
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.assembly import Broker
     from minibroker.broker.groups.group import Group
     from minibroker.testing.embedded_broker import EmbeddedBroker
 
@@ -148,7 +148,7 @@ class HeldEnds(Interceptor):
         return parked
 
 
-def _group(cluster: Cluster, group: str) -> Group:
+def _group(cluster: Broker, group: str) -> Group:
     found = cluster.groups.groups.get(group)
     if found is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")

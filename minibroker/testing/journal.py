@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from minibroker.broker.network.sockets import BYTES, CLOSE
+from minibroker.broker.network.output_items import BYTES, CLOSE
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.protocol import errors
 from minibroker.protocol.declare import Message

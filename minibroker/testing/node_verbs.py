@@ -17,7 +17,7 @@ from minibroker.testing.loops import awaited, blocking, immediate
 from minibroker.testing.pausing import Paused, Stale
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.assembly import Broker
     from minibroker.broker.coordination.runtime import CoordinatorRuntime
     from minibroker.broker.metadata.partitions import Partition
 
@@ -146,13 +146,13 @@ class NodeVerbs(EmbeddedBroker):
         self.move_leader(coordinators.log.name, node, coordinators.log.partition_of(key))
 
 
-def _check_node(cluster: Cluster, node: int) -> None:
+def _check_node(cluster: Broker, node: int) -> None:
     if node not in cluster.nodes:
         there = ", ".join(map(str, cluster.nodes))
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node}, but {there}")
 
 
-def _partition(cluster: Cluster, topic: str, partition: int) -> Partition:
+def _partition(cluster: Broker, topic: str, partition: int) -> Partition:
     found = cluster.image.topics.get(topic)
     there = None if found is None else found.partition(partition)
     if there is None:
@@ -165,7 +165,7 @@ def _change(partition: Partition, *, leader: int) -> PartitionChangeRecord:
 
 
 def _coordinators(
-    cluster: Cluster, group: str | None, transactional_id: str | None
+    cluster: Broker, group: str | None, transactional_id: str | None
 ) -> tuple[CoordinatorRuntime[Any], str]:
     """Return the kind of coordinator, and the key for it. Raises ValueError unless exactly one is given."""
     if group is not None and transactional_id is None:

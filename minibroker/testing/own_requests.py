@@ -22,7 +22,8 @@ from minibroker.protocol.steps import at_once
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.assembly import Broker
+    from minibroker.broker.cluster import Node
 
 CLIENT_ID = "minibroker-testing"
 
@@ -43,7 +44,7 @@ class NoOutlet:
     def close(self) -> None: ...
 
 
-async def ask(cluster: Cluster, node: Node, request: Message, version: int | None = None) -> Any:
+async def ask(cluster: Broker, node: Node, request: Message, version: int | None = None) -> Any:
     """Return the answer of a node to `request`, in the newest version by default. Raises what the handler raises."""
     api_key = request.api_key
     assert api_key is not None

@@ -24,7 +24,8 @@ from minibroker.testing.wait_verbs import WaitVerbs
 from minibroker.testing.waiting import DEFAULT_SILENCE, DEFAULT_TIMEOUT, Expired
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.assembly import Broker
+    from minibroker.broker.cluster import Node
     from minibroker.broker.metadata.partitions import Partition
 
 READ_BYTES = 1 << 20
@@ -225,7 +226,7 @@ class RecordVerbs(WaitVerbs):
 # --- requests of the test kit's own ---------------------------------------------------------------
 
 
-async def _create(cluster: Cluster, topic: str, partitions: int | None, config: Mapping[str, str]) -> None:
+async def _create(cluster: Broker, topic: str, partitions: int | None, config: Mapping[str, str]) -> None:
     """Create a topic. Raises KafkaError."""
     wanted = CreateTopicsRequest.CreatableTopic(
         name=topic,
@@ -241,7 +242,7 @@ async def _create(cluster: Cluster, topic: str, partitions: int | None, config: 
     _check(created.error_code, created.error_message or topic)
 
 
-async def _append(cluster: Cluster, topic: str, partition: int, records: list[Record]) -> int:
+async def _append(cluster: Broker, topic: str, partition: int, records: list[Record]) -> int:
     """Append the records as one batch, to a topic that is created if need be; return the first offset.
 
     Raises KafkaError.
@@ -263,7 +264,7 @@ async def _append(cluster: Cluster, topic: str, partition: int, records: list[Re
     return offset
 
 
-def _any_node(cluster: Cluster) -> Node:
+def _any_node(cluster: Broker) -> Node:
     for node in cluster.nodes.values():
         return node
     raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "all nodes are away")
@@ -284,13 +285,13 @@ def _check(code: int, message: str, expected: Collection[ErrorCode] = ()) -> Non
 # --- reading the log ------------------------------------------------------------------------------
 
 
-def _partitions(cluster: Cluster, topic: str) -> list[Partition]:
+def _partitions(cluster: Broker, topic: str) -> list[Partition]:
     """Return the partitions of a topic that have a log here."""
     found = cluster.image.topics.get(topic)
     return [] if found is None else [each for each in found.partitions if each.is_here]
 
 
-def _at_most(cluster: Cluster, topic: str) -> int:
+def _at_most(cluster: Broker, topic: str) -> int:
     """Return a count that the records of a topic do not exceed, without reading any."""
     return sum(each.log.log_end_offset - each.log.log_start_offset for each in _partitions(cluster, topic))
 

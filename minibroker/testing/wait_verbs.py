@@ -19,7 +19,7 @@ from minibroker.testing.loops import awaited, blocking, renamed
 from minibroker.testing.waiting import DEFAULT_TIMEOUT, Watch
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.assembly import Broker
     from minibroker.broker.groups.group import Group
 
 STATES: Final = tuple(dict.fromkeys((*ClassicState, *ConsumerState)))
@@ -176,11 +176,11 @@ def member_ids(group: Group) -> list[str]:
     return list(members)
 
 
-def _group(cluster: Cluster, group: str) -> Group | None:
+def _group(cluster: Broker, group: str) -> Group | None:
     return cluster.groups.groups.get(group)
 
 
-def _committed(cluster: Cluster, group: str, topic: str, partition: int) -> int | None:
+def _committed(cluster: Broker, group: str, topic: str, partition: int) -> int | None:
     found, known = _group(cluster, group), cluster.image.topics.get(topic)
     if found is None or known is None:
         return None
@@ -188,7 +188,7 @@ def _committed(cluster: Cluster, group: str, topic: str, partition: int) -> int 
     return None if committed is None else committed.offset
 
 
-def _lags(cluster: Cluster, group: str, topic: str) -> dict[int, int] | None:
+def _lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | None:
     """Return how many records the group is behind in each partition where it is, or None without the topic."""
     found = cluster.image.topics.get(topic)
     if found is None:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import ManualClock
-from minibroker.broker.cluster import Cluster, Endpoint, Node, new_uuid
+from minibroker.broker.cluster import Endpoint, Node, new_uuid
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import PREFIX, FrameBudget
-from minibroker.broker.network.sockets import CLOSE
+from minibroker.broker.network.output_items import CLOSE, Mark
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.requests.fetch_sessions import FetchSessions
-from minibroker.broker.requests.interceptors import Mark
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.routes import Due, Unanswerable
 from minibroker.broker.requests.served import SERVED
@@ -275,7 +275,7 @@ class Harness:
             raise
 
     def _load(self, settings: Settings) -> None:
-        self.cluster = cluster = Cluster(settings, self.clock, self.logs, self.random)
+        self.cluster = cluster = Broker(settings, self.clock, self.logs, self.random)
         for node_id in self._node_ids:
             slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
             node = cluster.nodes[node_id] = Node(node_id, FetchSessions(slots, self.random))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.settings_table import (
     BOOLEAN,
@@ -26,8 +26,8 @@ from minibroker.broker.metadata.image import GROUP_RESOURCE
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster
     from minibroker.broker.configs.settings import Settings
+    from minibroker.broker.metadata.image import Image
 
 
 class GroupSetting(NamedTuple):
@@ -113,7 +113,14 @@ CONSUMER_SETTINGS: Final = {
 }
 
 
-def group_value(cluster: Cluster, group_id: str, name: str) -> Any:
+class Configured(Protocol):
+    """The part of a cluster that has configs."""
+
+    image: Image
+    settings: Settings
+
+
+def group_value(cluster: Configured, group_id: str, name: str) -> Any:
     """Return the value in force for a group: its own, within the present bounds of the broker, or the broker's."""
     default, minimum, maximum = CONSUMER_SETTINGS[name]
     text = cluster.image.configs.get((GROUP_RESOURCE, group_id), {}).get(name)

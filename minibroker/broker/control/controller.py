@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.configs.recorded_configs import warn_without_effect
 from minibroker.broker.configs.settings import validate_topic_overrides
-from minibroker.broker.control.elections import bring_up_in_steps
+from minibroker.broker.control.elections import bring_up_in_steps, keep_led
 from minibroker.broker.control.placement import (
     DEFAULT,
     Assignment,
@@ -160,7 +160,7 @@ class Controller:
         except BaseException:
             cluster.delete_logs(logs)
             raise
-        yield from cluster.added_to_topic(topic_id, logs)
+        yield from self._catch_up(topic_id, logs)
 
     def _partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
         """Return the record of a new partition whose log exists; its live replicas are in sync."""
@@ -226,9 +226,32 @@ class Controller:
                 for partition in portion:
                     partition.wake()
                 yield
-            yield from cluster.coordinators.topic_deleted(topic)
+            for watcher in cluster.watchers:
+                yield from watcher.topic_deleted(topic)
+
+    def _catch_up(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
+        """Apply to new partitions what has changed, and which nodes have left, while their logs were created."""
+        for log in logs:
+            topic = self._cluster.image.topics_by_id.get(topic_id)
+            if topic is None:
+                return  # it was deleted in the meantime
+            partition = topic.partitions[log.partition]
+            if not self._cluster.nodes.keys() >= set(partition.isr):
+                keep_led(self._cluster, [partition])
+            log.update_settings(self._cluster.log_settings_of(partition))
+            yield
 
     # --- configs --------------------------------------------------------------------------------
+
+    def settings_changed(self, topic: Topic | None) -> Steps[None]:
+        """Apply the changed configs of `topic`, or of the brokers (None). What is created in between has them."""
+        if topic is None:
+            self._cluster.apply_broker_configs()
+        for portion in self._cluster.portions(None if topic is None else [topic]):
+            for changed in {partition.topic for partition in portion}:
+                self._cluster.configure(changed)
+            self._cluster.apply_settings(portion)
+            yield
 
     def change_config(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
         """Do what `change_config_in_steps` does, at once."""
@@ -248,7 +271,7 @@ class Controller:
         self._cluster.commit(decided)
         if resource_type in (TOPIC_RESOURCE, BROKER_RESOURCE):
             topic = self._cluster.image.topics.get(name) if resource_type == TOPIC_RESOURCE else None
-            yield from self._cluster.settings_changed(topic)
+            yield from self.settings_changed(topic)
         if UNCLEAN_ELECTION in changes:
             yield from bring_up_in_steps(self._cluster)
         warn_without_effect(resource_type, name, changes, self._cluster.controller_id)
@@ -288,7 +311,7 @@ class Controller:
         decided += [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
         if decided:
             cluster.commit(decided)
-            yield from cluster.settings_changed(None)
+            yield from self.settings_changed(None)
 
     def _minimum_isr_of_all(self, image: Image) -> list[Message]:
         """Return records that make min.insync.replicas equal for all brokers, as eligible leaders need it (KIP-966)."""

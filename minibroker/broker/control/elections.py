@@ -6,18 +6,18 @@ The records of changes are made in `partition_changes`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.metadata.partition_changes import UNCHANGED, Election, PartitionChange
-from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
+from minibroker.broker.metadata.partitions import NO_LEADER, Partition
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.protocol.primitives import uuid_from_text
-from minibroker.protocol.steps import CHUNK_ITEMS, Steps, at_once
+from minibroker.protocol.steps import Steps, at_once
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -64,31 +64,6 @@ def apply_changes(
         partition.wake()
 
 
-def all_partitions(cluster: Cluster) -> Iterator[Partition]:
-    """Yield the partitions of all topics."""
-    for topic in cluster.image.topics.values():
-        yield from topic.partitions
-
-
-def portions(cluster: Cluster, topics: Iterable[Topic] | None = None) -> Iterator[list[Partition]]:
-    """Yield the partitions of these topics, or of all present ones, in portions for one step each.
-
-    A topic may grow or be deleted between two portions; each portion has what exists when it is made.
-    """
-    portion: list[Partition] = []
-    for topic in list(cluster.image.topics.values() if topics is None else topics):
-        at = 0
-        while topic.topic_id in cluster.image.topics_by_id and at < len(topic.partitions):
-            more = topic.partitions[at : at + CHUNK_ITEMS - len(portion)]
-            portion += more
-            at += len(more)
-            if len(portion) == CHUNK_ITEMS:
-                yield portion
-                portion = []
-    if portion:
-        yield portion
-
-
 def bring_up(cluster: Cluster) -> None:
     """Do what `bring_up_in_steps` does, at once."""
     at_once(bring_up_in_steps(cluster))
@@ -96,10 +71,10 @@ def bring_up(cluster: Cluster) -> None:
 
 def bring_up_in_steps(cluster: Cluster) -> Steps[None]:
     """Elect a leader that is there for every partition, where possible, and put the replicas in sync."""
-    for portion in portions(cluster):
+    for portion in cluster.portions():
         keep_led(cluster, portion)
         yield
-    for portion in portions(cluster):
+    for portion in cluster.portions():
         catch_up(cluster, portion)
         yield
 
@@ -141,7 +116,7 @@ def _present_directories(cluster: Cluster, partition: Partition) -> dict[int, by
 
 def balance(cluster: Cluster) -> None:
     """Elect preferred replicas that can lead and do not, up to MAXIMUM_ELECTIONS of them."""
-    changes = (_preferred(cluster, partition) for partition in all_partitions(cluster))
+    changes = (_preferred(cluster, partition) for partition in cluster.partitions())
     apply_changes(cluster, islice((change for change in changes if change is not None), MAXIMUM_ELECTIONS))
 
 
@@ -159,7 +134,7 @@ def begin_epochs(cluster: Cluster) -> None:
     After a crash, records that somebody has read may be gone. New ones get their offsets, and only the epoch tells
     them apart (KIP-320); Kafka elects a leader that comes back anew for the same reason.
     """
-    live = (partition for partition in all_partitions(cluster) if partition.leader_id in cluster.nodes)
+    live = (partition for partition in cluster.partitions() if partition.leader_id in cluster.nodes)
     cluster.commit(
         PartitionChangeRecord(
             partition_id=partition.index, topic_id=partition.topic.topic_id, leader=partition.leader_id

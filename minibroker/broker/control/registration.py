@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minibroker.broker.control.elections import all_partitions, keep_led, portions
+from minibroker.broker.control.elections import keep_led
 from minibroker.broker.metadata.features import SUPPORTED
 from minibroker.broker.network.listeners import PROTOCOLS, broker_listeners
 from minibroker.protocol.declare import Message
@@ -51,7 +51,7 @@ def join(cluster: Cluster, node: Node) -> None:
 
 def leave(cluster: Cluster, node: Node) -> None:
     """Record that a node, which is no longer in `cluster.nodes`, is gone: it leads nothing and is in no ISR."""
-    concerned = (partition for partition in all_partitions(cluster) if node.node_id in partition.replicas)
+    concerned = (partition for partition in cluster.partitions() if node.node_id in partition.replicas)
     keep_led(cluster, concerned, away=[node.node_id], beside=[_fencing(node.node_id, node.broker_epoch)])
 
 
@@ -67,7 +67,7 @@ def unregister(cluster: Cluster, broker_id: int) -> Steps[None]:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
     cluster.commit([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)])
     cluster.nodes.pop(broker_id, None)  # before the steps, or others would put new replicas there in between
-    for portion in portions(cluster):
+    for portion in cluster.portions():
         concerned = [one for one in portion if broker_id in one.isr or broker_id in one.eligible_leader_replicas]
         keep_led(cluster, concerned, away=[broker_id])
         yield

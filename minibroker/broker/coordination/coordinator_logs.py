@@ -23,6 +23,7 @@ from minibroker.protocol.steps import WAITING, Steps, at_once, each
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
+    from minibroker.broker.control.controller import Controller
     from minibroker.storage.log import Log
 
 log = logging.getLogger("minibroker.coordinators")
@@ -83,8 +84,9 @@ class Shard(Protocol):
 class CoordinatorLog:
     """The topic `name`. It need not exist: `create` makes it when the first coordinator is asked for, as in Kafka."""
 
-    def __init__(self, cluster: Cluster, name: str, settings: CoordinatorLogSettings) -> None:
+    def __init__(self, cluster: Cluster, controller: Controller, name: str, settings: CoordinatorLogSettings) -> None:
         self._cluster = cluster
+        self._controller = controller
         self._settings = settings
         self.name = name
 
@@ -99,7 +101,7 @@ class CoordinatorLog:
         """As `create_in_steps`, at once; raises COORDINATOR_NOT_AVAILABLE while somebody else creates the topic."""
         if self.topic is not None:
             return
-        if self._cluster.controller.is_changing(self.name):
+        if self._controller.is_changing(self.name):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.name} is being created.")
         at_once(self.create_in_steps())
 
@@ -108,7 +110,7 @@ class CoordinatorLog:
 
         There are at most as many replicas as nodes: one node is enough for every client's tests.
         """
-        while self.topic is None and self._cluster.controller.is_changing(self.name):
+        while self.topic is None and self._controller.is_changing(self.name):
             yield WAITING
         if self.topic is not None:
             return
@@ -122,7 +124,7 @@ class CoordinatorLog:
         if names.min_isr is not None:
             overrides["min.insync.replicas"] = str(min(settings[names.min_isr], replicas))
         count = settings[names.partition_count]
-        create = self._cluster.controller.create_topic_in_steps
+        create = self._controller.create_topic_in_steps
         yield from create(self.name, count, replicas, overrides=overrides)
 
     def partition_of(self, key: str) -> int:

@@ -15,6 +15,7 @@ from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.control.controller import Controller
     from minibroker.broker.coordination.runtime import CoordinatorRuntime
 
 log = logging.getLogger("minibroker.coordinators")
@@ -38,8 +39,9 @@ KINDS = (
 class Coordinators:
     """The coordinators of a cluster, by the topics that they keep their state in."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, controller: Controller) -> None:
         self._cluster = cluster
+        self._controller = controller
         self.made: dict[str, CoordinatorRuntime[Any]] = {}
 
     def of_topic(self, topic: str) -> CoordinatorRuntime[Any] | None:
@@ -47,7 +49,7 @@ class Coordinators:
         if topic not in self.made:
             for kind in KINDS:
                 if kind.topic == topic:
-                    self.made[topic] = getattr(import_module(kind.module), kind.name)(self._cluster)
+                    self.made[topic] = getattr(import_module(kind.module), kind.name)(self._cluster, self._controller)
         return self.made.get(topic)
 
     def of_keys(self, key_type: int) -> CoordinatorRuntime[Any]:
@@ -77,6 +79,12 @@ class Coordinators:
         """Tell all that a topic is gone: their own, or one that they know something of."""
         for coordinators in list(self.made.values()):
             yield from coordinators.topic_deleted(topic)
+
+    def transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
+        """Tell the coordinators of this topic how a transaction in one of its partitions has ended."""
+        coordinators = self.made.get(topic)
+        if coordinators is not None:
+            coordinators.transaction_ended(index, producer_id, committed=committed)
 
 
 def coordinator_of(coordinators: CoordinatorRuntime[Any], key: str) -> Node:

@@ -34,6 +34,7 @@ from minibroker.protocol.steps import Steps, at_once
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.control.controller import Controller
     from minibroker.broker.metadata.partitions import Partition, Topic
     from minibroker.storage.pending import Pending
 
@@ -50,9 +51,10 @@ LAST_RETRY_MS = 600_000
 class CoordinatorRuntime(ABC, Generic[AnyShard]):
     """One kind of coordinator. What a key names is looked after by the node that leads the key's partition."""
 
-    def __init__(self, cluster: Cluster, topic: str, settings: CoordinatorLogSettings) -> None:
+    def __init__(self, cluster: Cluster, controller: Controller, topic: str, settings: CoordinatorLogSettings) -> None:
         self.cluster = cluster
-        self.log = CoordinatorLog(cluster, topic, settings)
+        self.controller = controller
+        self.log = CoordinatorLog(cluster, controller, topic, settings)
         self._shards: dict[int, AnyShard] = {}  # those that are loaded, by partition
         self._loading: dict[int, AnyShard] = {}
         self._retries_ms: dict[int, int] = {}  # of partitions that cannot be read: when it is tried again

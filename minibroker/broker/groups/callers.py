@@ -5,10 +5,7 @@ Nothing else of requests, connections and versions is known to groups.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from minibroker.broker.requests.dispatch import Context
+from typing import NamedTuple
 
 
 class Caller(NamedTuple):
@@ -17,9 +14,3 @@ class Caller(NamedTuple):
     client_id: str
     client_host: str
     version: int
-
-
-def caller_of(context: Context) -> Caller:
-    """The caller of the request that is being handled."""
-    host = context.connection.peer.rpartition(":")[0]
-    return Caller(context.client_id or "", f"/{host}", context.version)

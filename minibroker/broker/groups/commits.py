@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from minibroker.broker.groups.coordinator import GroupCoordinator
     from minibroker.broker.groups.group import Group
     from minibroker.broker.metadata.partitions import Topic
-    from minibroker.broker.requests.dispatch import Context
-    from minibroker.broker.requests.turn import Refuse
 
 Committed = tuple[str, int, CommittedOffset]  # topic, partition, what is committed for it
 RECORD_OVERHEAD_BYTES = 24  # lengths, offset and timestamp of a record, at most
@@ -165,15 +163,3 @@ def _try_to_forget(coordinator: GroupCoordinator, group: Group, partitions: list
     except KafkaError as error:
         names = ", ".join(sorted({topic for topic, _ in partitions}))
         log.error("%s keeps its offsets of deleted topics (%s): %s", group, names, error)
-
-
-def wait_for_offsets(context: Context, group_id: str, refuse: Refuse) -> None:
-    """Let a request be answered once what was appended for a group is kept. Raises KafkaError.
-
-    After `offsets.commit.timeout.ms` it is refused with COORDINATOR_NOT_AVAILABLE, as nobody knows yet.
-    """
-    wait = context.cluster.groups.wait(group_id)
-    context.wait_for(wait, refuse)
-    if wait.synced:
-        too_late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The offsets are not on the disk yet.")
-        context.wait_at_most(context.cluster.settings["offsets.commit.timeout.ms"], lambda: refuse(too_late))

@@ -32,6 +32,7 @@ from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.control.controller import Controller
 
 log = logging.getLogger("minibroker.groups")
 
@@ -50,8 +51,8 @@ OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")  #
 class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     """All groups of the cluster, which keep their state in `__consumer_offsets`."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster, GROUPS_TOPIC, SETTINGS)
+    def __init__(self, cluster: Cluster, controller: Controller) -> None:
+        super().__init__(cluster, controller, GROUPS_TOPIC, SETTINGS)
         self.groups: ByPartition[Group] = ByPartition(self.log)
 
     def new_shard(self, index: int) -> GroupShard:

@@ -31,6 +31,7 @@ from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
 from minibroker.broker.requests.served import handles
+from minibroker.broker.requests.turn import Refuse
 from minibroker.broker.security.operations import DESCRIBE_GROUP, DESCRIBE_TOPIC, READ_GROUP, READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -111,7 +112,7 @@ class Commit:
         try:
             _commits().commit_few_offsets(self._coordinators(), self._request.group_id, self._offsets, self._check)
             if self._accepted:
-                _commits().wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
+                wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
         except KafkaError as error:
             _refuse(self._asked, error)
         return self._response
@@ -129,7 +130,7 @@ class Commit:
                 self._coordinators(), self._request.group_id, self._offsets, self._check
             )
             if self._accepted:
-                _commits().wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
+                wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
         except KafkaError as error:
             _refuse(self._asked, error)
         return self._response
@@ -204,6 +205,18 @@ class Commit:
 def _refuse(answers: Iterable[CommitAnswer], error: KafkaError) -> None:
     for answer in answers:
         answer.error_code = error.code
+
+
+def wait_for_offsets(context: RequestContext, group_id: str, refuse: Refuse) -> None:
+    """Let a request be answered once what was appended for a group is kept. Raises KafkaError.
+
+    After `offsets.commit.timeout.ms` it is refused with COORDINATOR_NOT_AVAILABLE, as nobody knows yet.
+    """
+    wait = context.cluster.groups.wait(group_id)
+    context.wait_for(wait, refuse)
+    if wait.synced:
+        too_late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The offsets are not on the disk yet.")
+        context.wait_at_most(context.cluster.settings["offsets.commit.timeout.ms"], lambda: refuse(too_late))
 
 
 def check_topics(context: RequestContext, topics: Iterable[Topic]) -> None:

@@ -14,7 +14,7 @@ Not implemented: racks, which Kafka's own assignors do not look at either.
 
 from __future__ import annotations
 
-from minibroker.broker.groups.callers import caller_of
+from minibroker.broker.handlers.group_membership import caller_of
 from minibroker.broker.metadata.features import GROUP_VERSION
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles

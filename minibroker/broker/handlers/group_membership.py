@@ -15,7 +15,7 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
-from minibroker.broker.groups.callers import caller_of
+from minibroker.broker.groups.callers import Caller
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import handles
@@ -107,3 +107,9 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
             for each in members
         ]
     return LeaveGroupResponse(members=left) if several else LeaveGroupResponse(error_code=left[0].error_code)
+
+
+def caller_of(context: RequestContext) -> Caller:
+    """Return who has sent the request that is being handled."""
+    host = context.connection.peer.rpartition(":")[0]
+    return Caller(context.client_id or "", f"/{host}", context.version)

@@ -164,5 +164,5 @@ def _partition(context: RequestContext, partition: Partition) -> PartitionAnswer
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=offline_replicas(context.cluster, partition),
+        offline_replicas=offline_replicas(context.cluster.nodes, partition),
     )

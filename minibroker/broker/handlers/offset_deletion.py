@@ -14,6 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from minibroker.broker.handlers.committed_offsets import wait_for_offsets
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_GROUP, READ_TOPIC
@@ -33,7 +34,7 @@ PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 @handles(ApiKey.OFFSET_DELETE)
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Steps[OffsetDeleteResponse]:
-    from minibroker.broker.groups.commits import delete_offsets, wait_for_offsets  # no start is to wait for it
+    from minibroker.broker.groups.commits import delete_offsets  # no start is to wait for it
 
     group = _group(context, request.group_id)
     # As Kafka, which says nothing of a topic that there is and of which nothing is asked.

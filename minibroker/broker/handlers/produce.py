@@ -277,7 +277,7 @@ def _join_transaction(
     header = read_header(records)
     if header.producer_id < 0:
         return None
-    return check_produce(context.cluster, partition, header, transactional_id, context.version)
+    return check_produce(context.cluster.transactions, partition, header, transactional_id, context.version)
 
 
 def _refused(context: RequestContext, key: str | bytes, index: int, error: KafkaError) -> PartitionAnswer:

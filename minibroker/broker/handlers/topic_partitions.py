@@ -89,5 +89,5 @@ def _partition(context: RequestContext, partition: Partition) -> PartitionAnswer
         isr_nodes=partition.isr,
         eligible_leader_replicas=partition.eligible_leader_replicas,
         last_known_elr=partition.last_known_elr,
-        offline_replicas=offline_replicas(context.cluster, partition),
+        offline_replicas=offline_replicas(context.cluster.nodes, partition),
     )

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.offsets import CommittedOffset
-from minibroker.broker.handlers.committed_offsets import check_topics, java_length
+from minibroker.broker.handlers.committed_offsets import check_topics, java_length, wait_for_offsets
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -46,8 +46,6 @@ NO_GENERATION = -1
 
 @handles(ApiKey.TXN_OFFSET_COMMIT)
 def txn_offset_commit(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
-    from minibroker.broker.groups.commits import wait_for_offsets  # no start is to wait for it
-
     response = TxnOffsetCommitResponse()
     asked = yield from _existing(context, request, response)
     if not asked:
@@ -144,7 +142,7 @@ def _joined(context: RequestContext, request: TxnOffsetCommitRequest, producer: 
     groups.check_named(context.node, request.group_id)
     partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
     joins = context.version >= FIRST_THAT_JOINS
-    return join_or_verify(context.cluster, request.transactional_id, producer, partition, joins=joins)
+    return join_or_verify(context.cluster.transactions, request.transactional_id, producer, partition, joins=joins)
 
 
 def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest) -> CheckPartition | None:

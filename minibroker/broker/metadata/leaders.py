@@ -5,14 +5,14 @@ The controller decides who leads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.cluster import Node
 
 NOT_HOSTED = "This server does not host this topic-partition."
 
@@ -39,10 +39,10 @@ def available_leader(partition: Partition) -> int:
     return NO_LEADER if partition.is_offline else partition.leader_id
 
 
-def offline_replicas(cluster: Cluster, partition: Partition) -> list[int]:
+def offline_replicas(nodes: Collection[int], partition: Partition) -> list[int]:
     """Return the replicas whose nodes are away or whose log, which all nodes share, is offline."""
-    nodes = () if partition.is_offline else cluster.nodes
-    return [node for node in partition.replicas if node not in nodes]
+    present = () if partition.is_offline else nodes
+    return [node for node in partition.replicas if node not in present]
 
 
 def current_leader(partition: Partition, shape: type[Any]) -> Any:

@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Clock
-from minibroker.broker.cluster import Cluster, Endpoint, Node
+from minibroker.broker.cluster import Endpoint, Node
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.sockets import Shared, SocketProtocol
@@ -86,7 +87,7 @@ class Server:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        cluster: Cluster,
+        cluster: Broker,
         interceptors: list[Interceptor] | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -198,7 +199,7 @@ class Server:
             log.warning("closing %s%s: it %s", clients[0].peer, others, reason)
             in_slices(self._cluster, lambda client: client.abort(), iter(clients), lambda: None)
 
-    def go_on_with(self, cluster: Cluster) -> None:
+    def go_on_with(self, cluster: Broker) -> None:
         """Serve the same clients from another cluster, and run the requests that wait once more on it."""
         self._cluster = self._dispatcher.cluster = cluster
         cluster.turn.bind(self._loop.call_soon)

@@ -16,9 +16,8 @@ from typing import Any, cast
 from minibroker.broker.clock import Clock
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import FrameBudget
+from minibroker.broker.network.output_items import BYTES, CLOSE, JOINED, Mark
 from minibroker.broker.network.unread import Unread
-from minibroker.broker.requests.interceptors import Mark
-from minibroker.protocol.primitives import Output
 
 log = logging.getLogger("minibroker.connections")
 
@@ -30,8 +29,6 @@ TURN_BYTES = 1 << 20
 TLS_HIGH_WATER_BYTES = 64 << 10  # with 0, a TLS transport pauses for ever
 
 AT_ONCE = pack("ii", 1, 0)  # on, for 0 seconds
-
-CLOSE = None  # among the items of a queue: close the socket once what is before it has left
 
 Attach = Callable[["SocketProtocol", str], Connection]
 
@@ -331,10 +328,6 @@ class SocketProtocol(asyncio.BufferedProtocol):
         """Close the connection: the length has left already, and the bytes that it promised are not there."""
         log.error("%s ends before the %d bytes at %d", region.file.path, region.size_bytes, region.position)
         self.abort()
-
-
-BYTES = frozenset({bytes, bytearray, Output})
-JOINED = BYTES | {Mark}
 
 
 def peer_name(transport: asyncio.BaseTransport) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.network.sockets import BYTES, CLOSE
-from minibroker.broker.requests.interceptors import Call, Mark
+from minibroker.broker.network.output_items import BYTES, CLOSE, Mark
+from minibroker.broker.requests.interceptors import Call
 from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import ResponseHeader
 from minibroker.protocol.primitives import Output
@@ -16,7 +16,6 @@ from minibroker.protocol.steps import Steps
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.requests.context import RequestContext
-    from minibroker.broker.requests.routes import Route
 
 SIZE = Struct(">i")
 SIZE_AND_CORRELATION_ID = Struct(">ii")
@@ -53,25 +52,25 @@ def encoded(response: Message, version: int, start: bytes, correlation_id: int) 
 
 
 def encoded_in_steps(
-    response: Message, route: Route, correlation_id: int, call: Call | None
+    response: Message, version: int, start: bytes, correlation_id: int, call: Call | None
 ) -> Steps[tuple[list[Any], list[list[Any]]]]:
     """The frame of an answer as `encoded` gives it, with the marks of `call`, and the arrays that are long."""
     out = Output()
-    out += route.answer_start
-    long_arrays = yield from response.encode_in_steps(out, route.version, MAX_ANSWER_BYTES)
+    out += start
+    long_arrays = yield from response.encode_in_steps(out, version, MAX_ANSWER_BYTES)
     size_bytes = len(out) - SIZE.size + sum(region.size_bytes for _, region in out.regions)
     SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes, correlation_id)
     items: list[Any] = out.parts() if out.regions else [out]
     return (items if call is None else _marked(call, items)), long_arrays
 
 
-def intercepted(call: Call, route: Route, response: Message | None) -> list[Any] | None:
+def intercepted(call: Call, start: bytes, response: Message | None) -> list[Any] | None:
     """The items of the answer that the interceptors let through, and the mark that tells when they have left."""
     if response is None:
         call.sent(0)
         return None
     response = call.answered(throttled(call.context, response))
-    return _marked(call, encoded(response, route.version, route.answer_start, call.correlation_id))
+    return _marked(call, encoded(response, call.context.version, start, call.correlation_id))
 
 
 class LastingAnswers:

@@ -10,7 +10,8 @@ from minibroker.broker.security.operations import CLUSTER_NAME, DENIALS, OPERATI
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.assembly import Broker
+    from minibroker.broker.cluster import Node
     from minibroker.broker.metadata.partitions import Partition, Topic
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.framing import PartialFrame
@@ -43,7 +44,7 @@ class RequestContext:
     )
 
     def __init__(
-        self, cluster: Cluster, connection: Connection, version: int, client_id: str | None, slicer: Slicer
+        self, cluster: Broker, connection: Connection, version: int, client_id: str | None, slicer: Slicer
     ) -> None:
         """`frame_is_kept`: whether the request's records stay as they are until it is answered, and not only now.
 

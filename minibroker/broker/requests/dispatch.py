@@ -40,7 +40,7 @@ from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.steps import Steps, released
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster
+    from minibroker.broker.assembly import Broker
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.framing import PartialFrame
 
@@ -67,7 +67,7 @@ class Dispatcher:
     """
 
     def __init__(
-        self, cluster: Cluster, interceptors: list[Interceptor] | None = None, slicer: Slicer | None = None
+        self, cluster: Broker, interceptors: list[Interceptor] | None = None, slicer: Slicer | None = None
     ) -> None:
         self.interceptors = [] if interceptors is None else interceptors
         self.cluster = cluster
@@ -236,7 +236,7 @@ class Dispatcher:
         response = throttled(context, response)
         if call is not None:
             response = call.answered(response)
-        work = self.slicer.start(encoded_in_steps(response, route, correlation_id, call))
+        work = self.slicer.start(encoded_in_steps(response, route.version, route.answer_start, correlation_id, call))
         if work.done:
             ended(work)
         else:
@@ -301,12 +301,12 @@ class Dispatcher:
         """What becomes of a request that the interceptors have seen: items, a Parked, or None."""
         with _lost_if_it_fails(call):
             if outcome.__class__ is not Parked:
-                return intercepted(call, route, outcome)
+                return intercepted(call, route.answer_start, outcome)
             if call.is_held and not outcome.is_long:  # its handler may run when the frame's bytes are others already
                 call.frame = memoryview(bytearray(call.frame))
                 call.request = route.request_in(call.frame)
             if outcome.done:
-                return intercepted(call, route, outcome.response)
+                return intercepted(call, route.answer_start, outcome.response)
             return self._park_call(call, route, outcome)
 
     def _park_call(self, call: Call, route: Route, parked: Parked) -> Parked:
@@ -322,7 +322,7 @@ class Dispatcher:
             if parked.is_long and response is not None:
                 self._answer_in_steps(call.context, route, call.correlation_id, response, call)
             else:
-                connection.answered(intercepted(call, route, response) or [])
+                connection.answered(intercepted(call, route.answer_start, response) or [])
 
         def again() -> Parked | None:
             nonlocal forget

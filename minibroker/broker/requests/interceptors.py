@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from minibroker.broker.requests.parked import Parked
 from minibroker.protocol.apis import ApiKey, api_name
 from minibroker.protocol.declare import Message
+from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
     from minibroker.broker.requests.context import RequestContext
-    from minibroker.broker.requests.dispatch import Dispatcher
 
 log = logging.getLogger("minibroker.requests")
 
@@ -71,6 +71,15 @@ class Interceptor(Protocol):
         return None
 
 
+class Runner(Protocol):
+    """What a call needs of the dispatcher."""
+
+    interceptors: list[Interceptor]
+
+    def begun(self, call: Call, steps: Steps[Any]) -> Any:
+        """Run the first slice of a handler: return its outcome if that was all, else a `Parked`."""
+
+
 class Call:
     """One request on its way through the hooks.
 
@@ -105,7 +114,7 @@ class Call:
         request: Message,
         frame: memoryview,
         handler: Callable[[RequestContext, Any], Any],
-        dispatcher: Dispatcher,
+        dispatcher: Runner,
     ) -> None:
         self.context = context
         self.api_key = api_key
@@ -200,23 +209,3 @@ class Call:
             except Exception:
                 # The answer is on its way: a mistake in a hook must not cost the client its connection.
                 log.exception("%s failed at the end of a request", type(interceptor).__name__)
-
-
-class Mark:
-    """Stands in a connection's output behind an answer, to tell when this has left."""
-
-    __slots__ = ("_call", "_sent_bytes")
-
-    size_bytes = 0
-
-    def __init__(self, call: Call, sent_bytes: int) -> None:
-        self._call = call
-        self._sent_bytes = sent_bytes
-
-    def reached(self) -> None:
-        """All that stood before it has left."""
-        self._call.sent(self._sent_bytes)
-
-    def lost(self) -> None:
-        """It will never be reached."""
-        self._call.lost()

@@ -25,6 +25,7 @@ from minibroker.protocol.records.record import Record
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster, Node
+    from minibroker.broker.control.controller import Controller
 
 log = logging.getLogger("minibroker.transactions")
 
@@ -41,8 +42,8 @@ SETTINGS = CoordinatorLogSettings(
 class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     """All transactional ids of the cluster, which keep their state in `__transaction_state`."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster, TRANSACTIONS_TOPIC, SETTINGS)
+    def __init__(self, cluster: Cluster, controller: Controller) -> None:
+        super().__init__(cluster, controller, TRANSACTIONS_TOPIC, SETTINGS)
         self.transactions: ByPartition[Transaction] = ByPartition(self.log)
         self.markers = MarkerSender(self)
         self.expiry = TransactionExpiry(self)
@@ -85,7 +86,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         client asks again. Raises KafkaError: PRODUCER_FENCED, and what writing raises.
         """
         now_ms = self.cluster.clock.wall_ms()
-        new_id = self.cluster.controller.next_producer_id
+        new_id = self.controller.next_producer_id
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             transaction = Transaction(transactional_id, new_id(), timeout_ms, now_ms)
@@ -121,7 +122,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         """
         transaction = self.find(transactional_id)
         now_ms = self.cluster.clock.wall_ms()
-        new_id = self.cluster.controller.next_producer_id
+        new_id = self.controller.next_producer_id
         after = transitions.ended(transaction, producer, commit, version, now_ms, new_id)
         if after is not transaction:
             self._decide(after)
@@ -132,7 +133,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     def abort_and_fence(self, transaction: Transaction) -> None:
         """Abort an ongoing transaction and fence its producer. Raises KafkaError."""
         now_ms = self.cluster.clock.wall_ms()
-        after = transitions.fenced(transaction, self.version, now_ms, self.cluster.controller.next_producer_id)
+        after = transitions.fenced(transaction, self.version, now_ms, self.controller.next_producer_id)
         self._decide(after)
 
     def _decide(self, after: Transaction) -> None:

@@ -57,6 +57,5 @@ def _write(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int)
     header = read_header(batch)
     partition.log.producers.check_marker(header, marker, wanted.transaction_version)
     partition.append(cluster.turn, batch, [header])
-    coordinators = cluster.coordinators.made.get(topic)
-    if coordinators is not None:
-        coordinators.transaction_ended(index, wanted.producer_id, committed=wanted.transaction_result)
+    for watcher in cluster.watchers:
+        watcher.transaction_ended(topic, index, wanted.producer_id, committed=wanted.transaction_result)

@@ -12,9 +12,9 @@ from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartitio
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from minibroker.broker.cluster import Cluster
     from minibroker.broker.metadata.partitions import Partition
     from minibroker.broker.requests.turn import Wait
+    from minibroker.broker.transactions.coordinator import TransactionCoordinator
     from minibroker.protocol.records.batch import BatchHeader
 
 FIRST_PRODUCE_WITH_ABORTABLE = 11
@@ -29,7 +29,12 @@ RETRIED = frozenset(
 
 
 def join_or_verify(
-    cluster: Cluster, transactional_id: str, producer: tuple[int, int], partition: TopicPartition, *, joins: bool
+    transactions: TransactionCoordinator,
+    transactional_id: str,
+    producer: tuple[int, int],
+    partition: TopicPartition,
+    *,
+    joins: bool,
 ) -> Wait | None:
     """Have the partition be part of the producer's transaction, or (not `joins`) see that it is.
 
@@ -39,7 +44,7 @@ def join_or_verify(
     what those who write and not only ask are told.
     """
     try:
-        return _join_or_verify(cluster, transactional_id, producer, partition, joins=joins)
+        return _join_or_verify(transactions, transactional_id, producer, partition, joins=joins)
     except KafkaError as error:
         if error.code != ErrorCode.PRODUCER_FENCED:
             raise
@@ -47,9 +52,13 @@ def join_or_verify(
 
 
 def _join_or_verify(
-    cluster: Cluster, transactional_id: str, producer: tuple[int, int], partition: TopicPartition, *, joins: bool
+    transactions: TransactionCoordinator,
+    transactional_id: str,
+    producer: tuple[int, int],
+    partition: TopicPartition,
+    *,
+    joins: bool,
 ) -> Wait | None:
-    transactions = cluster.transactions
     node = transactions.node_of(transactional_id)
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody coordinates {transactional_id}.")
@@ -59,13 +68,17 @@ def _join_or_verify(
         wait = transactions.wait(transactional_id)
         write_now(wait)  # a batch of a transaction that its coordinator does not know would stay open for ever
         return wait._replace(pending=None)
-    if cluster.settings[VERIFICATION]:
+    if transactions.cluster.settings[VERIFICATION]:
         transactions.check_partition(transactional_id, producer, partition)
     return None
 
 
 def check_produce(
-    cluster: Cluster, partition: Partition, header: BatchHeader, transactional_id: str, api_version: int
+    transactions: TransactionCoordinator,
+    partition: Partition,
+    header: BatchHeader,
+    transactional_id: str,
+    api_version: int,
 ) -> Wait | None:
     """Whether a transactional batch may be appended: its transaction is open, here or at the coordinator.
 
@@ -78,7 +91,7 @@ def check_produce(
     producer = header.producer_id, header.producer_epoch
     try:
         joined = join_or_verify(
-            cluster, transactional_id, producer, (partition.topic.name, partition.index), joins=joins
+            transactions, transactional_id, producer, (partition.topic.name, partition.index), joins=joins
         )
     except KafkaError as error:
         raise _for_producer(error, api_version) from error

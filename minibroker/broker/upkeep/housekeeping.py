@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from minibroker.broker.cluster import Cluster
+from minibroker.broker.assembly import Broker
 from minibroker.broker.control.elections import balance
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Partition
 from minibroker.broker.requests.slices import Then, each_partition
@@ -49,7 +49,7 @@ def delete_old_segments(partition: Partition) -> None:
 class Housekeeping:
     """The chores of one cluster. None runs before `start`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Broker) -> None:
         self._cluster = cluster
 
     def start(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.control.elections import bring_up, portions
+from minibroker.broker.control.elections import bring_up
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.metadata.image import TOPIC_RESOURCE
 from minibroker.broker.metadata.partitions import NO_LEADER
@@ -212,7 +212,7 @@ def test_portions_are_of_what_is_there_when_they_are_asked_for(harness: Harness)
     controller = harness.cluster.controller
     for name, count in (("a", 30), ("b", 150), ("c", 40), ("d", 10)):
         controller.create_topic(name, count)
-    given = portions(harness.cluster)
+    given = harness.cluster.portions()
     first = next(given)
     assert [sum(one.topic.name == name for one in first) for name in "ab"] == [30, 70]
     controller.add_partitions("b", 200)

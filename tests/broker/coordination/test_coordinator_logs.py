@@ -54,7 +54,7 @@ class Read:
 
 
 def made(harness: Harness) -> CoordinatorLog:
-    topic = CoordinatorLog(harness.cluster, NAME, SETTINGS)
+    topic = CoordinatorLog(harness.cluster, harness.cluster.controller, NAME, SETTINGS)
     topic.create()
     return topic
 
@@ -87,7 +87,7 @@ def test_the_hash_is_that_of_java(text: str, value: int) -> None:
 
 @pytest.mark.parametrize(("key", "index"), [("group", 98629247 % 50), ("ümläut", 1271284472 % 50)])
 def test_a_partition_is_the_remainder_of_the_hash_without_its_sign(harness: Harness, key: str, index: int) -> None:
-    assert CoordinatorLog(harness.cluster, NAME, SETTINGS).partition_of(key) == index
+    assert CoordinatorLog(harness.cluster, harness.cluster.controller, NAME, SETTINGS).partition_of(key) == index
     assert made(harness).partition_of(key) == index
 
 
@@ -191,7 +191,7 @@ def test_records_of_transactions_come_with_their_producer_and_markers_with_their
 
 def test_there_is_no_partition_before_the_topic(harness: Harness) -> None:
     with pytest.raises(KafkaError) as raised:
-        append(CoordinatorLog(harness.cluster, NAME, SETTINGS), 0, [(b"k", b"v")])
+        append(CoordinatorLog(harness.cluster, harness.cluster.controller, NAME, SETTINGS), 0, [(b"k", b"v")])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 

@@ -214,7 +214,7 @@ def test_each_of_several_brokers_is_described_with_its_own_place(tmp_path: Path)
     }
     with Harness(tmp_path, nodes=2, settings=settings) as harness:
         harness.cluster.nodes[1].rack, harness.cluster.nodes[2].rack = "a", "b"
-        at_once(harness.cluster.settings_changed(None))
+        at_once(harness.cluster.controller.settings_changed(None))
         names = ("broker.rack", "listeners", "advertised.listeners", "node.id")
         told = [[entry(harness, BROKER, str(node), name, node=node).value for name in names] for node in (1, 2)]
         assert told == [

@@ -1,0 +1,138 @@
+"""A cluster with all that acts on it: the controller, moves of logs, and the coordinators; and its start.
+
+The state that they act on is `Cluster`'s, which knows none of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import TYPE_CHECKING
+
+from minibroker.broker.clock import Clock
+from minibroker.broker.cluster import Cluster
+from minibroker.broker.configs.recorded_configs import drop_unusable
+from minibroker.broker.configs.settings import Settings
+from minibroker.broker.control import elections, registration
+from minibroker.broker.control.controller import Controller
+from minibroker.broker.control.log_moves import LogMoves
+from minibroker.broker.coordination.coordinators import Coordinators
+from minibroker.broker.metadata import features
+from minibroker.broker.metadata.metadata_log import MetadataError
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.protocol.declare import Message
+from minibroker.protocol.errors import KafkaError
+from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
+
+if TYPE_CHECKING:
+    from minibroker.broker.groups.coordinator import GroupCoordinator
+    from minibroker.broker.transactions.coordinator import TransactionCoordinator
+    from minibroker.storage.directories.log_directories import LogDirectories
+
+log = logging.getLogger("minibroker.cluster")
+
+
+class Broker(Cluster):
+    """A cluster that decides and coordinates."""
+
+    def __init__(self, settings: Settings, clock: Clock, logs: LogDirectories, source: random.Random) -> None:
+        """Raise MetadataError for directories with logs and no metadata, LogDirectoryError, KafkaError."""
+        super().__init__(settings, clock, logs, source)
+        self.controller = Controller(self)
+        self.moves = LogMoves(self)
+        self.coordinators = Coordinators(self, self.controller)
+        self.watchers.append(self.coordinators)
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        """The coordinator of all groups."""
+        groups = self.coordinators.made.get(GROUPS_TOPIC) or self.coordinators.of_topic(GROUPS_TOPIC)
+        return groups  # type: ignore[return-value]  # which the table says, and no import does
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """The coordinator of all transactions."""
+        return self.coordinators.of_topic(TRANSACTIONS_TOPIC)  # type: ignore[return-value]
+
+    def load(self) -> None:
+        """Fold the metadata log, begin an epoch in it, register the nodes, open the partitions' logs, elect leaders.
+
+        Raise MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
+        """
+        is_new = self.metadata_log.is_new
+        removed: set[bytes] = set()
+        try:
+            self.metadata_log.replay(lambda record: self._replayed(record, removed))
+        except MetadataError as error:
+            raise MetadataError(f"{error}; {self.ways_out}") from error
+        if not (self.logs.clean or self.static_settings["accept.lost.metadata"]):
+            self._check_nothing_lost(removed)
+        if not is_new:
+            self._check_features()
+        self.metadata_log.lead(min(self.nodes, default=self.static_settings["node.id"]), self.clock.wall_ms())
+        if is_new:
+            self.commit(self.controller.first_records(self.metadata_log.bootstrap(), self.first_levels))
+        drop_unusable(self.image.configs)
+        registration.register(self)
+        self.logs.broker_epoch = min((node.broker_epoch for node in self.nodes.values()), default=None)
+        self.apply_broker_configs()
+        for topic in self.image.topics.values():
+            self.open_logs(topic)
+        self._set_strays_aside()
+        for topic in self.image.topics.values():
+            for partition in topic.partitions:
+                self.follow_leader(partition)
+        if not self.logs.clean:
+            elections.begin_epochs(self)
+        elections.bring_up(self)
+        self._resume_moves()
+        self.coordinators.load()
+
+    def _replayed(self, record: Message, removed: set[bytes]) -> None:
+        self.image.apply(record)
+        if isinstance(record, RemoveTopicRecord):
+            removed.add(record.topic_id)
+
+    def _check_nothing_lost(self, removed: set[bytes]) -> None:
+        """Raise MetadataError if a log has records, but its topic is unknown and was not deleted.
+
+        A crash may leave an empty log of a topic whose creation was not committed. Records need a committed topic.
+        """
+        for name, index in self.logs.found():
+            topic = self.image.topics.get(name)
+            if name == METADATA_TOPIC or topic is not None and topic.partition(index) is not None:
+                continue
+            path, topic_id, size_bytes = self.logs.peek(name, index)
+            if size_bytes and topic_id not in removed:
+                storage = self.metadata_log.storage
+                raise MetadataError(
+                    f"{path} has records, and {storage.directory}, which ends at offset {storage.log_end_offset}, does "
+                    f"not know its topic: it may have lost its end; {self.ways_out}"
+                )
+
+    def _resume_moves(self) -> None:
+        for (name, index), directory in self.logs.interrupted_moves():
+            topic = self.image.topics.get(name)
+            partition = None if topic is None else topic.partition(index)
+            if partition is not None and partition.is_here:
+                self.moves.begin(partition, directory)
+
+    def _check_features(self) -> None:
+        """Raise MetadataError for a cluster whose records we might misunderstand."""
+        name = features.METADATA_VERSION
+        level, levels = self.image.features.get(name), features.SUPPORTED[name]
+        if level not in levels:
+            raise MetadataError(f"the cluster has {name} {level}, and this broker supports {levels[0]} to {levels[-1]}")
+
+    def leave(self) -> None:
+        """Record that the nodes go, for those who read the log later."""
+        try:
+            registration.fence(self)
+        except KafkaError as error:
+            log.warning("the metadata log could not record that the nodes have gone: %s", error)
+
+    def _set_strays_aside(self) -> None:
+        for name, index in self.logs.found():
+            topic = self.image.topics.get(name)
+            if name != METADATA_TOPIC and (topic is None or topic.partition(index) is None):
+                self.set_aside(name, index)
