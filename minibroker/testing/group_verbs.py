@@ -84,6 +84,7 @@ class GroupVerbs(WaitVerbs):
             # The abort takes the next epoch. A producer that has the one before may abort, too, and go on (KIP-890).
             transaction = transaction._replace(producer_epoch=transaction.producer_epoch + 1)
         coordinator.abort_and_fence(transaction)
+        self.running.cluster.turn.end()  # its markers follow at once, before the test looks
 
     @immediate
     def transaction_state(self, transactional_id: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from minibroker.broker.control.elections import apply_changes, catch_up
 from minibroker.broker.control.reassignments import cancellation, reassignment
-from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER
@@ -101,24 +101,29 @@ def list_partition_reassignments(
 ) -> Steps[ListPartitionReassignmentsResponse]:
     context.authorize(DESCRIBE_CLUSTER)
     response = ListPartitionReassignmentsResponse(error_message=None)
-    for name, partitions in _asked(context, request):
-        ongoing = [_ongoing(partition) for partition in partitions if partition.is_reassigned]
+    for topic, indexes in _asked(context, request):
+        ongoing: list[OngoingPartition] = []
+        for portion in chunks(indexes):
+            found = map(topic.partition, portion)
+            ongoing += [_ongoing(each) for each in found if each is not None and each.is_reassigned]
+            yield
         if ongoing:
-            response.topics.append(Ongoing(name=name, partitions=ongoing))
+            response.topics.append(Ongoing(name=topic.name, partitions=ongoing))
         yield
     return response
 
 
 def _asked(
     context: RequestContext, request: ListPartitionReassignmentsRequest
-) -> Iterator[tuple[str, list[Partition]]]:
-    """(topic, those of its partitions that are asked for and exist)."""
+) -> Iterator[tuple[Topic, Sequence[int]]]:
+    """Yield the topics that are asked for and exist, with the partitions that are asked for."""
+    topics = context.cluster.image.topics
     if request.topics is None:
-        yield from ((name, topic.partitions) for name, topic in list(context.cluster.image.topics.items()))
+        yield from ((topic, range(len(topic.partitions))) for topic in list(topics.values()))
         return
     for asked in request.topics:
-        found = [context.find_partition(asked.name, index) for index in asked.partition_indexes]
-        yield asked.name, [partition for partition in found if partition is not None]
+        if asked.name in topics:
+            yield topics[asked.name], asked.partition_indexes
 
 
 def _ongoing(partition: Partition) -> OngoingPartition:
