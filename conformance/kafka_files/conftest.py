@@ -20,6 +20,7 @@ from tests.running import RunningBroker, running_broker
 
 METADATA = "__cluster_metadata-0"
 START_OFFSETS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
 # The records say that they are years old, and that some were deleted is to outlive a kill.
 COMMON_SETTINGS = {
     "log.retention.ms": "-1",
@@ -32,6 +33,7 @@ KAFKA_PROPERTIES = {
     "metadata.log.max.snapshot.interval.ms": "2000",
     "metadata.log.max.record.bytes.between.snapshots": "20000",
     "internal.metadata.log.segment.bytes": "20000",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
@@ -69,6 +71,11 @@ def shortened(logs: Path) -> bool:
     return checkpoint.exists() and "shortened 0 255" in checkpoint.read_text()
 
 
+def emptied(logs: Path) -> bool:
+    """Whether the high watermark of the topic that was removed is no longer taken for that of its namesake."""
+    return "gone 0 0" in (logs / HIGH_WATERMARKS).read_text()
+
+
 def complaints(broker: RunningBroker) -> list[str]:
     """Return what our broker has logged, but for settings of these tests that it knows and does not follow yet.
 
@@ -89,6 +96,7 @@ def kafka_written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Written
         logs = directory / "logs"
         wait_until(lambda: len(list((logs / METADATA).glob("*.checkpoint"))) > 1, "snapshots of the metadata")
         wait_until(lambda: shortened(logs), "the start of a shortened log")
+        wait_until(lambda: emptied(logs), "the high watermark of an empty log")
         kafka.kill()
         killed = copied(logs, directory / "killed")
         kafka.start()

@@ -86,7 +86,7 @@ def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
     check_header(header)
     end = header.batch_length + LOG_OVERHEAD_BYTES
     if header.record_count == 1 and _is_usual_record(data, end, header, rules):
-        return header.base_timestamp
+        return max(header.base_timestamp, NO_TIMESTAMP)
     largest = _largest_of_good(bytes(memoryview(data)[HEADER_BYTES:end]), header, rules)
     return at_once(check_records_in_steps(data, 0, header, rules)) if largest is None else largest
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -14,7 +16,13 @@ from minibroker.protocol.records.building import assemble, build_batch, encode_r
 from minibroker.protocol.records.compression import compress
 from minibroker.protocol.records.payload import payload_of, records_of
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.validation import MisnumberedRecords, Rules, check_header, check_records
+from minibroker.protocol.records.validation import (
+    MisnumberedRecords,
+    Rules,
+    check_header,
+    check_plain_records,
+    check_records,
+)
 from minibroker.protocol.records.varints import INT64_MAX
 from tests.protocol.records.samples import CLIENTS, CODECS, JAVA, SMALL, T, golden, payload, similar_records
 
@@ -237,3 +245,48 @@ class TestTimestamps:
 
 def test_the_samples_lie_where_the_tests_think() -> None:
     assert JAVA["small none"][HEADER_BYTES:] == payload(SMALL)
+
+
+def verdict(check: Callable[[], int]) -> tuple[object, ...]:
+    """What a check returns, or the code and the records with which it refuses."""
+    try:
+        return (check(),)
+    except InvalidRecords as error:
+        return error.code, error.record_errors
+
+
+class TestALoneRecord:
+    """Most batches of small producers have one record, which is checked in one look if it is a usual one."""
+
+    @pytest.mark.parametrize("timestamp", [T, 0, -1, -5, INT64_MAX])
+    def test_its_timestamp_is_the_largest_unless_it_stands_for_none(self, timestamp: int) -> None:
+        data = build_batch([Record(0, timestamp, None, b"v")])
+        assert check_plain_records(data, read_header(data), Rules(False)) == max(timestamp, -1)
+
+    @given(
+        st.one_of(st.none(), st.binary(max_size=70)),
+        st.one_of(st.none(), st.binary(max_size=70), st.integers(120, 9000).map(bytes)),
+        st.sampled_from([T, 0, -1, -5]),
+        st.sampled_from([(), (("h", b"v"),)]),
+        st.booleans(),
+        st.integers(0, 2**32),
+    )
+    def test_it_gets_the_verdict_that_any_record_gets(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: tuple[tuple[str, bytes], ...],
+        keys_required: bool,
+        seed: int,
+    ) -> None:
+        random = Random(seed)
+        batch = build_batch([Record(0, timestamp, key, value, headers)])
+        rules = Rules(keys_required, T - 10, T + 10, any_offsets=True)
+        for _ in range(8):
+            header = read_header(batch)
+            usual = verdict(partial(check_plain_records, batch, header, rules))
+            assert usual == verdict(partial(check_records, batch, 0, header, rules))
+            at = random.randrange(HEADER_BYTES, min(len(batch), HEADER_BYTES + 12))
+            batch = bytearray(batch)
+            batch[random.choice((at, len(batch) - 1))] = random.choice((0, 1, 2, 127, 128, 129, random.randrange(256)))
