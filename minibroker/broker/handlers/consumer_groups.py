@@ -97,9 +97,17 @@ def _described(context: RequestContext, group_id: str) -> Described:
         context.authorize(DESCRIBE_GROUP, group_id)
         context.cluster.groups.check_named(context.node, group_id)
         found = described(context.cluster.groups.consumer_group(group_id))
-        for member in found.members:
-            for part in (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions):
-                context.authorize(DESCRIBE_TOPIC, part.topic_name)
+        for topic in _topics(found):
+            context.authorize(DESCRIBE_TOPIC, topic)
         return found
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code, error_message=error.message)
+
+
+def _topics(group: Described) -> dict[str, None]:
+    """The topics of the members' assignments, each once."""
+    return {
+        part.topic_name: None
+        for member in group.members
+        for part in (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
+    }

@@ -56,9 +56,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Steps[Metadat
     context.lasts = not any([topic.error_code for topic in topics])  # what is missing may be made by who asks again
     tell_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
-        for topic in topics:
-            if topic.name is not None:
-                topic.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, topic.name)
+        yield from each(partial(_add_operations, context), topics)
     return MetadataResponse(
         brokers=_brokers(context),
         cluster_id=context.cluster.cluster_id,
@@ -66,6 +64,11 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Steps[Metadat
         topics=topics,
         cluster_authorized_operations=cluster_operations(context, request.include_cluster_authorized_operations),
     )
+
+
+def _add_operations(context: RequestContext, topic: TopicAnswer) -> None:
+    if topic.name is not None:
+        topic.topic_authorized_operations = context.allowed_operations(ResourceType.TOPIC, topic.name)
 
 
 def _brokers(context: RequestContext) -> list[MetadataResponse.MetadataResponseBroker]:
@@ -83,8 +86,11 @@ def _brokers(context: RequestContext) -> list[MetadataResponse.MetadataResponseB
 
 def _topics(context: RequestContext, request: MetadataRequest) -> Steps[list[TopicAnswer]]:
     if request.topics is None or (context.version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
-        told = [topic for name, topic in context.cluster.image.topics.items() if context.allows(DESCRIBE_TOPIC, name)]
-        return (yield from each_in_steps(partial(_found, context), told))
+        answers = []
+        for topic in list(context.cluster.image.topics.values()):
+            if context.allows(DESCRIBE_TOPIC, topic.name):
+                answers.append((yield from _found(context, topic)))
+        return answers
     names: dict[str, None] = {}
     ids: dict[bytes, None] = {}
     some_without_name = False

@@ -10,6 +10,8 @@ but a directory of Kafka's may have some.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from minibroker.broker.metadata.leaders import available_leader, offline_replicas
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, NO_LEADER, Partition, check_name
 from minibroker.broker.requests.context import RequestContext
@@ -23,6 +25,7 @@ from minibroker.protocol.steps import Steps
 TopicAnswer = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 PartitionAnswer = TopicAnswer.DescribeTopicPartitionsResponsePartition
 Cursor = DescribeTopicPartitionsResponse.Cursor
+RequestCursor = DescribeTopicPartitionsRequest.Cursor
 
 
 @handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS)
@@ -34,30 +37,35 @@ def describe_topic_partitions(
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
         refused = [TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=topic.name) for topic in request.topics]
         return DescribeTopicPartitionsResponse(topics=refused)
-    names = sorted(asked or (name for name in context.cluster.image.topics if context.allows(DESCRIBE_TOPIC, name)))
-    start = 0
+    names = sorted(asked or context.cluster.image.topics)
     if cursor is not None:
-        names = [name for name in names if name >= cursor.topic_name]
-        start = cursor.partition_index if names and names[0] == cursor.topic_name else 0
+        names = names[bisect_left(names, cursor.topic_name) :]
     limit = min(request.response_partition_limit, context.cluster.settings["max.request.partition.size.limit"])
-    return (yield from _page(context, names, start, max(limit, 1)))
+    return (yield from _page(context, names, not asked, cursor, max(limit, 1)))
 
 
-def _page(context: RequestContext, names: list[str], start: int, left: int) -> Steps[DescribeTopicPartitionsResponse]:
-    """The topics `names`, the first one from partition `start` on, up to `left` partitions."""
+def _page(
+    context: RequestContext, names: list[str], all_topics: bool, cursor: RequestCursor | None, left: int
+) -> Steps[DescribeTopicPartitionsResponse]:
+    """Answer for the topics `names` from the cursor on, up to `left` partitions.
+
+    Where all topics are asked for, those that the client may not describe are not mentioned.
+    """
     response = DescribeTopicPartitionsResponse()
     for name in names:
+        yield
+        if all_topics and not context.allows(DESCRIBE_TOPIC, name):
+            continue
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
+        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         answer, end = _topic(context, name, start, left)
         response.topics.append(answer)
         if end is not None:
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
         left -= len(answer.partitions)
-        start = 0
-        yield
     return response
 
 

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.handlers.metadata import metadata
+from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.requests.slices import Slicer
+from minibroker.broker.security.operations import CLUSTER_NAME, OPERATIONS, ResourceType, Right
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.primitives import ZERO_UUID
@@ -249,6 +253,30 @@ def test_topic_operations_are_told_when_asked_for(filled: Harness, version: int)
     assert [topic.topic_authorized_operations for topic in asked.topics] == [3576, 3576]
     not_asked = filled.request(by_name("t", "nope"), version)
     assert [topic.topic_authorized_operations for topic in not_asked.topics] == [NOT_ASKED, NOT_ASKED]
+
+
+@pytest.mark.parametrize("with_operations", [False, True])
+def test_rights_to_many_topics_are_looked_up_in_steps(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, with_operations: bool
+) -> None:
+    for number in range(20):
+        harness.create_topic(f"t{number}")
+    context = RequestContext(harness.cluster, harness.client().connection, VERSIONS[-1], None, Slicer())
+    looked_up: list[str] = []
+
+    def allows(context: RequestContext, right: Right, name: str = CLUSTER_NAME) -> bool:
+        looked_up.append(name)
+        return True
+
+    monkeypatch.setattr(RequestContext, "allows", allows)
+    request = MetadataRequest(topics=None, include_topic_authorized_operations=with_operations)
+    in_steps = []
+    for _ in metadata(context, request):
+        in_steps.append(len(looked_up))
+        looked_up.clear()
+    operations = len(OPERATIONS[ResourceType.TOPIC]) if with_operations else 0
+    assert sum(in_steps) == 20 * (1 + operations)
+    assert max(in_steps) == max(1, operations)
 
 
 def test_an_unknown_id_has_no_operations(filled: Harness) -> None:

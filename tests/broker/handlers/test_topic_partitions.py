@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.requests.context import RequestContext
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import DescribeTopicPartitionsRequest
 from minibroker.protocol.primitives import ZERO_UUID
@@ -80,6 +81,21 @@ def test_a_full_page_points_to_the_next_partition_or_the_next_topic(filled: Harn
     assert following(describe(filled, limit=2)) == ("b", 1)
     assert following(describe(filled, limit=4)) == ("c", 0)
     assert following(describe(filled, limit=5)) is None
+
+
+@pytest.mark.parametrize("cursor", [None, ("b", 1)])
+def test_among_all_topics_those_one_may_not_describe_are_not_mentioned(
+    filled: Harness, monkeypatch: pytest.MonkeyPatch, cursor: tuple[str, int] | None
+) -> None:
+    monkeypatch.setattr(RequestContext, "allows", lambda _, right, name: name != "b")
+    pages = [describe(filled, cursor=cursor), describe(filled, limit=1, cursor=cursor)]
+    if cursor is None:
+        assert [(listed(page), following(page)) for page in pages] == [
+            ([("a", [0]), ("c", [0])], None),
+            ([("a", [0])], ("c", 0)),
+        ]
+    else:
+        assert [(listed(page), following(page)) for page in pages] == [([("c", [0])], None)] * 2
 
 
 @pytest.mark.parametrize("limit", [0, -1])
