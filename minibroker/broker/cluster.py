@@ -14,7 +14,7 @@ from minibroker.broker.clock import Clock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.image import BROKER_RESOURCE, Image
-from minibroker.broker.metadata.leaders import NOT_HOSTED, led_partition
+from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.metadata_log import MetadataError, MetadataLog
 from minibroker.broker.metadata.partitions import (
     METADATA_TOPIC,
@@ -342,9 +342,3 @@ class Cluster:
                     portion = []
         if portion:
             yield portion
-
-    # --- look-up --------------------------------------------------------------------------------
-
-    def led_partition(self, node: Node, topic: Topic | None, index: int) -> Partition:
-        """Do what `leaders.led_partition` does."""
-        return led_partition(node.node_id, topic, index)

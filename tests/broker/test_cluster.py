@@ -11,6 +11,7 @@ import pytest
 
 from minibroker.broker.cluster import Endpoint, new_uuid
 from minibroker.broker.metadata.image import BROKER_RESOURCE
+from minibroker.broker.metadata.leaders import led_partition
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.declare import Message
@@ -378,10 +379,10 @@ def test_only_the_leader_has_a_partition_to_offer(tmp_path: Path) -> None:
         for partition in topic.partitions:
             for node in cluster.nodes.values():
                 if node.node_id == partition.leader_id:
-                    assert cluster.led_partition(node, topic, partition.index) is partition
+                    assert led_partition(node.node_id, topic, partition.index) is partition
                     continue
                 with pytest.raises(KafkaError) as raised:
-                    cluster.led_partition(node, topic, partition.index)
+                    led_partition(node.node_id, topic, partition.index)
                 assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
                 assert f"{partition} is led by node {partition.leader_id}, not by node" in str(raised.value)
 
@@ -390,7 +391,7 @@ def test_only_the_leader_has_a_partition_to_offer(tmp_path: Path) -> None:
 def test_an_unknown_partition_is_offered_by_nobody(harness: Harness, name: str, index: int) -> None:
     harness.create_topic("t")
     with pytest.raises(KafkaError) as raised:
-        harness.cluster.led_partition(harness.cluster.nodes[1], harness.cluster.image.topics.get(name), index)
+        led_partition(1, harness.cluster.image.topics.get(name), index)
     assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -400,7 +401,7 @@ def test_a_partition_without_a_leader_is_offered_by_nobody(tmp_path: Path) -> No
         away = harness.partition("t").leader_id
         harness.restart(nodes=[3 - away])
         with pytest.raises(KafkaError, match="t-0 is led by nobody") as raised:
-            harness.cluster.led_partition(harness.cluster.nodes[3 - away], harness.cluster.image.topics["t"], 0)
+            led_partition(3 - away, harness.cluster.image.topics["t"], 0)
         assert raised.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

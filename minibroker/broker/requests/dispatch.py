@@ -56,7 +56,6 @@ READS = frozenset(key for key in ApiKey if key.name.startswith(("DESCRIBE_", "LI
     ApiKey.OFFSET_FETCH,
 }
 
-Context = RequestContext  # as the groups still call it
 KNOWN_KEYS = frozenset(ApiKey)
 
 
@@ -117,8 +116,10 @@ class Dispatcher:
         """Return the answer to a request of which nothing has changed since; if it is not known, see to it."""
         connection = context.connection
         asked = connection.node, connection.listener, connection.principal, context.version, bytes(body)
-        context.keep_answer = self._lasting.keeper(self.cluster, asked)
-        return self._lasting.answer(self.cluster, asked, correlation_id)
+        answer = self._lasting.answer(self.cluster, asked, correlation_id)
+        if answer is None:
+            context.keep_answer = self._lasting.keeper(self.cluster, asked)
+        return answer
 
     def _run(self, context: RequestContext, route: Route, correlation_id: int, request: Any) -> Any:
         """Run the handler; its outcome as `execute` returns it."""

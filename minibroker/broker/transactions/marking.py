@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from minibroker.broker.metadata.leaders import led_partition
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from minibroker.protocol.records.batch import read_header
@@ -50,7 +51,7 @@ def _written(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: in
 
 
 def _write(cluster: Cluster, node: Node, wanted: Wanted, topic: str, index: int) -> None:
-    partition = cluster.led_partition(node, cluster.image.topics.get(topic), index)
+    partition = led_partition(node.node_id, cluster.image.topics.get(topic), index)
     partition.check_in_sync()
     marker = Marker(wanted.transaction_result, wanted.coordinator_epoch)
     batch = memoryview(marker_batch(wanted.producer_id, wanted.producer_epoch, marker, cluster.clock.wall_ms()))
