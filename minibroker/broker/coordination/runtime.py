@@ -197,8 +197,13 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             self._shards[index].transaction_ended(producer_id, committed=committed)
 
     def wait(self, key: str) -> Wait:
-        """Return the promise to be kept before a client is told what was appended for `key`. Raises KafkaError."""
+        """Return the promise to keep before a client is told that its change of `key` is made. Raises KafkaError."""
         return wait_for(self.log.partition_for(key).log, COORDINATOR_CODES)
+
+    def wait_written(self, key: str) -> Wait:
+        """Return the promise to keep before a client is told what is known of `key`. Raises KafkaError."""
+        appended_to = self.log.partition_for(key).log
+        return Wait(appended_to, appended_to.unwritten, codes=COORDINATOR_CODES)
 
     def when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once that promise is kept, or with what broke it. Raises KafkaError."""

@@ -253,17 +253,42 @@ def _check_committer(context: RequestContext, request: OffsetCommitRequest) -> C
 def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
         group = yield from _group(context, request, _as_group(request))
-        return (yield from _only_group(group, request, context.version))
+        answer = yield from _only_group(group, request, context.version)
+        _wait_for_written(context, group, partial(_refuse_only_group, answer))
+        return answer
     response = OffsetFetchResponse()
     namings = Namings()
     for asked in request.groups:
         try:
             namings.add(asked.group_id)
-            response.groups.append((yield from _group(context, request, asked)))
+            group = yield from _group(context, request, asked)
+            _wait_for_written(context, group, partial(_refuse_group, group))
+            response.groups.append(group)
         except KafkaError as error:
             response.groups.append(Group(group_id=asked.group_id, error_code=error.code))
         yield
     return response
+
+
+def _wait_for_written(context: RequestContext, group: Group, refuse: Refuse) -> None:
+    """Let the answer leave once what it tells is written: a client must never see an offset go back after a crash."""
+    groups = context.cluster.groups
+    if group.error_code == ErrorCode.NONE and groups.log.topic is not None:
+        try:
+            context.wait_for(groups.wait_written(group.group_id), refuse)
+        except KafkaError as error:
+            refuse(error)
+
+
+def _refuse_group(group: Group, error: KafkaError) -> None:
+    group.error_code, group.topics = error.code, []
+
+
+def _refuse_only_group(answer: OffsetFetchResponse, error: KafkaError) -> None:
+    answer.error_code = error.code
+    for topic in answer.topics:  # versions 0 and 1 have no place for an error of the whole
+        for one in topic.partitions:
+            one.committed_offset, one.error_code = NO_OFFSET, error.code
 
 
 def _as_group(request: OffsetFetchRequest) -> AskedGroup:
@@ -326,6 +351,9 @@ def _group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGro
         topics = yield from fetch.all()
     else:
         topics = yield from each_in_steps(fetch.asked, asked.topics)
+    now = groups.groups.get(asked.group_id)
+    if group is not None and (now is None or now.offsets is not offsets):  # deleted meanwhile, or loaded again
+        return Group(group_id=asked.group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return Group(group_id=asked.group_id, topics=topics)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from minibroker.broker.coordination.runtime import RELOAD_MS
 from minibroker.broker.groups.offsets import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import FIRST_WITH_SEVERAL_GROUPS, offset_fetch
 from minibroker.broker.requests.context import RequestContext
@@ -15,6 +17,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
 from tests.broker.handlers.offset_requests import codes_of, commit, commit_request, committed_in
 from tests.broker.harness import Harness, served_versions
+from tests.broker.requests.turned_loop import Loop, LoopClient
 
 VERSIONS = served_versions(OffsetFetchRequest)
 ONE_GROUP = [version for version in VERSIONS if version < 8]
@@ -206,3 +209,83 @@ def test_a_long_list_of_partitions_is_gone_through_in_steps_each_time(
         request = OffsetFetchRequest(group_id="g", topics=[topic])
     steps = offset_fetch(RequestContext(harness.cluster, harness.client().connection, version, None, Slicer()), request)
     assert sum(1 for _ in steps) >= passes * 900
+
+
+# --- what is not written yet ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Iterator[Loop]:
+    """A loop on whose disk group g has committed offset 5 of partition 0 of topic t."""
+    made = Loop(tmp_path)
+    with made.harness:
+        assert commit(made.harness, "g", ("t", 0, 5)) == [0]
+        yield made
+
+
+def of_group_g(harness: Harness, version: int) -> OffsetFetchRequest:
+    """Return the question for partition 0 of topic t."""
+    if version < FIRST_WITH_SEVERAL_GROUPS:
+        asked: OffsetFetchRequest = OffsetFetchRequest(
+            group_id="g", topics=[Topic(name="t", partition_indexes=[0])]
+        )
+        return asked
+    topic_id = harness.cluster.image.topics["t"].topic_id
+    return of_groups("g", topics=[GroupTopic(name="t", topic_id=topic_id, partition_indexes=[0])])
+
+
+def told_to(client: LoopClient) -> tuple[int, list[int]]:
+    """(error, offsets) of the one answer that the client has had since the last time."""
+    ((_, answer),) = client.responses()
+    if answer.groups:
+        (group,) = answer.groups
+        return group.error_code, [one[1] for topic in group.topics for one in in_topic(topic)]
+    of_partitions = {one[4] for topic in answer.topics for one in in_topic(topic)}
+    assert len(of_partitions | {answer.error_code} - {0}) <= 1
+    return max(of_partitions), [one[1] for topic in answer.topics for one in in_topic(topic)]
+
+
+@pytest.mark.parametrize("version", [1, 2, 7, 8, 9, 10])
+def test_an_offset_is_told_once_it_is_written(loop: Loop, version: int) -> None:
+    committer, reader = LoopClient(loop.harness), LoopClient(loop.harness)
+    committer.read((1, commit_request("g", ("t", 0, 6)), 9))
+    reader.read((1, of_group_g(loop.harness, version), version))
+    assert (committer.sent_bytes(), reader.sent_bytes()) == (b"", b"")
+    loop.end_turn(committer, reader)
+    assert told_to(reader) == (ErrorCode.NONE, [6])
+    reader.read((2, of_group_g(loop.harness, version), version))
+    assert told_to(reader) == (ErrorCode.NONE, [6])
+
+
+@pytest.mark.parametrize("version", [1, 2, 7, 8, 9, 10])
+def test_an_offset_whose_write_fails_is_never_told(loop: Loop, version: int) -> None:
+    committer, reader = LoopClient(loop.harness), LoopClient(loop.harness)
+    committer.read((1, commit_request("g", ("t", 0, 6)), 9))
+    reader.read((1, of_group_g(loop.harness, version), version))
+    loop.fail_writes()
+    loop.end_turn(committer, reader)
+    offsets = [-1] if version < FIRST_WITH_SEVERAL_GROUPS else []
+    assert told_to(reader) == (ErrorCode.NOT_COORDINATOR, offsets)
+    loop.heal()
+    loop.harness.clock.advance(RELOAD_MS)
+    reader.read((2, of_group_g(loop.harness, version), version))
+    loop.end_turn(reader)
+    assert told_to(reader) == (ErrorCode.NONE, [5])
+
+
+def test_who_reads_offsets_while_they_are_loaded_again_asks_again(loop: Loop) -> None:
+    harness = loop.harness
+    context = RequestContext(harness.cluster, harness.client().connection, 9, None, Slicer())
+    steps = offset_fetch(context, of_group_g(harness, 9))
+    committer = LoopClient(harness)
+    committer.read((1, commit_request("g", ("t", 0, 6)), 9))
+    next(steps)
+    loop.fail_writes()
+    loop.end_turn(committer)
+    loop.heal()
+    harness.clock.advance(RELOAD_MS)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(steps)
+    (group,) = end.value.value.groups
+    assert (group.error_code, group.topics) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
