@@ -18,6 +18,7 @@ from enum import Enum, auto
 from typing import Final
 
 from minibroker.protocol.errors import ErrorCode
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, legible
 
 
 class Reaction(Enum):
@@ -94,7 +95,8 @@ class ClientError(Exception):
     """A request failed, said in one line; `code` is that of the answer, None if there was no answer."""
 
     def __init__(self, message: str, reaction: Reaction = Reaction.FATAL, code: int | None = None) -> None:
-        super().__init__(" ".join(message.split()))  # also where a broker's words are in it
+        # A broker's words may be in it: any number of them, and what a terminal would obey.
+        super().__init__(legible(" ".join(message.split()), MESSAGE_CHARACTERS))
         self.reaction = reaction
         self.code = code
 

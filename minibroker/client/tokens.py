@@ -17,6 +17,7 @@ from minibroker.client.client_errors import SettingError, TokenError
 
 URL: Final = "sasl.oauthbearer.token.endpoint.url"
 TIMEOUT_S: Final = 10
+ANSWER_BYTES: Final = 1 << 20  # of a token endpoint: a token goes into a frame
 EXTENSION: Final = "extension_"
 STRING_CLAIM: Final = "unsecuredLoginStringClaim_"
 NUMBER_CLAIM: Final = "unsecuredLoginNumberClaim_"
@@ -55,6 +56,11 @@ def token_provider(module: Mapping[str, str], settings: Mapping[str, str]) -> To
     if settings.get("sasl.oauthbearer.method", "oidc").lower() not in ("oidc", "default"):
         raise SettingError("sasl.oauthbearer.method must be oidc or default")
     url = settings.get(URL)
+    is_unsecured = settings.get(UNSECURED, "false").strip().lower() == "true"
+    if UNSECURED_CONFIG in settings and not is_unsecured:
+        raise SettingError(f"{UNSECURED_CONFIG} is for unsecured tokens, which need {UNSECURED}=true")
+    if url is not None and is_unsecured:
+        raise SettingError(f"{UNSECURED} is for unsecured tokens, which do not come from {URL}")
     if url is None:
         return _unsecured({**module, **_librdkafka_claims(settings)})
     if url.startswith("file:"):
@@ -88,11 +94,11 @@ def _ask(url: str, client_id: str, secret: str, scope: str | None) -> tuple[str,
 
     form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
     credentials = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
-    headers = {"Authorization": f"Basic {credentials}", "Accept": "application/json"}
-    request = urllib.request.Request(url, urlencode(form).encode(), headers)
+    request = urllib.request.Request(url, urlencode(form).encode(), {"Accept": "application/json"})
+    request.add_unredirected_header("Authorization", f"Basic {credentials}")
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            found: dict[str, Any] = json.load(answer)
+            found: dict[str, Any] = json.loads(answer.read(ANSWER_BYTES))
         return str(found["access_token"]), float(found.get("expires_in", 0))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TokenError(f"no token from {url}: {type(error).__name__}: {error}") from None
@@ -117,15 +123,15 @@ def _unsecured(module: Mapping[str, str]) -> Tokens:
         elif not name.startswith(UNSECURED_EXTENSION) and name != LIFETIME:
             raise SettingError(f"sasl.jaas.config: unknown option {name} (and there is no {URL})")
     if "sub" not in claims:
-        raise SettingError(f"OAUTHBEARER needs {URL}, or {STRING_CLAIM}sub in sasl.jaas.config for tests")
+        raise SettingError(
+            f"{URL} is missing: OAUTHBEARER needs it, or {STRING_CLAIM}sub in sasl.jaas.config for tests"
+        )
     life_s = _number(LIFETIME, module.get(LIFETIME, "3600"))
     return Tokens(lambda: (_unsigned(claims, life_s), life_s), _extensions(module, {}, UNSECURED_EXTENSION))
 
 
 def _librdkafka_claims(settings: Mapping[str, str]) -> dict[str, str]:
     """Return `principal=alice lifeSeconds=60 extension_a=b` by the names of Java's login module."""
-    if UNSECURED_CONFIG in settings and settings.get(UNSECURED, "false").strip().lower() != "true":
-        raise SettingError(f"{UNSECURED_CONFIG} is for unsecured tokens, which need {UNSECURED}=true")
     claims = {}
     for pair in settings.get(UNSECURED_CONFIG, "").split():
         name, equals, value = pair.partition("=")

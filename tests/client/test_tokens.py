@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from minibroker.client.client_errors import SettingError, TokenError
-from minibroker.client.tokens import token_provider
+from minibroker.client.tokens import ANSWER_BYTES, token_provider
 
 URL = "sasl.oauthbearer.token.endpoint.url"
 
@@ -23,12 +23,24 @@ class Endpoint(BaseHTTPRequestHandler):
 
     asked: list[tuple[str, str]] = []
     life_s = 3600
+    padding = b""
+
+    def do_GET(self) -> None:
+        """Answer who follows a redirection: as for an unknown client, with what came of the secret."""
+        self.asked.append((self.headers["Authorization"] or "", ""))
+        self.send_error(401)
 
     def do_POST(self) -> None:
+        if self.path == "/moved":
+            self.send_response(302)
+            self.send_header("Location", f"http://localhost:{self.server.server_address[1]}/elsewhere")
+            self.end_headers()
+            return
         form = self.rfile.read(int(self.headers["Content-Length"])).decode()
         self.asked.append((self.headers["Authorization"], form))
         allowed = self.headers["Authorization"] == "Basic " + base64.b64encode(b"me:s").decode()
         body = json.dumps({"access_token": f"token-{len(self.asked)}", "expires_in": self.life_s}).encode()
+        body = self.padding + body
         self.send_response(200 if allowed else 401)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -40,7 +52,7 @@ class Endpoint(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    Endpoint.asked, Endpoint.life_s = [], 3600
+    Endpoint.asked, Endpoint.life_s, Endpoint.padding = [], 3600, b""
     with HTTPServer(("127.0.0.1", 0), Endpoint) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -68,6 +80,18 @@ def test_a_token_without_a_life_is_asked_for_each_time(endpoint: str) -> None:
 def test_an_endpoint_that_refuses_is_told(endpoint: str) -> None:
     with pytest.raises(TokenError, match=f"no token from {endpoint}: HTTPError: HTTP Error 401"):
         token_provider({"clientId": "me", "clientSecret": "wrong"}, {URL: endpoint}).token()
+
+
+def test_the_secret_does_not_follow_a_redirection(endpoint: str) -> None:
+    with pytest.raises(TokenError, match="HTTP Error 401"):
+        token_provider({"clientId": "me", "clientSecret": "s"}, {URL: endpoint.replace("/token", "/moved")}).token()
+    assert Endpoint.asked == [("", "")]
+
+
+def test_of_an_endless_answer_a_part_is_read(endpoint: str) -> None:
+    Endpoint.padding = b" " * ANSWER_BYTES
+    with pytest.raises(TokenError, match="no token from .*: JSONDecodeError"):
+        token_provider({"clientId": "me", "clientSecret": "s"}, {URL: endpoint}).token()
 
 
 def test_a_token_in_a_file_is_read_anew(tmp_path: Path) -> None:
@@ -98,6 +122,12 @@ def test_an_unsecured_token_has_the_claims_that_it_was_given() -> None:
         ({"unsecuredLoginStringClaim_sub": "a", "unsecuredLoginNumberClaim_n": "x"}, {}, "must be a number, not 'x'"),
         ({}, {URL: "file:///token", "sasl.oauthbearer.method": "magic"}, "method must be oidc or default"),
         ({}, {URL: "file:///token", "sasl.oauthbearer.extensions": "a"}, "extensions must be name=value"),
+        (
+            {},
+            {URL: "file:///token", "enable.sasl.oauthbearer.unsecure.jwt": "true"},
+            "enable.sasl.oauthbearer.unsecure.jwt is for unsecured tokens, which do not come from",
+        ),
+        ({}, {}, f"^{URL} is missing: OAUTHBEARER needs it"),
     ],
 )
 def test_what_cannot_be_is_refused(module: dict[str, str], settings: dict[str, str], message: str) -> None:
