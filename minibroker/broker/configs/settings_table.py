@@ -213,6 +213,11 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 leaves the operating system's."),
     Setting("socket.request.max.bytes", INT, 104_857_600, "A request larger than this closes its connection.", FROM_ONE),
     Setting("queued.max.request.bytes", LONG, -1, "How many bytes of unfinished requests above 64 KiB are held before further ones are left unread; -1 for 256 MiB."),
+    # Quotas of clients.
+    Setting("quota.window.num", INT, 11, "Over how many windows the bytes and the time of a client are counted.", FROM_ONE),
+    Setting("quota.window.size.seconds", INT, 1, "How long each of these windows is.", FROM_ONE),
+    Setting("controller.quota.window.num", INT, 11, "For how many windows a client may save up what it may create and delete.", FROM_ONE),
+    Setting("controller.quota.window.size.seconds", INT, 1, "How long each of these windows is.", FROM_ONE),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether a topic that a client asks for and that does not exist is created."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),
