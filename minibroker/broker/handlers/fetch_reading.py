@@ -6,12 +6,15 @@ steps. What is asked is `fetch`'s business, and waiting that of `waiting_fetches
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.metadata.followers import preferred_replica, serves_as_follower
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.quotas.quota_manager import FETCHED
+from minibroker.broker.requests.answers import MAX_ANSWER_BYTES
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.down_conversion import (
     MAX_CONVERTED_BYTES,
@@ -24,9 +27,13 @@ from minibroker.broker.requests.fetch_sessions import INITIAL_EPOCH, NO_SESSION,
 from minibroker.broker.security.operations import READ_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.protocol.steps import Steps, chunks, taken
+from minibroker.protocol.primitives import Output
+from minibroker.protocol.steps import Steps, at_once, chunks, taken
 from minibroker.storage.log import Log
 from minibroker.storage.segment import Region
+
+if TYPE_CHECKING:
+    from minibroker.broker.quotas.quota_manager import Usage
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = TopicAnswer.PartitionData
@@ -79,6 +86,9 @@ class Reading:
         self.session = session
         self.wanted = wanted
         self.max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
+        if context.usage is not None:
+            most_bytes = context.cluster.quotas.most_bytes(context, FETCHED)
+            self.max_bytes = self.max_bytes if most_bytes is None else min(self.max_bytes, most_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
 
     def in_steps(self) -> LongReading:
@@ -235,7 +245,28 @@ class Reading:
         """The answer; with an incremental session, only of partitions that have news."""
         topics: Topics = {}
         self._put(topics, self.answers)
-        return self._assembled(topics)
+        response = self._assembled(topics)
+        if self.context.usage is None:
+            return response
+        return at_once(self._charged(response, self.context.usage, [fetched for fetched, _, _ in self.answers]))
+
+    def _charged(
+        self, response: FetchResponse, usage: Usage, told: Iterable[FetchedPartition]
+    ) -> Steps[FetchResponse]:
+        """Return the answer, or an empty one if the client's quota is used up: it asks again once it may."""
+        quotas, out = self.context.cluster.quotas, Output()
+        yield from response.encode_in_steps(out, self.context.version, MAX_ANSWER_BYTES)
+        size_bytes = len(out) + sum(region.size_bytes for _, region in out.regions)
+        if not quotas.charge_bytes(self.context, usage, FETCHED, size_bytes):
+            return response
+        quotas.take_back(self.context, FETCHED, size_bytes)
+        if self.session is None or self.request.session_epoch <= INITIAL_EPOCH:
+            if self.session is not None:
+                self.context.node.sessions.remove(self.session.session_id)
+            return FetchResponse(session_id=NO_SESSION, responses=[])
+        for fetched in told:
+            fetched.forget_told()
+        return FetchResponse(session_id=self.session.session_id, responses=[])
 
     def _put(self, topics: Topics, answers: Sequence[Answered]) -> None:
         """Put the answers that the client is to be told with those of their topics."""
@@ -361,15 +392,19 @@ class LongReading(Reading):
                     by_topic.setdefault(fetched.topic, []).append(fetched)
             yield
         topics: Topics = {}
+        usage = self.context.usage  # if there is any, the answer is looked at before it is written
         for key, partitions in by_topic.items():
             topics[key] = self._topic(key)
-            if self.context.may_take_apart:
+            if self.context.may_take_apart and usage is None:
                 topics[key].partitions = _Answers(self, partitions)  # type: ignore[assignment]
                 continue
             for named in chunks(partitions):
                 topics[key].partitions += map(self.answer, named)
                 yield
-        return self._assembled(topics)
+        response = self._assembled(topics)
+        if usage is None:
+            return response
+        return (yield from self._charged(response, usage, chain.from_iterable(by_topic.values())))
 
     def answer(self, fetched: FetchedPartition) -> PartitionAnswer:
         """Return what the client is told of a partition; its session remembers that."""
