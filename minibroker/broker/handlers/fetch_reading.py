@@ -250,9 +250,7 @@ class Reading:
             return response
         return at_once(self._charged(response, self.context.usage, [fetched for fetched, _, _ in self.answers]))
 
-    def _charged(
-        self, response: FetchResponse, usage: Usage, told: Iterable[FetchedPartition]
-    ) -> Steps[FetchResponse]:
+    def _charged(self, response: FetchResponse, usage: Usage, told: Iterable[FetchedPartition]) -> Steps[FetchResponse]:
         """Return the answer, or an empty one if the client's quota is used up: it asks again once it may."""
         quotas, out = self.context.cluster.quotas, Output()
         yield from response.encode_in_steps(out, self.context.version, MAX_ANSWER_BYTES)
