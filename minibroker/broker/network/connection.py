@@ -171,6 +171,17 @@ class Connection:
                     self._running = None
                     partial.close()
 
+    def _give_way(self) -> None:
+        """Close the connection: it holds memory that others need, and hardly goes on."""
+        self._log_end("it sends hardly anything of a request for whose memory others wait")
+        if self._partial is not None:
+            self._partial.close()
+            self._partial = None
+        self.fail()
+
+    def _log_end(self, reason: str) -> None:
+        log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
+
     def _budget_freed(self) -> None:
         if self._partial is not None and not self.closed:
             self._outlet.resume_reading()
@@ -195,7 +206,7 @@ class Connection:
             if position < 0:
                 self._outlet.call_soon(self.resume)
         elif position < len(data):
-            self._partial = partial = PartialFrame(data[position:], self.limit_bytes, self._budget)
+            self._partial = partial = PartialFrame(data[position:], self.limit_bytes, self._budget, self._give_way)
             self._extend(partial)
 
     def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
@@ -266,7 +277,7 @@ class Connection:
 
     def _refuse(self, error: FrameError) -> None:
         """Close the connection: after an impossible size, nobody knows where the next frame would begin."""
-        log.warning("closing %s (%s): it sent %s", self.peer, self.software or "?", error, extra=self.log_fields)
+        self._log_end(f"it sent {error}")
         self.end()
 
     # --- waiting --------------------------------------------------------------------------------
@@ -300,7 +311,7 @@ class Connection:
 
     def give_up(self, reason: str) -> None:
         """Close the connection in the next turn unless its parked request is answered before."""
-        log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
+        self._log_end(reason)
         self._outlet.call_soon(self._given_up)
 
     def _given_up(self) -> None:
@@ -367,11 +378,6 @@ class Connection:
     def owes_bytes(self) -> bool:
         """Whether the client has begun a request whose rest we are ready to read."""
         return self._partial is not None and not self._partial.waits
-
-    @property
-    def crawls(self) -> bool:
-        """Whether the client has begun a request and sends hardly any more of it, while others wait for the memory."""
-        return self._partial is not None and self._partial.crawls()
 
     def end(self) -> None:
         """Close the connection once the answers so far have left; to be called while frames run."""

@@ -2,14 +2,16 @@
 
 A frame is an int32 size and as many bytes. Memory for it is taken as the bytes arrive, whatever the size says: a
 buffer is at most twice as large as its content. All partial frames of a loop share a budget with a part for small and
-one for large ones, so that large ones never keep small ones waiting. This file does not know what is in a frame.
+one for large ones, so that large ones never keep small ones waiting. When one has to wait for memory, those give way
+that hardly grow. This file does not know what is in a frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 
+from minibroker.broker.clock import Clock
 from minibroker.broker.network.parked_requests import ParkedRequests
 
 PREFIX = Struct(">i")
@@ -19,7 +21,8 @@ SMALL_FRAME_BYTES = 64 << 10
 SMALL_FRAMES_BYTES = 128 << 20  # 2,000 of them, each with all its bytes but one
 LARGE_FRAMES_BYTES = 256 << 20
 SPARE_BYTES = 2 << 20  # one buffer of this size serves the large frames in turn
-LEAST_PROGRESS_BYTES = 16 << 10  # what has to come from one sweep to the next while others wait for memory
+LEAST_PROGRESS_BYTES = 16 << 10  # what has to come while others wait for memory, in
+PATIENCE_MS = 1_000
 
 
 class FrameError(Exception):
@@ -38,18 +41,47 @@ class Pool:
     """The bytes that partial frames of one kind hold together.
 
     A frame that would exceed the limit waits, except for the oldest incomplete one, so that one always makes progress.
+    For one that waits, those give way that have hardly grown for a time, the longest first.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, now_ms: Callable[[], float]) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self.waiting: dict[PartialFrame, Callable[[], None]] = {}
+        self._now_ms = now_ms
         self._holders: dict[PartialFrame, int] = {}  # in the order in which the frames began
+        self._growing: dict[PartialFrame, float] = {}  # since when each has hardly grown, the longest first
 
     def book(self, frame: PartialFrame, size_bytes: int) -> None:
         """Note that `frame` holds `size_bytes` in all."""
         self.held_bytes += size_bytes - self._holders.get(frame, 0)
         self._holders[frame] = size_bytes
+        if size_bytes > OWN_BYTES and frame not in self._growing:
+            self.grew(frame)
+
+    def grew(self, frame: PartialFrame) -> None:
+        """Note that `frame` has made progress."""
+        self._growing.pop(frame, None)
+        self._growing[frame] = self._now_ms()
+
+    def wait(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
+        """Call `wake` when there is room for the next bytes of `frame`; make room if there are idle ones."""
+        self.waiting[frame] = wake
+        self._growing.pop(frame, None)  # the client cannot help that it stands still
+        self.make_room([frame])
+
+    def make_room(self, waiting: Iterable[PartialFrame]) -> None:
+        """Give up those that have hardly grown for a time, until these have room."""
+        lacking_bytes = self.held_bytes - self.limit_bytes + sum(map(self._growth_bytes, waiting))
+        since_ms = self._now_ms() - PATIENCE_MS
+        while lacking_bytes > 0 and self._growing:
+            frame, grew_ms = next(iter(self._growing.items()))
+            if grew_ms > since_ms:
+                return
+            del self._growing[frame]
+            if not frame.complete:
+                lacking_bytes -= self._holders[frame]
+                frame.give_up()
 
     def has_room(self, frame: PartialFrame, size_bytes: int) -> bool:
         """Return whether `frame` may hold `size_bytes` in all."""
@@ -62,6 +94,7 @@ class Pool:
     def give_back(self, frame: PartialFrame) -> None:
         """Forget `frame`, and wake the frames whose next bytes have room now, the one that lacks least first."""
         self.waiting.pop(frame, None)
+        self._growing.pop(frame, None)
         self.held_bytes -= self._holders.pop(frame, 0)
         if not self.waiting:
             return
@@ -69,12 +102,16 @@ class Pool:
         free_bytes = self.limit_bytes - self.held_bytes
         if oldest is not None and oldest in self.waiting:
             free_bytes -= self._growth_bytes(oldest)
-            self.waiting.pop(oldest)()
+            self._wake(oldest)
         for waiting in sorted(self.waiting, key=lambda frame: frame.missing_bytes):
             free_bytes -= self._growth_bytes(waiting)
             if free_bytes < 0:
                 break
-            self.waiting.pop(waiting)()
+            self._wake(waiting)
+
+    def _wake(self, frame: PartialFrame) -> None:
+        self.grew(frame)
+        self.waiting.pop(frame)()
 
     def _growth_bytes(self, frame: PartialFrame) -> int:
         return frame.next_bytes() - self._holders.get(frame, 0)
@@ -83,12 +120,16 @@ class Pool:
 class FrameBudget:
     """What all partial frames, and all bytes that wait behind unfinished requests, may hold on one loop.
 
-    `full` says that sockets should be read in small pieces: what was read has to be kept.
+    `full` says that sockets should be read in small pieces: what was read has to be kept. Without a clock no frame ever
+    gives way.
     """
 
-    def __init__(self, limit_bytes: int = LARGE_FRAMES_BYTES) -> None:
-        self.small = Pool(SMALL_FRAMES_BYTES)
-        self.large = Pool(limit_bytes)
+    def __init__(self, limit_bytes: int = LARGE_FRAMES_BYTES, clock: Clock | None = None) -> None:
+        now_ms = _never if clock is None else clock.monotonic_ms
+        self.small = Pool(SMALL_FRAMES_BYTES, now_ms)
+        self.large = Pool(limit_bytes, now_ms)
+        self._clock = clock
+        self._looks_again = False
         self.parked = ParkedRequests()
         self.backlog_bytes = 0
         self.full = False
@@ -116,6 +157,22 @@ class FrameBudget:
         frame.pool.give_back(frame)
         self._count()
 
+    def wait(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
+        """Call `wake` when it is worth another try to `take` bytes for `frame`."""
+        frame.pool.wait(frame, wake)
+        self._look_again_later()
+
+    def _look_again_later(self) -> None:
+        if self._clock is not None and not self._looks_again and (self.small.waiting or self.large.waiting):
+            self._looks_again = True
+            self._clock.call_later(PATIENCE_MS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._looks_again = False
+        for pool in (self.small, self.large):
+            pool.make_room(list(pool.waiting))
+        self._look_again_later()
+
     def backlog(self, more_bytes: int) -> None:
         """Note that `more_bytes` more (less, if negative) wait behind unfinished requests."""
         self.backlog_bytes += more_bytes
@@ -139,17 +196,25 @@ class FrameBudget:
             self._lent = False
 
 
+def _never() -> float:
+    return 0.0
+
+
 class PartialFrame:
-    """The bytes of one frame that came so far, and room for the next ones. Starts with one byte or more."""
+    """The bytes of one frame that came so far, and room for the next ones. Starts with one byte or more.
 
-    __slots__ = ("_budget", "_buffer", "_filled", "_limit_bytes", "_seen_bytes", "_total", "pool")
+    `give_up` closes it, and the connection that sends it, as others need its memory.
+    """
 
-    def __init__(self, start: memoryview, limit_bytes: int, budget: FrameBudget) -> None:
+    __slots__ = ("_budget", "_buffer", "_filled", "_limit_bytes", "_seen_bytes", "_total", "give_up", "pool")
+
+    def __init__(self, start: memoryview, limit_bytes: int, budget: FrameBudget, give_up: Callable[[], None]) -> None:
+        self.give_up = give_up
         self.pool = budget.small
         self._budget = budget
         self._limit_bytes = limit_bytes
         self._filled = len(start)
-        self._seen_bytes = -1
+        self._seen_bytes = self._filled  # when it last made progress
         self._total = 0  # unknown before the four bytes of the size are there
         size = max(PREFIX.size, self._filled)
         self._buffer = memoryview(bytearray(size))
@@ -176,6 +241,9 @@ class PartialFrame:
     def filled(self, count: int) -> None:
         """Note that `count` bytes were written to the start of `room()`."""
         self._filled += count
+        if self._filled - self._seen_bytes >= LEAST_PROGRESS_BYTES:
+            self._seen_bytes = self._filled
+            self.pool.grew(self)
 
     @property
     def missing_bytes(self) -> int:
@@ -209,15 +277,7 @@ class PartialFrame:
 
     def wait(self, wake: Callable[[], None]) -> None:
         """Call `wake` when `grow` is worth another try."""
-        self.pool.waiting[self] = wake
-        self._seen_bytes = -1  # the client cannot help that it stands still
-
-    def crawls(self) -> bool:
-        """Return whether it holds memory that others wait for, and has hardly grown since the last call."""
-        seen_bytes, self._seen_bytes = self._seen_bytes, self._filled
-        if seen_bytes < 0 or self._filled - seen_bytes >= LEAST_PROGRESS_BYTES or len(self._buffer) <= OWN_BYTES:
-            return False
-        return bool(self.pool.waiting) and not self.complete and not self.waits
+        self._budget.wait(self, wake)
 
     def close(self) -> None:
         """Give the memory of the frame back, which others may then write to."""

@@ -179,15 +179,14 @@ class Server:
         """Close the connections that get nowhere and hold memory, now and every second or five.
 
         These are those that sent nothing more of a request, or took nothing of their answers, for
-        connections.max.stall.ms, and those that hardly go on with a request while others wait for its memory.
+        connections.max.stall.ms. Who hardly goes on with a request while others wait for its memory is closed by
+        `FrameBudget`.
         """
         limit_ms = self._cluster.settings["connections.max.stall.ms"]
         since_ms = self._clock.monotonic_ms() - limit_ms
         begun = [client for client in self._shared.sockets if client.connection.owes_bytes]
         silent = [client for client in begun if client.progress_ms <= since_ms]
-        crawling = [client for client in begun if client.progress_ms > since_ms and client.connection.crawls]
         self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
-        self._give_up(crawling, "sends hardly anything of a request for whose memory others wait")
         self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
         pause_ms = BUSY_SWEEP_MS if begun or self._shared.unread.held_bytes else STALL_SWEEP_MS
         self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)

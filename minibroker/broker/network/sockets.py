@@ -39,7 +39,7 @@ class Shared:
     def __init__(self, clock: Clock) -> None:
         self.now_ms = clock.monotonic_ms
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.budget = FrameBudget()
+        self.budget = FrameBudget(clock=clock)
         self.unread = Unread(self.now_ms)
         self.sockets: set[SocketProtocol] = set()
         self.closed = False  # also for clients that are accepted in the meantime
