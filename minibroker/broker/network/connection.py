@@ -75,6 +75,7 @@ class Connection:
         "_partial",
         "_running",
         "closed",
+        "host",
         "known",
         "limit_bytes",
         "listener",
@@ -97,10 +98,12 @@ class Connection:
         budget: FrameBudget,
         limit_bytes: int,
         peer: str = "?",
+        host: str = "",
     ) -> None:
         self.node = node
         self.listener = listener
-        self.peer = peer
+        self.peer = peer  # for people
+        self.host = host  # for rules, which compare it as a text: the address as Java writes it
         self.software = ""
         self.principal = ANONYMOUS
         self.must_authenticate = False  # before it may ask for anything else, as its listener wants it

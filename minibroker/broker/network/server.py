@@ -17,7 +17,7 @@ from minibroker.broker.clock import Clock
 from minibroker.broker.cluster import Endpoint, Node
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.listeners import Listener
-from minibroker.broker.network.sockets import Shared, SocketProtocol
+from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.network.unread import Reader
 from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
 from minibroker.broker.requests.interceptors import Interceptor
@@ -109,8 +109,11 @@ class Server:
         name = bound.listener.name
         self.accepted[node.node_id, name] += 0  # a node that returns goes on counting
 
+        def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
+            return self._attach(node, name, outlet, transport)
+
         def protocol() -> SocketProtocol:
-            return SocketProtocol(self._loop, self._shared, lambda outlet, peer: self._attach(node, name, outlet, peer))
+            return SocketProtocol(self._loop, self._shared, attach)
 
         backlog = self._cluster.settings["socket.listen.backlog.size"]
         server = await self._loop.create_server(protocol, sock=bound.socket, backlog=backlog)
@@ -138,11 +141,20 @@ class Server:
     def _clients_of(self, node_id: int) -> list[SocketProtocol]:
         return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
 
-    def _attach(self, node: Node, listener: str, outlet: SocketProtocol, peer: str) -> Connection:
+    def _attach(
+        self, node: Node, listener: str, outlet: SocketProtocol, transport: asyncio.BaseTransport
+    ) -> Connection:
         self.accepted[node.node_id, listener] += 1
-        limit_bytes = self._cluster.settings["socket.request.max.bytes"]
         return Connection(
-            node, listener, outlet, self._execute, self._tell_at_end, self._shared.budget, limit_bytes, peer
+            node,
+            listener,
+            outlet,
+            self._execute,
+            self._tell_at_end,
+            self._shared.budget,
+            self._cluster.settings["socket.request.max.bytes"],
+            peer_name(transport),
+            host_name(transport),
         )
 
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
