@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from minibroker.broker.configs.settings_table import (
     SETTINGS,
     AnyCaseOf,
+    ConnectionCounts,
     FormatVersion,
     NonEmpty,
     OneOf,
@@ -111,6 +112,8 @@ def _values(row: Setting) -> str:
         return "a version of Kafka, from 0.8.0 on"
     if isinstance(valid, ReplicaList):
         return "*, or partition:broker pairs"
+    if isinstance(valid, ConnectionCounts):
+        return "address:number pairs"
     return _range(valid) if valid is not None else ""
 
 

@@ -120,6 +120,29 @@ class NonEmpty(NamedTuple):
         return None if value else "must not be empty"
 
 
+class ConnectionCounts(NamedTuple):
+    """`address:number` pairs."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        try:
+            counts_of_addresses(value)
+        except ValueError as error:
+            return f"must be a list of address:number, and {error}"
+        return None
+
+
+def counts_of_addresses(text: str) -> dict[str, int]:
+    """Return a comma-separated list of address:number as a dict. Raise ValueError."""
+    import ipaddress  # which hardly a broker needs
+
+    found = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        address, _, number = pair.rpartition(":")
+        found[str(ipaddress.ip_address(address.strip("[]")))] = int(number)
+    return found
+
+
 def _is_replica(pair: str) -> bool:
     partition, separator, broker = pair.partition(":")
     return bool(separator) and partition.isdecimal() and broker.isdecimal()
@@ -139,7 +162,7 @@ class Setting(NamedTuple):
     type: ConfigType
     default: Value
     documentation: str
-    valid: Range | OneOf | AnyCaseOf | ReplicaList | FormatVersion | NonEmpty | None = None
+    valid: Range | OneOf | AnyCaseOf | ReplicaList | FormatVersion | NonEmpty | ConnectionCounts | None = None
     scope: Scope = Scope.BROKER
     topic: str | None = None
     fallbacks: tuple[tuple[str, int], ...] = ()
@@ -207,6 +230,10 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     # Connections.
     Setting("connections.max.idle.ms", LONG, 600_000, "Connections that are idle for this long are closed."),
     Setting("connections.max.stall.ms", LONG, 30_000, "Connections are closed when for this long they send no more of a request that they have begun, or read nothing of answers above 64 KiB.", FROM_ONE, in_kafka=False),
+    Setting("max.connections", INT, 2_147_483_647, "The largest number of connections of a broker; further ones wait until others are closed.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("max.connections.per.ip", INT, 2_147_483_647, "The largest number of connections from one address; further ones are closed.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("max.connections.per.ip.overrides", STRING, "", "Other such numbers for some addresses, as a comma-separated list of address:number.", ConnectionCounts(), update=CLUSTER_WIDE),
+    Setting("max.connection.creation.rate", INT, 2_147_483_647, "The largest number of new connections a second; further ones wait.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("socket.listen.backlog.size", INT, 50, "The largest number of connections that wait to be accepted on a listener.", FROM_ONE),
     Setting("socket.receive.buffer.bytes", INT, 102_400, "SO_RCVBUF of the sockets; -1 for the operating system's default."),
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 for the operating system's default."),

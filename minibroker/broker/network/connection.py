@@ -69,7 +69,6 @@ class Connection:
         "_budget",
         "_due",
         "_execute",
-        "_muted",
         "_outlet",
         "_parked",
         "_partial",
@@ -80,6 +79,7 @@ class Connection:
         "limit_bytes",
         "listener",
         "must_authenticate",
+        "muted",
         "node",
         "peer",
         "principal",
@@ -116,7 +116,7 @@ class Connection:
         self._tell_at_end = tell_at_end
         self._due: list[list[Any] | Due] | None = None  # what leaves when the turn ends
         self._budget = budget
-        self._muted = False
+        self.muted = False  # no request runs until `unmute`
         self._parked: Parked | None = None
         self._partial: PartialFrame | None = None
         self._running: PartialFrame | None = None  # whose bytes are the frame that runs now, unless it was handed over
@@ -189,7 +189,7 @@ class Connection:
             self._send(answers)
         if self.closed:
             self._close()
-        elif self._parked is not None or self._muted or self._outlet.congested or position < 0:
+        elif self._parked is not None or self.muted or self._outlet.congested or position < 0:
             self._backlog = bytearray(data[abs(position) :])
             if self._backlog:
                 self._budget.backlog(len(self._backlog))
@@ -223,7 +223,7 @@ class Connection:
                 break
             else:
                 self._send_at_end(answers, outcome)
-            if self._muted:
+            if self.muted:
                 break
         return position
 
@@ -282,11 +282,11 @@ class Connection:
 
     def mute(self) -> None:
         """Run no further request until `unmute`; answers leave as before."""
-        self._muted = True
+        self.muted = True
 
     def unmute(self) -> None:
         """Go on with the requests that have come meanwhile."""
-        self._muted = False
+        self.muted = False
         self.resume()
 
     def answered(self, items: list[Any]) -> None:
@@ -319,7 +319,7 @@ class Connection:
 
     def resume(self) -> None:
         """Go on with the backlog, if nothing stands in the way any more."""
-        if self.closed or self._backlog is None or self._parked is not None or self._muted or self._outlet.congested:
+        if self.closed or self._backlog is None or self._parked is not None or self.muted or self._outlet.congested:
             return
         backlog, self._backlog = self._backlog, None
         self._outlet.resume_reading()

@@ -16,6 +16,7 @@ from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Clock
 from minibroker.broker.cluster import Endpoint, Node
 from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.connection_limits import ConnectionLimits
 from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.network.unread import Reader
@@ -103,11 +104,15 @@ class Server:
             self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id
         self.accepted: Counter[tuple[int, str]] = Counter()
+        self._limits: dict[int, ConnectionLimits] = {}  # by node
+        self._shared.lost = self._lost
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
         """Accept clients for `node`."""
         name = bound.listener.name
         self.accepted[node.node_id, name] += 0  # a node that returns goes on counting
+        if node.node_id not in self._limits:
+            self._limits[node.node_id] = ConnectionLimits(self._cluster, node.node_id, self._clock)
 
         def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
             return self._attach(node, name, outlet, transport)
@@ -145,7 +150,7 @@ class Server:
         self, node: Node, listener: str, outlet: SocketProtocol, transport: asyncio.BaseTransport
     ) -> Connection:
         self.accepted[node.node_id, listener] += 1
-        return Connection(
+        connection = Connection(
             node,
             listener,
             outlet,
@@ -156,6 +161,11 @@ class Server:
             peer_name(transport),
             host_name(transport),
         )
+        self._limits[node.node_id].came(connection, outlet.abort_soon)
+        return connection
+
+    def _lost(self, connection: Connection) -> None:
+        self._limits[connection.node.node_id].gone(connection)
 
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
         try:
@@ -201,6 +211,8 @@ class Server:
         self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
         self._give_up(crawling, "sends hardly anything of a request for whose memory others wait")
         self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
+        for limits in self._limits.values():
+            limits.admit_waiting()  # more may be allowed now
         pause_ms = BUSY_SWEEP_MS if begun or self._shared.unread.held_bytes else STALL_SWEEP_MS
         self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)
 
@@ -214,6 +226,8 @@ class Server:
     def go_on_with(self, cluster: Broker) -> None:
         """Serve the same clients from another cluster, and run the requests that wait once more on it."""
         self._cluster = self._dispatcher.cluster = cluster
+        for limits in self._limits.values():
+            limits.cluster = cluster
         cluster.turn.bind(self._loop.call_soon)
         for client in list(self._shared.sockets):
             client.connection.ask_again()
