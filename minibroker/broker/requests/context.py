@@ -35,6 +35,7 @@ class RequestContext:
         "kept",
         "lasts",
         "long_arrays",
+        "may_take_apart",
         "must_sync",
         "node",
         "refusals",
@@ -62,6 +63,7 @@ class RequestContext:
         self.frame_is_kept = False
         self.kept: PartialFrame | None = None
         self.long_arrays: tuple[list[Any], ...] | list[list[Any]] = ()
+        self.may_take_apart = False  # the request and its answer, as the handler and the writer alone see them
         self.refusals: Refusals | None = None
         self.waits: list[tuple[Wait, Refuse]] | None = None
         self.must_sync = False

@@ -185,6 +185,7 @@ class Dispatcher:
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         if call is None:
+            context.may_take_apart = True
             outcome = route.run(context, request)
         else:
             call.request, call.may_run_again = request, route.key != ApiKey.PRODUCE
