@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from minibroker.broker.configs.settings_table import (
     SETTINGS,
     AnyCaseOf,
+    AuthorizerClass,
     FormatVersion,
     NonEmpty,
     OneOf,
+    Principals,
     Range,
     ReplicaList,
     Scope,
     Setting,
 )
 from minibroker.broker.configs.settings_values import format_value
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
 
 HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meaning")
 PREAMBLE = """\
@@ -89,7 +92,7 @@ def _default(row: Setting) -> str:
     """The default, the fallback for want of one, and Kafka's where it is another."""
     text = format_value(row.default)
     if not row.in_kafka:
-        return f"{text} (Kafka 4: no such setting)"
+        return f"{text} (Kafka 4: {row.kafka_default or 'no such setting'})".lstrip()
     if text is None:
         text = " or ".join(name for name, _ in row.fallbacks)
     if row.kafka_default is None:
@@ -108,6 +111,10 @@ def _values(row: Setting) -> str:
         return "a version of Kafka, from 0.8.0 on"
     if isinstance(valid, ReplicaList):
         return "*, or partition:broker pairs"
+    if isinstance(valid, AuthorizerClass):
+        return STANDARD_AUTHORIZER
+    if isinstance(valid, Principals):
+        return "type:name, with semicolons between them"
     return _range(valid) if valid is not None else ""
 
 

@@ -10,6 +10,8 @@ from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple
 
 from minibroker.broker.configs.format_versions import format_of_version
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from minibroker.broker.security.principals import super_users
 
 # The typed value of a setting: bool, int, float, str, a tuple of str, or None where a setting has no default.
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -120,6 +122,23 @@ class NonEmpty(NamedTuple):
         return None if value else "must not be empty"
 
 
+class AuthorizerClass(NamedTuple):
+    """The name of Kafka's own authorizer, or nothing."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        return None if value in ("", STANDARD_AUTHORIZER) else f"The only authorizer is {STANDARD_AUTHORIZER}"
+
+
+class Principals(NamedTuple):
+    """Principals as type:name, with semicolons between them."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+        wrong = next((text for text in sorted(super_users(value)) if ":" not in text), None)
+        return wrong and f"expected a string in format principalType:principalName but got {wrong}"
+
+
 def _is_replica(pair: str) -> bool:
     partition, separator, broker = pair.partition(":")
     return bool(separator) and partition.isdecimal() and broker.isdecimal()
@@ -140,7 +159,9 @@ class Setting(NamedTuple):
     type: ConfigType
     default: Value
     documentation: str
-    valid: Range | OneOf | AnyCaseOf | ReplicaList | FormatVersion | NonEmpty | None = None
+    valid: Range | OneOf | AnyCaseOf | ReplicaList | FormatVersion | NonEmpty | AuthorizerClass | Principals | None = (
+        None
+    )
     scope: Scope = Scope.BROKER
     topic: str | None = None
     fallbacks: tuple[tuple[str, int], ...] = ()
@@ -213,6 +234,10 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 leaves the operating system's."),
     Setting("socket.request.max.bytes", INT, 104_857_600, "A request larger than this closes its connection.", FROM_ONE),
     Setting("queued.max.request.bytes", LONG, -1, "How many bytes of unfinished requests above 64 KiB are held before further ones are left unread; -1 for 256 MiB."),
+    # Rights.
+    Setting("authorizer.class.name", STRING, "", "The authorizer, which lets clients do only what ACLs allow; if it is unset, they may do everything.", AuthorizerClass()),
+    Setting("super.users", STRING, "", "Principals that may do everything, whatever the ACLs are: User:a;User:b.", Principals(), in_kafka=False, kafka_default="a setting of its authorizer"),
+    Setting("allow.everyone.if.no.acl.found", BOOLEAN, False, "Whether a principal may do everything with a resource that no ACL is about.", in_kafka=False, kafka_default="a setting of its authorizer"),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether a topic that a client asks for and that does not exist is created."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),

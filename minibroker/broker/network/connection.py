@@ -74,6 +74,7 @@ class Connection:
         "_partial",
         "_running",
         "closed",
+        "host",
         "known",
         "limit_bytes",
         "listener",
@@ -100,6 +101,7 @@ class Connection:
         self.node = node
         self.listener = listener
         self.peer = peer
+        self.host = peer.rpartition(":")[0].strip("[]")  # as it stands in ACLs
         self.software = ""
         self.principal = ANONYMOUS
         self.must_authenticate = False  # before it may ask for anything else, as its listener wants it
