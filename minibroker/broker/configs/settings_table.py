@@ -7,9 +7,11 @@ which one applies. Names and defaults are those of Apache Kafka 4.3; `kafka_defa
 from __future__ import annotations
 
 from enum import Enum, IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.format_versions import format_of_version
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from minibroker.broker.security.principals import super_users
 
 # The typed value of a setting: bool, int, float, str, a tuple of str, or None where a setting has no default.
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -44,6 +46,13 @@ class UpdateMode(Enum):
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
+
+
+class Valid(Protocol):
+    """What a value may be."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
 
 
 class Range(NamedTuple):
@@ -143,6 +152,23 @@ def counts_of_addresses(text: str) -> dict[str, int]:
     return found
 
 
+class AuthorizerClass(NamedTuple):
+    """The name of Kafka's own authorizer, or nothing."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        return None if value in ("", STANDARD_AUTHORIZER) else f"The only authorizer is {STANDARD_AUTHORIZER}"
+
+
+class Principals(NamedTuple):
+    """Principals as type:name, with semicolons between them."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+        wrong = next((text for text in sorted(super_users(value)) if ":" not in text), None)
+        return wrong and f"expected a string in format principalType:principalName but got {wrong}"
+
+
 def _is_replica(pair: str) -> bool:
     partition, separator, broker = pair.partition(":")
     return bool(separator) and partition.isdecimal() and broker.isdecimal()
@@ -162,7 +188,7 @@ class Setting(NamedTuple):
     type: ConfigType
     default: Value
     documentation: str
-    valid: Range | OneOf | AnyCaseOf | ReplicaList | FormatVersion | NonEmpty | ConnectionCounts | None = None
+    valid: Valid | None = None
     scope: Scope = Scope.BROKER
     topic: str | None = None
     fallbacks: tuple[tuple[str, int], ...] = ()
@@ -244,6 +270,10 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
     Setting("controller.quota.window.num", INT, 11, "The number of windows for which a client may save up partition changes.", FROM_ONE),
     Setting("controller.quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
+    # Rights.
+    Setting("authorizer.class.name", STRING, "", "The authorizer, which lets clients do only what ACLs allow; if it is unset, they may do everything.", AuthorizerClass()),
+    Setting("super.users", STRING, "", "Principals that may do everything, whatever the ACLs are: User:a;User:b.", Principals(), in_kafka=False, kafka_default="a setting of its authorizer"),
+    Setting("allow.everyone.if.no.acl.found", BOOLEAN, False, "Whether a principal may do everything with a resource that no ACL is about.", in_kafka=False, kafka_default="a setting of its authorizer"),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether topics are created when a client first uses them."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),

@@ -48,7 +48,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("alter.config.policy.class.name", CLASS, None),
     _kept("alter.log.dirs.replication.quota.window.num", INT, 11, FROM_ONE),
     _kept("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, FROM_ONE),
-    _kept("authorizer.class.name", STRING, ""),
     _kept("background.threads", INT, 10, FROM_ONE, update=CLUSTER_WIDE),
     _kept("broker.heartbeat.interval.ms", INT, 2000),
     _kept("broker.session.timeout.ms", INT, 9000),

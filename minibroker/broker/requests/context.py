@@ -80,8 +80,14 @@ class RequestContext:
         return self.connection.principal
 
     def allows(self, right: Right, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the principal has a right on the resource of this name: there is no authorizer, so it has."""
-        return True
+        """Return whether the principal has a right on the resource of this name; without an authorizer it has."""
+        authorizer, connection = self.cluster.authorizer, self.connection
+        return authorizer is None or authorizer.allows(connection.principal, connection.host, right, name)
+
+    def allows_some(self, right: Right) -> bool:
+        """Return whether the principal has a right on any resource of the type: Kafka's authorizeByResourceType."""
+        authorizer, connection = self.cluster.authorizer, self.connection
+        return authorizer is None or authorizer.allows_some(connection.principal, connection.host, right)
 
     def authorize(self, right: Right, name: str = CLUSTER_NAME) -> None:
         """Check a right. Raise KafkaError with the code for the type of resource, as TOPIC_AUTHORIZATION_FAILED."""
