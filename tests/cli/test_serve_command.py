@@ -75,7 +75,7 @@ def test_the_data_is_in_the_working_directory_by_default(tmp_path: Path) -> None
     [
         ("log.segment.byte=1", "unknown setting log.segment.byte, did you mean log.segment.bytes?"),
         ("log.segment.bytes=1", "Invalid value 1 for configuration log.segment.bytes: Value must be at least 1048576"),
-        ("listeners=SSL://127.0.0.1:0", "listeners: SSL://127.0.0.1:0 needs SSL, and only PLAINTEXT is served yet"),
+        ("listeners=SSL://127.0.0.1:0", "listeners: SSL://127.0.0.1:0 needs SSL, and TLS is not served yet"),
     ],
 )
 def test_a_bad_setting_is_refused_and_nothing_touched(tmp_path: Path, setting: str, complaint: str) -> None:

@@ -163,7 +163,7 @@ class Setting(NamedTuple):
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 SHORT, DOUBLE, LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
-CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+CLUSTER_WIDE, PER_BROKER = UpdateMode.CLUSTER_WIDE, UpdateMode.PER_BROKER
 
 FROM_ZERO: Final = Range(0)
 FROM_ONE: Final = Range(1)
@@ -203,7 +203,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("replica.selector.class", STRING, None, "Which replica a consumer should read from: the leader, or with RackAwareReplicaSelector one in its own rack (KIP-392)."),
     Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; port 0 takes a free one.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
     Setting("advertised.listeners", LIST, None, "The addresses that clients connect to; those of listeners, if unset.", NON_EMPTY),
-    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; only PLAINTEXT is served."),
+    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; PLAINTEXT and SASL_PLAINTEXT are served."),
     Setting("controller.listener.names", LIST, None, "Listeners of a KRaft controller, which are not opened: the controller is part of the process.", NON_EMPTY, kafka_default="required"),
     # Connections.
     Setting("connections.max.idle.ms", LONG, 600_000, "A connection on which nothing happens for this long is closed."),
@@ -213,6 +213,11 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 leaves the operating system's."),
     Setting("socket.request.max.bytes", INT, 104_857_600, "A request larger than this closes its connection.", FROM_ONE),
     Setting("queued.max.request.bytes", LONG, -1, "How many bytes of unfinished requests above 64 KiB are held before further ones are left unread; -1 for 256 MiB."),
+    # Authentication by SASL. A listener, or a mechanism of it, may have its own: listener.name.<listener>.<mechanism>.<setting>.
+    Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "By what clients may authenticate: PLAIN. GSSAPI is not there.", update=PER_BROKER),
+    Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client that has not authenticated."),
+    Setting("connection.failed.authentication.delay.ms", INT, 100, "How much later a client is told that it has not authenticated, and disconnected.", FROM_ZERO),
+    Setting("connections.max.reauth.ms", LONG, 0, "After what time a client has to authenticate anew (KIP-368); 0 never, unless its token expires."),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether a topic that a client asks for and that does not exist is created."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),
