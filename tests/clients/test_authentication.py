@@ -23,16 +23,23 @@ PATIENCE_S = 30
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
 SETTINGS = (
     "listeners=SASL_PLAINTEXT://127.0.0.1:0",
-    "sasl.enabled.mechanisms=PLAIN",
+    "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     f"listener.name.sasl_plaintext.plain.sasl.jaas.config={PLAIN}",
 )
-MECHANISMS = ("PLAIN",)
-TOLD = {"PLAIN": "Authentication failed: Invalid username or password"}
+USERS = ("SCRAM-SHA-256=[name=alice,password=alice-secret]", "SCRAM-SHA-512=[name=alice,password=alice-secret]")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+INVALID = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
+TOLD = {
+    "PLAIN": "Authentication failed: Invalid username or password",
+    "SCRAM-SHA-256": f"{INVALID} SCRAM-SHA-256",
+    "SCRAM-SHA-512": f"{INVALID} SCRAM-SHA-512",
+}
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path_factory.mktemp("sasl"), *SETTINGS) as running:
+    options = tuple(word for user in USERS for word in ("--add-scram", user))
+    with running_broker(tmp_path_factory.mktemp("sasl"), *SETTINGS, options=options) as running:
         yield running
         assert "secret" not in running.log and "Traceback" not in running.log
 

@@ -214,7 +214,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("socket.request.max.bytes", INT, 104_857_600, "A request larger than this closes its connection.", FROM_ONE),
     Setting("queued.max.request.bytes", LONG, -1, "How many bytes of unfinished requests above 64 KiB are held before further ones are left unread; -1 for 256 MiB."),
     # Authentication by SASL. A listener, or a mechanism of it, may have its own: listener.name.<listener>.<mechanism>.<setting>.
-    Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "By what clients may authenticate: PLAIN. GSSAPI is not there.", update=PER_BROKER),
+    Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "By what clients may authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI is not there.", update=PER_BROKER),
     Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client that has not authenticated."),
     Setting("connection.failed.authentication.delay.ms", INT, 100, "How much later a client is told that it has not authenticated, and disconnected.", FROM_ZERO),
     Setting("connections.max.reauth.ms", LONG, 0, "After what time a client has to authenticate anew (KIP-368); 0 never, unless its token expires."),

@@ -16,7 +16,7 @@ from typing import Any
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.authenticator import Reply
+from minibroker.broker.security.exchanges import Reply
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.security import (

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
@@ -30,6 +30,7 @@ from minibroker.broker.security.exchanges import (
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
+    Reply,
 )
 from minibroker.broker.security.mechanisms import enabled_mechanisms
 from minibroker.broker.security.principals import USER, Principal
@@ -41,11 +42,13 @@ if TYPE_CHECKING:
     from minibroker.broker.clock import Clock, Timer
     from minibroker.broker.cluster import Cluster
     from minibroker.broker.network.connection import Connection
+    from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 
 log = logging.getLogger("minibroker.connections")
 
 LEAST_BETWEEN_REAUTHENTICATIONS_MS: Final = 1000
 LONGEST_TIMER_MS: Final = 10 * 365 * 86_400_000  # a session that lasts longer does not end
+NONCE_BITS: Final = 160
 LONG_MAX: Final = (1 << 63) - 1
 
 
@@ -69,15 +72,6 @@ ADMITTED: Final = {
     State.EXPIRED: (ApiKey.SASL_HANDSHAKE,),
     State.FAILED: (),
 }
-
-
-class Reply(NamedTuple):
-    """What a client is told of its token: an error and what it may read of it, or the broker's next token."""
-
-    error_code: ErrorCode
-    message: str | None
-    token: bytes
-    session_lifetime_ms: int
 
 
 Answer = Callable[[Reply], Any]
@@ -104,6 +98,14 @@ class SaslListener:
             self._read(settings)
         except SettingsError as error:
             log.error("clients authenticate as before: %s", error)
+
+    def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
+        """Return the SCRAM credential of a user, or None."""
+        return self._cluster().image.scram_credentials.get((name, mechanism))
+
+    def nonce(self) -> str:
+        """Return a text that nobody can foresee."""
+        return f"{self._cluster().random.getrandbits(NONCE_BITS):x}"
 
     def _read(self, settings: Settings) -> None:
         self.mechanisms = enabled_mechanisms(settings, self._name)
@@ -177,7 +179,7 @@ class Authenticator:
         self._state = State.EXCHANGE
         if self._unwanted is None:
             self._mechanism = mechanism
-            self._exchange = enabled[mechanism].begin()
+            self._exchange = enabled[mechanism].begin(self._listener)
         if version == 0:
             self._connection.divert(self._take_frame)
         return answer(ErrorCode.NONE, list(enabled))

@@ -14,6 +14,8 @@ import os
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
+from minibroker.protocol.errors import ErrorCode
+
 WAITING: Final = None
 
 
@@ -23,6 +25,15 @@ class Authenticated(NamedTuple):
     token: bytes
     name: str
     expires_ms: int | None = None  # since 1970
+
+
+class Reply(NamedTuple):
+    """What a client is told of its token: an error and what it may read of it, or the broker's next token."""
+
+    error_code: ErrorCode
+    message: str | None
+    token: bytes
+    session_lifetime_ms: int
 
 
 Exchange = Generator[bytes | None, bytes, Authenticated]
