@@ -6,7 +6,7 @@ What the members of a group do is its kind's business (`classic/`, `consumer/`),
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
@@ -15,7 +15,7 @@ from minibroker.broker.groups import records
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.commits import forget_missing_topics, forget_offsets, forget_topic
 from minibroker.broker.groups.consumer.group import ConsumerGroup
-from minibroker.broker.groups.consumer.recording import APPLIED
+from minibroker.broker.groups.consumer.state import APPLIED
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
@@ -134,12 +134,6 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         return made
 
     # --- change ---------------------------------------------------------------------------------
-
-    def commit(self, group_id: str, changes: Sequence[records.Change]) -> None:
-        """Record changes of a group, all or nothing, and fold them in as a start would. Raises as `append` does."""
-        self.append(group_id, records.entries(changes))
-        for key, value in changes:
-            REPLAYED[type(key)](self, key, value)
 
     def delete(self, group: Group) -> None:
         """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or what `append` raises."""
@@ -260,7 +254,7 @@ def replay_consumer(coordinator: GroupCoordinator, key: Any, value: Message | No
         offsets = CommittedOffsets() if group is None else group.offsets
         group = coordinator.groups[key.group_id] = ConsumerGroup(coordinator, key.group_id, offsets)
     if value is not None or not isinstance(key, group_records.ConsumerGroupMetadataKey):
-        APPLIED[type(key)](group, key, value)
+        group.apply(records.Change(key, value))
         return
     del coordinator.groups[group.group_id]
     if not group.offsets.is_empty:

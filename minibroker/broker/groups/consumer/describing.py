@@ -5,16 +5,12 @@ How it is asked for is the handler's business.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember, without_epochs
+from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.consumer.updating import preferred_assignor
 from minibroker.broker.metadata.image import Image
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
-
-if TYPE_CHECKING:
-    from minibroker.broker.groups.consumer.group import ConsumerGroup
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 TopicPartitions = ConsumerGroupDescribeResponse.TopicPartitions
@@ -24,7 +20,7 @@ CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def described(group: ConsumerGroup) -> Described:
+def described(group: ConsumerGroupState) -> Described:
     """The group with its members, the partitions they have and those they shall have."""
     cluster = group.context.cluster
     return Described(

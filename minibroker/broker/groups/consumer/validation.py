@@ -1,6 +1,6 @@
-"""What a ConsumerGroupHeartbeat must say to be looked at, in Kafka's order and words.
+"""The checks of a ConsumerGroupHeartbeat by itself, and of its epoch, in Kafka's order and words.
 
-Whether it fits the group, and the member that it knows, is decided in `heartbeat` and `leaving`.
+Whether the request fits the group and the member is checked in `heartbeat`.
 """
 
 from __future__ import annotations
@@ -82,10 +82,3 @@ def _has_no_more_than(owned: Partitions | None, assigned: PartitionEpochs) -> bo
     return owned is not None and all(
         partitions <= assigned.get(topic_id, {}).keys() for topic_id, partitions in owned.items()
     )
-
-
-def check_instance(member: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """Raises KafkaError(FENCED_INSTANCE_ID) if another member has taken over the instance id."""
-    if member.member_id != member_id:
-        message = f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
-        raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, message)
