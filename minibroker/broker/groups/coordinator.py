@@ -41,7 +41,11 @@ SETTINGS = CoordinatorLogSettings(
 )
 
 
-OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")  # what keys of this type begin with
+# The bytes that keys of these records begin with.
+OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")
+GROUP_TYPES = tuple(
+    key.api_key.to_bytes(2, "big") for key in (group_records.GroupMetadataKey, group_records.ConsumerGroupMetadataKey)
+)
 
 
 class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
@@ -164,6 +168,8 @@ class GroupShard:
         elif record.key is not None and record.key.startswith(OFFSET_COMMIT_TYPE):
             self._offsets[record.key] = record
         else:
+            if record.value is None and record.key is not None and record.key.startswith(GROUP_TYPES):
+                self._apply_offsets()  # whether the group has any decides what is left of it
             self._fold(record)
 
     def _fold(self, record: Record) -> None:
@@ -241,7 +247,7 @@ def replay_classic(
         group.restore(value)
     elif isinstance(present, ClassicGroup):
         del coordinator.groups[key.group]
-        if present.offsets.by_partition:
+        if not present.offsets.is_empty:
             coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, present.offsets)
 
 
