@@ -1,6 +1,6 @@
-"""The coordinator: all groups by id, found, made, and folded from `__consumer_offsets` at the start.
+"""The coordinator: finds and makes groups by id, and folds the records of `__consumer_offsets` into them.
 
-What the members of a group do is its kind's business (`classic/`, `consumer/`), what they commit that of `offsets`.
+What the members of a group ask for is in `classic/` and `consumer/`, what they commit in `offsets`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ GROUP_TYPES = tuple(
 
 
 class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
-    """All groups of the cluster, which keep their state in `__consumer_offsets`."""
+    """All groups of the cluster. Their state is in `__consumer_offsets`."""
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, GROUPS_TOPIC, SETTINGS)
@@ -65,7 +65,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     # --- which node, which group ------------------------------------------------------------------
 
     def check_named(self, node: Node, group_id: str) -> None:
-        """As `check`, for who belongs to the group: only whoever just commits offsets may do that for the empty id.
+        """Check the node as `check` does, and the id, which may be empty only in requests for offsets.
 
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
@@ -73,18 +73,14 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         self.check(node, group_id)
 
     def check_id(self, group_id: str) -> None:
-        """Raises KafkaError(INVALID_GROUP_ID) for an id that no group with members can have."""
+        """Check that the id is not empty. Raises KafkaError(INVALID_GROUP_ID)."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "A group id is not empty.")
 
-    def of_node(self, node: Node) -> list[Group]:
-        """The groups that `node` looks after."""
-        return [group for group in self.groups.values() if self.node_of(group.group_id) is node]
-
     def of_members(self, node: Node, group_id: str) -> Group:
-        """The group, for those who say that they belong to it.
+        """Return the group that a member names.
 
-        Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, UNKNOWN_MEMBER_ID where there is no group.
+        Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, UNKNOWN_MEMBER_ID if there is no group.
         """
         self.check_named(node, group_id)
         if group_id not in self.groups:
@@ -92,38 +88,38 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         return self.groups[group_id]
 
     def found(self, group_id: str) -> Group:
-        """The group, of whatever kind. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        """Return the group of this id, of any type. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         if group_id not in self.groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return self.groups[group_id]
 
     def classic(self, group_id: str) -> ClassicGroup:
-        """The classic group of this id. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        """Return the classic group of this id. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         group = self.found(group_id)
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
         return group
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
-        """The consumer group of this id (KIP-848). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
+        """Return the consumer group of this id (KIP-848). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         group = self.found(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         return group
 
     def classic_group(self, group_id: str) -> ClassicGroup:
-        """The classic group of this id, made if there is no group: one that has no members, and no protocol type yet.
+        """Return the classic group of this id; if there is no group, make one without members and protocol type.
 
-        Raises KafkaError(GROUP_ID_NOT_FOUND) if the group is of another kind.
+        Raises KafkaError(GROUP_ID_NOT_FOUND) for a group of another type.
         """
         if group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(self, group_id, CommittedOffsets())
         return self.classic(group_id)
 
     def to_join(self, group_id: str, *, create: bool) -> Group:
-        """The group that a classic member joins; with `create`, made if there is none, or an empty one of another kind.
+        """Return the group that a classic member joins; with `create`, make it, also in place of an empty one.
 
-        Raises KafkaError: UNKNOWN_MEMBER_ID if there is none, or what `append` raises.
+        Raises KafkaError: UNKNOWN_MEMBER_ID if there is none, or as `append`.
         """
         group = self.groups.get(group_id)
         if group is not None and (isinstance(group, ClassicGroup) or not group.is_empty):
@@ -140,7 +136,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     # --- change ---------------------------------------------------------------------------------
 
     def delete(self, group: Group) -> None:
-        """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or what `append` raises."""
+        """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or as `append`."""
         group.check_deletion()
         forget_offsets(self, group, group.offsets.partitions())
         self.append(group.group_id, group.tombstones())
@@ -150,10 +146,11 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
 
 class GroupShard:
-    """The groups of one partition. `_transactional` are those that open transactions commit offsets of, by producer id.
+    """The groups of one partition of the topic.
 
-    While the log is read, most records say again what has been committed for a partition: of those only the last is
-    decoded. Nothing else in the log depends on them, but transactions on what was committed before.
+    `_transactional` has the groups in whose offsets an open transaction takes part, by producer id. Most records of a
+    log are commits that later ones supersede. `_offsets` keeps the last one of each key, and only that is decoded, when
+    a transaction or the end of a group depends on it, or at the end of the log.
     """
 
     def __init__(self, coordinator: GroupCoordinator, index: int) -> None:
@@ -190,7 +187,7 @@ class GroupShard:
             self.pend(producer_id, *where, records.committed_offset(value.message))
 
     def pend(self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
-        """Fold in an offset that an open transaction commits: the group's once the marker says so (KIP-98)."""
+        """Fold in an offset that an open transaction commits; it holds once the transaction has committed (KIP-98)."""
         group = self._coordinator.groups.get(group_id) or self._coordinator.classic_group(group_id)
         group.offsets.pending.setdefault(producer_id, {})[topic, partition] = committed
         self._transactional.setdefault(producer_id, set()).add(group_id)
@@ -203,7 +200,7 @@ class GroupShard:
                 group.offsets.settle(producer_id, committed=committed)
 
     def _apply_offsets(self) -> None:
-        """Fold in what was committed since the last time."""
+        """Fold in the commits that were read since the last time."""
         offsets, self._offsets = self._offsets, {}
         for record in offsets.values():
             try:
@@ -227,7 +224,7 @@ class GroupShard:
 
 
 def replay_offset(coordinator: GroupCoordinator, key: records.OffsetKey, value: records.OffsetValue | None) -> None:
-    """Fold in what a group has committed, or (None) taken back; a group that does nothing else is a classic one."""
+    """Fold in a committed offset, or its tombstone; a group that is not known yet becomes a classic one."""
     if value is None:
         if key.group in coordinator.groups:
             coordinator.groups[key.group].offsets.apply(key.topic, key.partition, None)
@@ -267,7 +264,7 @@ def replay_consumer(coordinator: GroupCoordinator, key: Any, value: Message | No
         coordinator.groups[group.group_id] = ClassicGroup(coordinator, group.group_id, group.offsets)
 
 
-# What each record does to the coordinator: (coordinator, key, value or None). Others are passed over.
+# How each record is folded in, by the type of its key. Others are ignored.
 REPLAYED: dict[type[Message], Callable[[GroupCoordinator, Any, Any], None]] = {
     group_records.LegacyOffsetCommitKey: replay_offset,
     group_records.OffsetCommitKey: replay_offset,
