@@ -91,6 +91,13 @@ def _commits() -> ModuleType:
     return commits
 
 
+@cache
+def _known_commit() -> ModuleType:
+    from minibroker.broker.handlers import known_commit
+
+    return known_commit
+
+
 class Commit:
     """One OffsetCommit. `_asked` answers for the partitions that there are, `_accepted` for what is to be recorded."""
 
@@ -113,6 +120,7 @@ class Commit:
             _commits().commit_few_offsets(self._coordinators(), self._request.group_id, self._offsets, self._check)
             if self._accepted:
                 wait_for_offsets(self._context, self._request.group_id, partial(_refuse, self._accepted))
+                _known_commit().remember(self._context, self._request, self._offsets, self._response)
         except KafkaError as error:
             _refuse(self._asked, error)
         return self._response
