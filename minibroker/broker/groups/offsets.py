@@ -65,10 +65,12 @@ class CommittedOffsets:
 
     def apply_all(self, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> None:
         """Fold in what is committed for each (topic, partition)."""
-        for topic, partition, committed in offsets:
-            self.by_partition[topic, partition] = committed
-            if self.pending:
-                self.apply(topic, partition, committed)
+        if self.pending:
+            for offset in offsets:
+                self.apply(*offset)
+        else:
+            for topic, partition, committed in offsets:
+                self.by_partition[topic, partition] = committed
 
     def apply_known(self, where: Sequence[tuple[str, int]], committed: Iterable[CommittedOffset]) -> None:
         """Fold in what is committed for each (topic, partition) of `where`, in their order."""

@@ -130,7 +130,7 @@ def remember(
 ) -> None:
     """Know the next OffsetCommit of this connection, if this is the second one in a row of its size and group."""
     connection, frame = context.connection, context.frame
-    if frame is None or context.version < FIRST_KNOWN or context.must_sync:
+    if frame is None or context.version < FIRST_KNOWN or context.must_sync or context.usage is not None:
         return
     asked = request.group_id, len(frame)
     if connection.last_plain == asked:
