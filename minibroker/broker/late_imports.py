@@ -23,6 +23,7 @@ LATE: Final = (
     "minibroker.broker.groups.classic.members",
     "minibroker.broker.groups.classic.group",
     "minibroker.broker.groups.commits",
+    "minibroker.broker.handlers.known_commit",
     "minibroker.broker.groups.consumer.assignors.range",
     "minibroker.broker.groups.consumer.embedded",
     "minibroker.broker.groups.consumer.member",

@@ -91,6 +91,7 @@ class Connection:
         "closed",
         "host",
         "known",
+        "last_plain",
         "limit_bytes",
         "listener",
         "must_authenticate",
@@ -98,7 +99,6 @@ class Connection:
         "node",
         "peer",
         "principal",
-        "produced_to",
         "_tell_at_end",
         "software",
     )
@@ -126,7 +126,7 @@ class Connection:
         self.limit_bytes = limit_bytes
         self.closed = False
         self.known: Any = None  # what the next request may be like, if it is like the last one
-        self.produced_to: Any = None  # the partition of the last request, if that was a plain Produce
+        self.last_plain: Any = None  # what the last plain request was for: if the next one is, too, it will be known
         self._outlet = outlet
         self._execute = execute
         self._diverted: Execute | None = None  # where requests go that are not diverted any more
