@@ -162,8 +162,8 @@ class Setting(NamedTuple):
 
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
-SHORT, DOUBLE, LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
-CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+SHORT, DOUBLE, LIST, PASSWORD = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST, ConfigType.PASSWORD
+CLUSTER_WIDE, PER_BROKER = UpdateMode.CLUSTER_WIDE, UpdateMode.PER_BROKER
 
 FROM_ZERO: Final = Range(0)
 FROM_ONE: Final = Range(1)
@@ -203,11 +203,30 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("replica.selector.class", STRING, None, "Which replica a consumer should read from: the leader, or with RackAwareReplicaSelector one in its own rack (KIP-392)."),
     Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; port 0 takes a free one.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
     Setting("advertised.listeners", LIST, None, "The addresses that clients connect to; those of listeners, if unset.", NON_EMPTY),
-    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; only PLAINTEXT is served."),
+    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."),
     Setting("controller.listener.names", LIST, None, "Listeners of a KRaft controller, which are not opened: the controller is part of the process.", NON_EMPTY, kafka_default="required"),
+    # TLS. Each of these can be given for one listener, as listener.name.<listener>.<setting>, the listener in small letters.
+    Setting("ssl.keystore.type", STRING, "JKS", "The format of the key store: PEM or PKCS12. JKS stands for PKCS12, too, which is what Java writes since version 9; a true JKS is refused.", update=PER_BROKER),
+    Setting("ssl.keystore.location", STRING, None, "The file with the broker's private key and certificates.", update=PER_BROKER),
+    Setting("ssl.keystore.password", PASSWORD, None, "The password of the key store file; PEM has none.", update=PER_BROKER),
+    Setting("ssl.keystore.key", PASSWORD, None, "The broker's private key itself, in PEM, instead of a file.", update=PER_BROKER),
+    Setting("ssl.keystore.certificate.chain", PASSWORD, None, "The certificates that go with ssl.keystore.key, in PEM, the broker's own first.", update=PER_BROKER),
+    Setting("ssl.key.password", PASSWORD, None, "The password of an encrypted private key in PEM.", update=PER_BROKER),
+    Setting("ssl.truststore.type", STRING, "JKS", "The format of the trust store: PEM or PKCS12, or JKS, which stands for PKCS12, too.", update=PER_BROKER),
+    Setting("ssl.truststore.location", STRING, None, "The file with the certificates that clients' certificates are checked against; if unset, those of the machine.", update=PER_BROKER),
+    Setting("ssl.truststore.password", PASSWORD, None, "The password of the trust store file; PEM has none.", update=PER_BROKER),
+    Setting("ssl.truststore.certificates", PASSWORD, None, "The trusted certificates themselves, in PEM, instead of a file.", update=PER_BROKER),
+    Setting("ssl.client.auth", STRING, "none", "Whether clients present a certificate: required, requested (a client may have none), or none. On SASL_SSL only a listener's own value counts.", OneOf(("required", "requested", "none")), update=PER_BROKER),
+    Setting("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), "The versions of TLS that are spoken; older ones than these are refused.", update=PER_BROKER),
+    Setting("ssl.protocol", STRING, "TLSv1.3", "The highest version of TLS, where ssl.enabled.protocols is empty.", update=PER_BROKER),
+    Setting("ssl.cipher.suites", LIST, (), "The cipher suites that are offered, by their names in Java; if empty, those of OpenSSL's default.", update=PER_BROKER),
+    Setting("ssl.principal.mapping.rules", STRING, "DEFAULT", "How the name in a client's certificate becomes that of its principal: DEFAULT, or RULE:pattern/replacement/[LU], the first that matches."),
+    Setting("ssl.allow.dn.changes", BOOLEAN, False, "Whether a key store that is replaced while the broker runs may be for another name."),
+    Setting("ssl.allow.san.changes", BOOLEAN, False, "Whether it may lack alternative names of the one before."),
+    Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client that has yet to authenticate."),
     # Connections.
     Setting("connections.max.idle.ms", LONG, 600_000, "A connection on which nothing happens for this long is closed."),
-    Setting("connections.max.stall.ms", LONG, 30_000, "A connection that sends nothing more of a request it has begun, or takes nothing of answers above 64 KiB, for this long is closed.", FROM_ONE, in_kafka=False),
+    Setting("connections.max.stall.ms", LONG, 30_000, "A connection that sends nothing more of a request it has begun, or takes nothing of answers above 64 KiB, for this long is closed; so is one that has not authenticated.", FROM_ONE, in_kafka=False),
     Setting("socket.listen.backlog.size", INT, 50, "How many connections may wait to be accepted on a listener.", FROM_ONE),
     Setting("socket.receive.buffer.bytes", INT, 102_400, "SO_RCVBUF of the sockets; -1 leaves the operating system's."),
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 leaves the operating system's."),

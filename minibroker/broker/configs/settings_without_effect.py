@@ -22,6 +22,8 @@ from minibroker.broker.configs.settings_table import (
     LONG,
     LONG_MAX,
     NON_EMPTY,
+    PASSWORD,
+    PER_BROKER,
     SHORT,
     STRING,
     AnyCaseOf,
@@ -33,8 +35,7 @@ from minibroker.broker.configs.settings_table import (
     Value,
 )
 
-CLASS, PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
-PER_BROKER = UpdateMode.PER_BROKER
+CLASS = ConfigType.CLASS
 
 
 def _kept(name: str, type: ConfigType, default: Value, valid: Any = None, **more: Any) -> Setting:
@@ -250,7 +251,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
     _kept("sasl.oauthbearer.token.endpoint.url", STRING, None),
     _kept("sasl.server.callback.handler.class", CLASS, None),
-    _kept("sasl.server.max.receive.size", INT, 524_288),
     _kept("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))),
     _kept("security.providers", STRING, None),
     _kept("server.max.startup.time.ms", LONG, LONG_MAX, FROM_ZERO, internal=True),
@@ -270,29 +270,12 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("share.fetch.purgatory.purge.interval.requests", INT, 1000),
     _kept("socket.connection.setup.timeout.max.ms", LONG, 30_000),
     _kept("socket.connection.setup.timeout.ms", LONG, 10_000),
-    _kept("ssl.allow.dn.changes", BOOLEAN, False),
-    _kept("ssl.allow.san.changes", BOOLEAN, False),
-    _kept("ssl.cipher.suites", LIST, (), update=PER_BROKER),
-    _kept("ssl.client.auth", STRING, "none", OneOf(("required", "requested", "none")), update=PER_BROKER),
-    _kept("ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), update=PER_BROKER),
     _kept("ssl.endpoint.identification.algorithm", STRING, "https", update=PER_BROKER),
     _kept("ssl.engine.factory.class", CLASS, None, update=PER_BROKER),
-    _kept("ssl.key.password", PASSWORD, None, update=PER_BROKER),
     _kept("ssl.keymanager.algorithm", STRING, "SunX509", update=PER_BROKER),
-    _kept("ssl.keystore.certificate.chain", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.keystore.key", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.keystore.location", STRING, None, update=PER_BROKER),
-    _kept("ssl.keystore.password", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.keystore.type", STRING, "JKS", update=PER_BROKER),
-    _kept("ssl.principal.mapping.rules", STRING, "DEFAULT"),
-    _kept("ssl.protocol", STRING, "TLSv1.3", update=PER_BROKER),
     _kept("ssl.provider", STRING, None, update=PER_BROKER),
     _kept("ssl.secure.random.implementation", STRING, None, update=PER_BROKER),
     _kept("ssl.trustmanager.algorithm", STRING, "PKIX", update=PER_BROKER),
-    _kept("ssl.truststore.certificates", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.truststore.location", STRING, None, update=PER_BROKER),
-    _kept("ssl.truststore.password", PASSWORD, None, update=PER_BROKER),
-    _kept("ssl.truststore.type", STRING, "JKS", update=PER_BROKER),
     _kept("telemetry.max.bytes", INT, 1_048_576, FROM_ONE),
     _kept("transaction.two.phase.commit.enable", BOOLEAN, False),
     _kept("unclean.leader.election.interval.ms", LONG, 300_000, FROM_ONE, internal=True),
@@ -304,9 +287,10 @@ _ROWS: Final[tuple[Setting, ...]] = (
 WITHOUT_EFFECT: Final = {row.name: row for row in _ROWS}
 KNOWN_WITHOUT_EFFECT: Final = frozenset(WITHOUT_EFFECT)
 
-# `listener.name.<listener>.<setting>` gives one listener its own value, of SASL also to one mechanism; none acts yet.
+# `listener.name.<listener>.<setting>` gives one listener its own value, of SASL also to one mechanism.
 LISTENER_PREFIX: Final = "listener.name."
-_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
+_LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
+_OF_LISTENERS = ("ssl.", "sasl.")  # where a listener's own value acts, if the setting acts at all
 _OF_MECHANISMS = (
     "connections.max.reauth.ms",
     "sasl.jaas.config",
@@ -342,17 +326,35 @@ def row_of(name: str) -> Setting:
     base = _base_of(name)
     if base is None:
         return Setting(name, ConfigType.UNKNOWN, None, "", acts=False, in_kafka=False)
-    return row_of(base)._replace(
-        name=name, default=None, documentation="", fallbacks=((base, 1),), update=UpdateMode.READ_ONLY, acts=False
+    row = row_of(base)
+    return row._replace(
+        name=name,
+        default=None,
+        documentation="",
+        fallbacks=((base, 1),),
+        update=UpdateMode.READ_ONLY,
+        acts=row.acts and base.startswith(_OF_LISTENERS),
     )
 
 
 def _base_of(name: str) -> str | None:
     """Return the name of the known setting that `name` sets for one listener, or None."""
     match = _LISTENER.fullmatch(name)
-    rest = match[1] if match else ""
+    rest = match[2] if match else ""
     rest = next((base for base in _OF_MECHANISMS if rest.endswith(base)), rest)
     return rest if rest in BROKER_SETTINGS or rest in WITHOUT_EFFECT else None
+
+
+def listener_of(name: str) -> str | None:
+    """Return the listener, in small letters, for which `name` sets something, or None."""
+    match = _LISTENER.fullmatch(name)
+    return match[1] if match else None
+
+
+def is_fixed_once_open(name: str) -> bool:
+    """Return whether this sets something for one listener that cannot change while that listener is open."""
+    match = _LISTENER.fullmatch(name)
+    return match is not None and match[2] not in _OF_LISTENERS_ONLY and match[2] not in _OF_ALL_BROKERS
 
 
 def is_fixed(name: str) -> bool:
@@ -369,4 +371,4 @@ def is_of_listeners_only(name: str) -> bool:
 def is_per_broker(name: str) -> bool:
     """Return whether this can change for one broker, but not for all of them."""
     match = _LISTENER.fullmatch(name)
-    return match[1] not in _OF_ALL_BROKERS if match else row_of(name).update is PER_BROKER
+    return match[2] not in _OF_ALL_BROKERS if match else row_of(name).update is PER_BROKER
