@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from minibroker.broker.configs.settings_table import (
     SETTINGS,
     AnyCaseOf,
-    ConnectionCounts,
     AuthorizerClass,
+    ConnectionCounts,
     FormatVersion,
     NonEmpty,
     OneOf,

@@ -211,7 +211,7 @@ class Setting(NamedTuple):
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 SHORT, DOUBLE, LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
-CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+CLUSTER_WIDE, PER_BROKER = UpdateMode.CLUSTER_WIDE, UpdateMode.PER_BROKER
 
 FROM_ZERO: Final = Range(0)
 FROM_ONE: Final = Range(1)
@@ -251,7 +251,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("replica.selector.class", STRING, None, "Which replica consumers read from: the leader or, with RackAwareReplicaSelector, a replica in their own rack (KIP-392)."),
     Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; with port 0 the operating system chooses a free port.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
     Setting("advertised.listeners", LIST, None, "The addresses that clients connect to; by default those of listeners.", NON_EMPTY),
-    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; only PLAINTEXT is served."),
+    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; PLAINTEXT and SASL_PLAINTEXT are served."),
     Setting("controller.listener.names", LIST, None, "The listeners of a KRaft controller. They are not opened: the controller is part of this process.", NON_EMPTY, kafka_default="required"),
     # Connections.
     Setting("connections.max.idle.ms", LONG, 600_000, "Connections that are idle for this long are closed."),
@@ -274,6 +274,11 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("authorizer.class.name", STRING, "", "The authorizer, which lets clients do only what ACLs allow; if it is unset, they may do everything.", AuthorizerClass()),
     Setting("super.users", STRING, "", "Principals that may do everything, whatever the ACLs are: User:a;User:b.", Principals(), in_kafka=False, kafka_default="a setting of its authorizer"),
     Setting("allow.everyone.if.no.acl.found", BOOLEAN, False, "Whether a principal may do everything with a resource that no ACL is about.", in_kafka=False, kafka_default="a setting of its authorizer"),
+    # Authentication by SASL. A listener, or a mechanism of it, may have its own: listener.name.<listener>.<mechanism>.<setting>.
+    Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "By what clients may authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI is not there.", update=PER_BROKER),
+    Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client that has not authenticated."),
+    Setting("connection.failed.authentication.delay.ms", INT, 100, "How much later a client is told that it has not authenticated, and disconnected.", FROM_ZERO),
+    Setting("connections.max.reauth.ms", LONG, 0, "After what time a client has to authenticate anew (KIP-368); 0 never, unless its token expires."),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether topics are created when a client first uses them."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from minibroker.broker.assembly import Broker
@@ -17,7 +17,7 @@ from minibroker.broker.clock import Clock
 from minibroker.broker.cluster import Endpoint, Node
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.connection_limits import ConnectionLimits
-from minibroker.broker.network.listeners import Listener
+from minibroker.broker.network.listeners import SASL_PROTOCOLS, Listener
 from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.network.unread import Reader
 from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
@@ -111,11 +111,14 @@ class Server:
         """Accept clients for `node`."""
         name = bound.listener.name
         self.accepted[node.node_id, name] += 0  # a node that returns goes on counting
-        if node.node_id not in self._limits:
-            self._limits[node.node_id] = ConnectionLimits(self._cluster, node.node_id, self._clock)
+from minibroker.broker.network.connection_limits import ConnectionLimits
+from minibroker.broker.network.listeners import SASL_PROTOCOLS, Listener
 
         def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
-            return self._attach(node, name, outlet, transport)
+            connection = self._attach(node, name, outlet, transport)
+            if authenticate is not None:
+                authenticate(connection)
+            return connection
 
         def protocol() -> SocketProtocol:
             return SocketProtocol(self._loop, self._shared, attach)
@@ -123,6 +126,19 @@ class Server:
         backlog = self._cluster.settings["socket.listen.backlog.size"]
         server = await self._loop.create_server(protocol, sock=bound.socket, backlog=backlog)
         self._servers.append((node.node_id, server))
+
+    def _authentication(self, listener: Listener) -> Callable[[Connection], None] | None:
+        """Return what makes a new connection authenticate by SASL, if the listener asks for that."""
+        if listener.security_protocol not in SASL_PROTOCOLS:
+            return None
+        from minibroker.broker.security.authenticator import Authenticator, SaslListener  # not needed for most starts
+
+        sasl = SaslListener(listener.name, lambda: self._cluster, self._clock)
+
+        def authenticate(connection: Connection) -> None:
+            connection.authenticator = Authenticator(sasl, connection)
+
+        return authenticate
 
     def leave(self, node_id: int, *, cleanly: bool) -> None:
         """Stop accepting clients for this node and close its connections; `cleanly`, once their answers have left."""
