@@ -232,3 +232,32 @@ def test_who_listens_beyond_the_machine_without_authentication_is_told(tmp_path:
         assert told in broker.log
     with running_broker(tmp_path, map, "listeners=INSIDE://127.0.0.1:0") as broker:
         assert broker.log.count(told) == 1, "that of the first start"
+
+
+def test_a_cluster_begins_with_users(tmp_path: Path) -> None:
+    options = ("--add-scram", "SCRAM-SHA-256=[name=alice,password=alice-secret]")
+    with running_broker(tmp_path, "log.dirs=data", options=options) as broker:
+        assert "credentials" not in broker.log
+    assert any(b"alice" in file.read_bytes() for file in _metadata(tmp_path))
+    with running_broker(tmp_path, "log.dirs=data", options=options) as broker:
+        assert "WARNING minibroker.cluster: this cluster has begun already: the credentials for a new one" in broker.log
+    assert not any(b"secret" in file.read_bytes() for file in _metadata(tmp_path))
+
+
+def _metadata(directory: Path) -> list[Path]:
+    return list(directory.glob("data/__cluster_metadata-0/*.log"))
+
+
+@pytest.mark.parametrize("more", [(), ("--control", "0")])
+def test_a_bad_user_is_refused_and_nothing_touched(tmp_path: Path, more: tuple[str, ...]) -> None:
+    command = [*serve_command(tmp_path), *more, "--add-scram", "SCRAM-SHA-256=[name=a,secret]"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment_for_broker({}))
+    assert (run.returncode, run.stderr) == (2, "minibroker: --add-scram: No equals sign found in SCRAM component\n")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_cluster_with_the_control_begins_with_users(tmp_path: Path) -> None:
+    options = ("--control", "0", "--add-scram", "SCRAM-SHA-256=[name=alice,password=alice-secret]")
+    with running_broker(tmp_path, options=options):
+        pass
+    assert any(b"alice" in file.read_bytes() for file in _metadata(tmp_path))

@@ -106,7 +106,9 @@ def _from_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
         name, separator, text = assignment.partition("=")
         if not separator:
             raise SettingsError(f"--set {assignment}: not of the form key=value")
-        given[name.strip()] = _Given(text, f"--set {assignment}")
+        name = name.strip()
+        shown = name if broker_setting(name).sensitive else assignment
+        given[name] = _Given(text, f"--set {shown}")
     return given
 
 
@@ -127,7 +129,6 @@ def _is_inert(name: str, origin: str) -> bool:
 
     if name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX):
         return not broker_setting(name).acts
-    origin = origin.partition("=")[0]  # the value may be a secret whose name is misspelt
     raise SettingsError(f"{origin}: unknown setting {name}{_suggestion(name, KNOWN_WITHOUT_EFFECT)}")
 
 

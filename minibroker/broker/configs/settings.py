@@ -43,11 +43,6 @@ def broker_setting(name: str) -> Setting:
     return row_of(name)
 
 
-def own_name(listener: str, name: str) -> str:
-    """Return the name of a setting for one listener."""
-    return f"listener.name.{listener.lower()}.{name}"
-
-
 class SettingsError(Exception):
     """Settings with which the broker does not start; the message is one line, even if the texts in it are not."""
 
@@ -137,14 +132,6 @@ class Settings:
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
-
-    def of_listener(self, listener: str, name: str) -> Any:
-        """Return the value in force for one listener: its own (`listener.name.<listener>.<name>`), or the plain one."""
-        return self._set.get(own_name(listener, name), self._values[name])
-
-    def has_own(self, listener: str, name: str) -> bool:
-        """Return whether the listener has been given a value of its own."""
-        return own_name(listener, name) in self._set
 
     def kept(self, name: str) -> Any:
         """Return the typed value that a setting has been given, or its default; also of one without effect."""

@@ -49,14 +49,11 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("alter.config.policy.class.name", CLASS, None),
     _kept("alter.log.dirs.replication.quota.window.num", INT, 11, FROM_ONE),
     _kept("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, FROM_ONE),
-    _kept("authorizer.class.name", STRING, ""),
     _kept("background.threads", INT, 10, FROM_ONE, update=CLUSTER_WIDE),
     _kept("broker.heartbeat.interval.ms", INT, 2000),
     _kept("broker.session.timeout.ms", INT, 9000),
     _kept("client.quota.callback.class", CLASS, None),
     _kept("config.providers", LIST, (), update=CLUSTER_WIDE),
-    _kept("connection.failed.authentication.delay.ms", INT, 100, FROM_ZERO),
-    _kept("connections.max.reauth.ms", LONG, 0),
     _kept("controlled.shutdown.enable", BOOLEAN, True),
     _kept("controller.performance.always.log.threshold.ms", LONG, 2000, FROM_ZERO, internal=True),
     _kept("controller.performance.sample.period.ms", LONG, 60_000, Range(100), internal=True),
@@ -71,8 +68,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("controller.quorum.request.timeout.ms", INT, 2000, FROM_ZERO),
     _kept("controller.quorum.retry.backoff.ms", INT, 20, FROM_ZERO),
     _kept("controller.quorum.voters", LIST, ()),
-    _kept("controller.quota.window.num", INT, 11, FROM_ONE),
-    _kept("controller.quota.window.size.seconds", INT, 1, FROM_ONE),
     _kept("controller.socket.timeout.ms", INT, 30_000),
     _kept("cordoned.log.dirs", LIST, (), update=PER_BROKER),
     _kept("create.topic.policy.class.name", CLASS, None),
@@ -135,10 +130,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("kafka.metrics.reporters", LIST, ()),
     _kept("leader.replication.throttled.rate", LONG, None, FROM_ZERO, update=CLUSTER_WIDE, internal=True),
     _kept("log.dir.failure.timeout.ms", LONG, 30_000, FROM_ONE),
-    _kept("max.connection.creation.rate", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
-    _kept("max.connections", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
-    _kept("max.connections.per.ip", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
-    _kept("max.connections.per.ip.overrides", STRING, "", update=CLUSTER_WIDE),
     _kept("metadata.log.dir", STRING, None),
     _kept("metadata.log.max.record.bytes.between.snapshots", LONG, 20_971_520, FROM_ONE),
     _kept("metadata.log.max.snapshot.interval.ms", LONG, 3_600_000, FROM_ZERO),
@@ -160,8 +151,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("process.roles", LIST, None, OneOf(("broker", "controller"), some=True), kafka_default="required"),
     _kept("producer.purgatory.purge.interval.requests", INT, 1000),
     _kept("queued.max.requests", INT, 500, FROM_ONE),
-    _kept("quota.window.num", INT, 11, FROM_ONE),
-    _kept("quota.window.size.seconds", INT, 1, FROM_ONE),
     _kept("remote.fetch.max.wait.ms", INT, 500, FROM_ONE, update=CLUSTER_WIDE),
     _kept("remote.list.offsets.request.timeout.ms", LONG, 30_000, FROM_ONE, update=CLUSTER_WIDE),
     _kept("remote.log.index.file.cache.total.size.bytes", LONG, 1_073_741_824, FROM_ONE, update=CLUSTER_WIDE),
@@ -204,7 +193,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("replication.quota.window.size.seconds", INT, 1, FROM_ONE),
     _kept("request.timeout.ms", INT, 30_000),
     _kept("sasl.client.callback.handler.class", CLASS, None),
-    _kept("sasl.enabled.mechanisms", LIST, ("GSSAPI",), update=PER_BROKER),
     _kept("sasl.jaas.config", PASSWORD, None, update=PER_BROKER),
     _kept("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", update=PER_BROKER),
     _kept("sasl.kerberos.min.time.before.relogin", LONG, 60_000, update=PER_BROKER),
@@ -290,7 +278,6 @@ KNOWN_WITHOUT_EFFECT: Final = frozenset(WITHOUT_EFFECT)
 # `listener.name.<listener>.<setting>` gives one listener its own value, of SASL also to one mechanism.
 LISTENER_PREFIX: Final = "listener.name."
 _LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
-_OF_LISTENERS = ("ssl.", "sasl.")  # where a listener's own value acts, if the setting acts at all
 _OF_MECHANISMS = (
     "connections.max.reauth.ms",
     "sasl.jaas.config",
@@ -298,6 +285,15 @@ _OF_MECHANISMS = (
     "sasl.login.class",
     "sasl.server.callback.handler.class",
 )
+# Those that act so, besides those of TLS. The login module of a mechanism is nobody else's.
+_ACTING: Final = frozenset(
+    [
+        "connections.max.reauth.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.server.max.receive.size",
+    ]
+)
+_JAAS: Final = "sasl.jaas.config"
 _OF_ALL_BROKERS = ("max.connection.creation.rate", "max.connections", "num.network.threads")
 _OF_LISTENERS_ONLY = frozenset(
     [
@@ -326,14 +322,10 @@ def row_of(name: str) -> Setting:
     base = _base_of(name)
     if base is None:
         return Setting(name, ConfigType.UNKNOWN, None, "", acts=False, in_kafka=False)
-    row = row_of(base)
-    return row._replace(
-        name=name,
-        default=None,
-        documentation="",
-        fallbacks=((base, 1),),
-        update=UpdateMode.READ_ONLY,
-        acts=row.acts and base.startswith(_OF_LISTENERS),
+    acts = base in _ACTING or base.startswith("ssl.") and row_of(base).acts
+    acts = acts or (base == _JAAS and not name.endswith(f"{name.split('.')[2]}.{_JAAS}"))
+    return row_of(base)._replace(
+        name=name, default=None, documentation="", fallbacks=((base, 1),), update=UpdateMode.READ_ONLY, acts=acts
     )
 
 

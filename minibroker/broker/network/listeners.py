@@ -9,12 +9,14 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
+from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 
 # NAME://host:port, the host empty for all addresses, an IPv6 address in brackets or not, as in Kafka's Endpoint.
 LISTENER = re.compile(r"(?P<name>[^:/]+)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]{1,10})")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 LOOPBACK = re.compile(r"localhost|127(\.[0-9]+){3}|::1")
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 META_ADDRESSES = ("0.0.0.0", "::")
 PORT_MAX = 65_535
 
@@ -41,7 +43,7 @@ class Listener(NamedTuple):
     @property
     def authenticates(self) -> bool:
         """Whether its clients have to authenticate by SASL before anything else."""
-        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+        return self.security_protocol in SASL_PROTOCOLS
 
 
 def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
@@ -55,7 +57,18 @@ def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
     if not clients:
         raise SettingsError("listeners has no listener for clients")
     _check_advertised(opened, clients, advertised)
-    return tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
+    listeners = tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
+    _check_mechanisms(settings, [each.name for each in listeners if each.security_protocol in SASL_PROTOCOLS])
+    return listeners
+
+
+def _check_mechanisms(settings: Settings, names: list[str]) -> None:
+    """Check that clients can authenticate where they have to. Raise SettingsError."""
+    if names:
+        from minibroker.broker.security.mechanisms import enabled_mechanisms  # not needed for most starts
+
+        for name in names:
+            enabled_mechanisms(settings, name)
 
 
 def controller_listeners(settings: Settings) -> tuple[str, ...]:
@@ -70,7 +83,7 @@ def open_to_all(settings: Settings) -> tuple[Listener, ...]:
         listener
         for listener in broker_listeners(settings)
         if not (LOOPBACK.fullmatch(listener.host) or listener.authenticates)
-        and not (listener.has_tls and settings.of_listener(listener.name, "ssl.client.auth") == "required")
+        and not (listener.has_tls and listener_setting(settings, "ssl.client.auth", listener.name) == "required")
     )
 
 

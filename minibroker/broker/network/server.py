@@ -16,6 +16,7 @@ from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Clock
 from minibroker.broker.cluster import Endpoint, Node
 from minibroker.broker.network.connection import Connection
+from minibroker.broker.network.connection_limits import ConnectionLimits
 from minibroker.broker.network.listeners import Listener
 from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.network.unread import Reader
@@ -104,14 +105,22 @@ class Server:
             self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id
         self.accepted: Counter[tuple[int, str]] = Counter()
+        self._limits: dict[int, ConnectionLimits] = {}  # by node
+        self._shared.lost = self._lost
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
         """Accept clients for `node`. Raise SettingsError for keys that cannot be used any more."""
         listener = bound.listener
         self.accepted[node.node_id, listener.name] += 0  # a node that returns goes on counting
+        if node.node_id not in self._limits:
+            self._limits[node.node_id] = ConnectionLimits(self._cluster, node.node_id, self._clock)
+        authenticate = self._authentication(listener)
 
         def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
-            return self._attach(node, listener, outlet, transport)
+            connection = self._attach(node, listener.name, outlet, transport)
+            if authenticate is not None:
+                authenticate(connection)
+            return connection
 
         def protocol() -> SocketProtocol:
             return SocketProtocol(self._loop, self._shared, attach)
@@ -138,6 +147,19 @@ class Server:
 
         return with_tls
 
+    def _authentication(self, listener: Listener) -> Callable[[Connection], None] | None:
+        """Return what makes a new connection authenticate by SASL, if the listener asks for that."""
+        if not listener.authenticates:
+            return None
+        from minibroker.broker.security.authenticator import Authenticator, SaslListener  # not needed for most starts
+
+        sasl = SaslListener(listener.name, lambda: self._cluster, self._clock)
+
+        def authenticate(connection: Connection) -> None:
+            connection.authenticator = Authenticator(sasl, connection)
+
+        return authenticate
+
     def leave(self, node_id: int, *, cleanly: bool) -> None:
         """Stop accepting clients for this node and close its connections; `cleanly`, once their answers have left."""
         for of_node, server in self._servers:
@@ -163,12 +185,12 @@ class Server:
         return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
 
     def _attach(
-        self, node: Node, listener: Listener, outlet: SocketProtocol, transport: asyncio.BaseTransport
+        self, node: Node, listener: str, outlet: SocketProtocol, transport: asyncio.BaseTransport
     ) -> Connection:
-        self.accepted[node.node_id, listener.name] += 1
+        self.accepted[node.node_id, listener] += 1
         connection = Connection(
             node,
-            listener.name,
+            listener,
             outlet,
             self._execute,
             self._tell_at_end,
@@ -178,10 +200,11 @@ class Server:
             host_name(transport),
             transport.get_extra_info("principal", ANONYMOUS),
         )
-        if listener.authenticates:
-            connection.must_authenticate = True
-            connection.limit_bytes = self._cluster.settings.of_listener(listener.name, "sasl.server.max.receive.size")
+        self._limits[node.node_id].came(connection, outlet.abort_soon)
         return connection
+
+    def _lost(self, connection: Connection) -> None:
+        self._limits[connection.node.node_id].gone(connection)
 
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
         try:
@@ -225,11 +248,17 @@ class Server:
         silent = [client for client in begun if client.progress_ms <= since_ms]
         crawling = [client for client in begun if client.progress_ms > since_ms and client.connection.crawls]
         self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
-        strangers = [client for client in self._shared.sockets if client.connection.must_authenticate]
+        strangers = [
+            client
+            for client in self._shared.sockets
+            if client.connection.must_authenticate and client.connection.principal is ANONYMOUS
+        ]
         late = [client for client in strangers if client.connected_ms <= since_ms]
         self._give_up(late, f"did not authenticate within {limit_ms} ms")
         self._give_up(crawling, "sends hardly anything of a request for whose memory others wait")
         self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
+        for limits in self._limits.values():
+            limits.admit_waiting()  # more may be allowed now
         pause_ms = BUSY_SWEEP_MS if begun or strangers or self._shared.unread.held_bytes else STALL_SWEEP_MS
         self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)
 
@@ -243,6 +272,8 @@ class Server:
     def go_on_with(self, cluster: Broker) -> None:
         """Serve the same clients from another cluster, and run the requests that wait once more on it."""
         self._cluster = self._dispatcher.cluster = cluster
+        for limits in self._limits.values():
+            limits.cluster = cluster
         cluster.turn.bind(self._loop.call_soon)
         for client in list(self._shared.sockets):
             client.connection.ask_again()

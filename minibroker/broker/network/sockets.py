@@ -48,6 +48,7 @@ class Shared:
         self.unread = Unread(self.now_ms)
         self.sockets: set[SocketProtocol] = set()
         self.handshakes: set[TlsLayer] = set()  # of clients that are no sockets yet
+        self.lost: Callable[[Connection], None] = lambda _: None  # called with each that has been closed
         self.closed = False  # also for clients that are accepted in the meantime
 
 
@@ -105,6 +106,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared.sockets.discard(self)
         self._drop_queue()
         self._connection.lost()
+        self._shared.lost(self._connection)
         del self._connection  # which knows this socket, too
 
     def eof_received(self) -> bool:

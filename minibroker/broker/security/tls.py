@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from minibroker.broker.configs.listener_settings import listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.cipher_suites import split_suites
 from minibroker.broker.security.distinguished_names import subject_of
@@ -75,9 +76,9 @@ class ListenerTls:
         if after.has_trust_store and not before.has_trust_store:
             raise SettingsError(f"listener {self._name} has no trust store, and one cannot be added while it is open")
         objection = None
-        if not settings.of_listener(self._name, "ssl.allow.dn.changes"):
+        if not listener_setting(settings, "ssl.allow.dn.changes", self._name):
             objection = _other_name(before.identity, after.identity)
-        if objection is None and not settings.of_listener(self._name, "ssl.allow.san.changes"):
+        if objection is None and not listener_setting(settings, "ssl.allow.san.changes", self._name):
             objection = _fewer_names(before.identity, after.identity)
         if objection is not None:
             raise SettingsError(f"listener {self._name}: {objection}")
@@ -109,9 +110,9 @@ def tls_settings(name: str, protocol: str, settings: Settings) -> TlsSettings:
     """Return what the settings of a listener come to. Raise SettingsError."""
     source = _source(name, settings)
     try:
-        own = identity(lambda setting: settings.of_listener(name, setting))
-        anchors = trusted(lambda setting: settings.of_listener(name, setting))
-        rules = PrincipalMapping(settings.of_listener(name, "ssl.principal.mapping.rules"))
+        own = identity(lambda setting: listener_setting(settings, setting, name))
+        anchors = trusted(lambda setting: listener_setting(settings, setting, name))
+        rules = PrincipalMapping(listener_setting(settings, "ssl.principal.mapping.rules", name))
         context = _context(name, protocol, settings, own, anchors)
     except StoreError as error:
         raise SettingsError(f"listener {name}: {error}") from None
@@ -122,8 +123,8 @@ def tls_settings(name: str, protocol: str, settings: Settings) -> TlsSettings:
 
 
 def _source(name: str, settings: Settings) -> tuple[object, ...]:
-    values = [settings.of_listener(name, setting) for setting in STORES]
-    return (*values, *(_written(settings.of_listener(name, setting)) for setting in FILES))
+    values = [listener_setting(settings, setting, name) for setting in STORES]
+    return (*values, *(_written(listener_setting(settings, setting, name)) for setting in FILES))
 
 
 def _written(location: str | None) -> int | None:
@@ -158,23 +159,23 @@ def _context(
 
 def _client_auth(name: str, protocol: str, settings: Settings) -> str:
     """Return whether certificates are asked for; with SASL only if the listener itself says so (KIP-684)."""
-    if protocol == "SASL_SSL" and not settings.has_own(name, "ssl.client.auth"):
+    if protocol == "SASL_SSL" and settings.kept(f"listener.name.{name.lower()}.ssl.client.auth") is None:
         return "none"
-    wanted: str = settings.of_listener(name, "ssl.client.auth")
+    wanted: str = listener_setting(settings, "ssl.client.auth", name)
     return wanted
 
 
 def _set_protocols(context: ssl.SSLContext, name: str, settings: Settings) -> None:
     """Raise StoreError."""
-    enabled = settings.of_listener(name, "ssl.enabled.protocols")
-    highest = settings.of_listener(name, "ssl.protocol")
+    enabled = listener_setting(settings, "ssl.enabled.protocols", name)
+    highest = listener_setting(settings, "ssl.protocol", name)
     unknown = [version for version in enabled if version not in VERSIONS]
     if unknown:
         raise StoreError(f"ssl.enabled.protocols: {unknown[0]} is not spoken, only {' and '.join(VERSIONS)} are")
     if highest not in HIGHEST:
         raise StoreError(f"ssl.protocol: {highest} is none of {', '.join(HIGHEST)}")
     versions = {VERSIONS[version] for version in enabled} or {ssl.TLSVersion.TLSv1_2, HIGHEST[highest]}
-    suites = settings.of_listener(name, "ssl.cipher.suites")
+    suites = listener_setting(settings, "ssl.cipher.suites", name)
     if suites:
         older, newer = _suites(suites)
         versions &= {version for version, some in ((VERSIONS["TLSv1.2"], older), (VERSIONS["TLSv1.3"], newer)) if some}

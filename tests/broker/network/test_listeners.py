@@ -66,6 +66,7 @@ def test_a_controllers_listener_is_not_opened() -> None:
         ("PLAINTEXT://a:65536", {}, "has no port between 0 and 65535"),
         ("PLAINTEXT://a:-1", {}, "has no port between 0 and 65535"),
         ("PLAINTEXT://a:1,plaintext://a:2", {}, "PLAINTEXT is there twice"),
+        ("SASL_PLAINTEXT://a:1", {}, "listener SASL_PLAINTEXT: sasl.enabled.mechanisms must name one of"),
         ("INSIDE://a:1", {}, "INSIDE has no protocol in listener.security.protocol.map"),
         ("PLAINTEXT://a:1", {"listener_security_protocol_map": "PLAINTEXT:TLS"}, "'PLAINTEXT:TLS' is not of the form"),
         ("PLAINTEXT://a:1", {"listener_security_protocol_map": "PLAINTEXT"}, "'PLAINTEXT' is not of the form"),
