@@ -24,7 +24,7 @@ from minibroker.broker.network.framing import (
     frame_size,
 )
 from minibroker.broker.requests.parked import Parked
-from minibroker.broker.security.principals import ANONYMOUS
+from minibroker.broker.security.principals import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Node
@@ -114,13 +114,14 @@ class Connection:
         limit_bytes: int,
         peer: str = "?",
         host: str = "",
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.node = node
         self.listener = listener
         self.peer = peer  # for people
         self.host = host  # for rules, which compare it as a text: the address as Java writes it
         self.software = ""
-        self.principal = ANONYMOUS
+        self.principal = principal
         self.must_authenticate = False  # before it may ask for anything else, as its listener wants it
         self.authenticator: Authenticator | None = None  # of a listener with SASL
         self.limit_bytes = limit_bytes
