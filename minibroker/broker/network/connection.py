@@ -86,6 +86,7 @@ class Connection:
         "_outlet",
         "_parked",
         "_partial",
+        "_request_bytes",
         "_running",
         "authenticator",
         "closed",
@@ -137,6 +138,7 @@ class Connection:
         self._budget = budget
         self.muted = False  # no request runs until `unmute`
         self._parked: Parked | None = None
+        self._request_bytes = 0  # of the parked one
         self._partial: PartialFrame | None = None
         self._running: PartialFrame | None = None  # whose bytes are the frame that runs now, unless it was handed over
         self._backlog: bytearray | None = None  # bytes that came while no frame may run; None: frames run
@@ -230,7 +232,7 @@ class Connection:
             elif ran >= REQUESTS_PER_TURN or (ran and time.monotonic() > stop_at):
                 return -position
             outcome = self._execute(self, data[position + PREFIX.size : stop])
-            position = stop
+            size_bytes, position = stop - position, stop
             ran += 1
             if outcome.__class__ is list:
                 answers += outcome
@@ -238,7 +240,7 @@ class Connection:
                 if self.closed:
                     break
             elif outcome.__class__ is Parked:
-                self._parked = outcome
+                self._park(outcome, size_bytes)
                 break
             else:
                 self._send_at_end(answers, outcome)
@@ -315,9 +317,36 @@ class Connection:
         self.muted = False
         self.resume()
 
+    def _park(self, parked: Parked, size_bytes: int) -> None:
+        self._parked = parked
+        self._request_bytes = size_bytes
+        if parked.holds_request:
+            self.hold_request()
+
+    def hold_request(self) -> None:
+        """Note that the parked request stays in memory until it is answered."""
+        self._budget.parked.book(self, self._request_bytes)
+
+    def give_up(self, reason: str) -> None:
+        """Close the connection in the next turn unless its parked request is answered before."""
+        log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
+        self._outlet.call_soon(self._given_up)
+
+    def _given_up(self) -> None:
+        if self._parked is not None:
+            if self._parked.on_give_up is not None:
+                self._parked.on_give_up()
+            self.fail()
+
+    def _unpark(self) -> Parked | None:
+        """Return the parked request, which waits no more, if there is one."""
+        parked, self._parked = self._parked, None
+        self._budget.parked.forget(self)
+        return parked
+
     def answered(self, items: list[Any]) -> None:
         """Send the answer of the parked request; the frames behind it run in the next turn."""
-        self._parked = None
+        self._unpark()
         if self.closed:
             return
         self._send(items)
@@ -338,7 +367,7 @@ class Connection:
     def fail(self) -> None:
         """Close the connection once the answers so far have left: a request cannot be answered."""
         self.closed = True
-        parked, self._parked = self._parked, None
+        parked = self._unpark()
         if parked is not None:
             parked.cancel()  # it may be another one that fails
         self._close()
@@ -389,6 +418,6 @@ class Connection:
         if self._partial is not None:
             self._partial.close()
             self._partial = None
-        if self._parked is not None:
-            self._parked.cancel()
-            self._parked = None
+        parked = self._unpark()
+        if parked is not None:
+            parked.cancel()

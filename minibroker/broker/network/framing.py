@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 
+from minibroker.broker.network.parked_requests import ParkedRequests
+
 PREFIX = Struct(">i")
 MINIMUM_FRAME_BYTES = 8  # an API key, a version and a correlation id
 OWN_BYTES = 4 << 10  # every connection may hold as much, whatever others hold
@@ -90,6 +92,7 @@ class FrameBudget:
     def __init__(self, limit_bytes: int = LARGE_FRAMES_BYTES) -> None:
         self.small = Pool(SMALL_FRAMES_BYTES)
         self.large = Pool(limit_bytes)
+        self.parked = ParkedRequests()
         self.backlog_bytes = 0
         self.full = False
         self._memory: bytearray | None = None

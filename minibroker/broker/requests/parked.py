@@ -12,16 +12,30 @@ from typing import Any
 class Parked:
     """One unfinished request. `on_cancel` runs if its client goes away first, and never after `complete`.
 
+    `on_give_up` runs before the broker closes the connection for want of memory: what the request holds is let go of.
     `again` runs the request once more in place of this one, and gives the `Parked` that it then is, if it is one.
-    `is_long` says that the request runs in slices, so that its answer is to be written in slices too.
+    `is_long` says that the request runs in slices, so that its answer is to be written in slices too; `holds_request`,
+    that what was asked stays in memory until it is answered.
     """
 
-    __slots__ = ("_failed", "_finish", "again", "done", "is_long", "on_cancel", "response")
+    __slots__ = (
+        "_failed",
+        "_finish",
+        "again",
+        "done",
+        "holds_request",
+        "is_long",
+        "on_cancel",
+        "on_give_up",
+        "response",
+    )
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
         self.done = False
         self.on_cancel = on_cancel
+        self.on_give_up: Callable[[], None] | None = None
         self.is_long = False
+        self.holds_request = True
         self._finish: Callable[[Any], None] | None = None
         self._failed: Callable[[Exception], None] | None = None
         self.response: Any = None
@@ -73,7 +87,7 @@ class Parked:
 
     def _forget(self) -> None:
         """Drop the callbacks: most of them hold this request, and only a collection would free it and them."""
-        self._finish = self.on_cancel = self.again = None
+        self._finish = self.on_cancel = self.on_give_up = self.again = None
 
     def attach(self, finish: Callable[[Any], None], failed: Callable[[Exception], None] | None = None) -> None:
         """Say who sends the answer, and who cuts the client off. An answer that is there already is sent now."""
@@ -92,7 +106,7 @@ class Parked:
             if before is not None:
                 before()
 
-        self.on_cancel = cancel
+        self.on_cancel, self.on_give_up = cancel, other.on_give_up
         other.attach(self.complete, self.fail)
 
     def cancel(self) -> None:
