@@ -65,7 +65,9 @@ FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 16
 READ_COMMITTED = 1
 FEW = 100  # partitions, that are looked at in one step
-UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+UNREADABLE = frozenset(  # what is found before a log is looked at; the others of a request are waited for
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
 LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 Topics = dict[str | bytes, TopicAnswer]
@@ -227,7 +229,7 @@ class Reading:
         "request",
         "session",
         "size_bytes",
-        "unknown",
+        "unreadable",
         "urgent",
         "wanted",
     )
@@ -248,7 +250,7 @@ class Reading:
 
     def _begin(self) -> None:
         self.size_bytes = 0
-        self.unknown = 0
+        self.unreadable = 0
         self.urgent = False
         self.answers: list[Answered] = []
 
@@ -331,16 +333,16 @@ class Reading:
         return answer, 0
 
     def _refused(self, fetched: FetchedPartition, error: KafkaError) -> PartitionAnswer:
-        unknown = error.code in UNKNOWN
-        if unknown:
-            self.unknown += 1
+        unreadable = error.code in UNREADABLE
+        if unreadable:
+            self.unreadable += 1
         else:
             self.urgent = True
         answer = PartitionAnswer(
             partition_index=fetched.index,
             error_code=error.code,
             high_watermark=-1,
-            aborted_transactions=[] if unknown else None,
+            aborted_transactions=[] if unreadable else None,
             records=b"",
         )
         partition = None
@@ -427,7 +429,7 @@ class Reading:
 
         As in Kafka, an unknown partition does not hurry the known ones: a client that keeps asking for it would spin.
         """
-        return self.urgent or self.size_bytes >= self.min_bytes or self.unknown == len(self.answers)
+        return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.answers)
 
     def response(self) -> FetchResponse:
         """The answer; with an incremental session, only of partitions that have news."""
