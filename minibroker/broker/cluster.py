@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from minibroker.broker.clock import Clock
@@ -97,7 +97,7 @@ class Watcher(Protocol):
 class Cluster:
     """All state of the process. Only `commit` changes the image; `commits` counts the changes.
 
-    `first_levels` are the initial levels of features of a new cluster.
+    `first_levels` are the initial levels of features of a new cluster, `first_records` what its log begins with beside.
     """
 
     def __init__(self, settings: Settings, clock: Clock, logs: LogDirectories, source: random.Random) -> None:
@@ -113,6 +113,7 @@ class Cluster:
         self.image = Image()
         self.authorizer = self._authorizer()
         self.first_levels: Mapping[str, int] = features.INITIAL
+        self.first_records: Sequence[Message] = ()
         self.metadata_log = MetadataLog(self._open_metadata(), logs.disk)
         self.commits = 0
         self.turn = Turn()

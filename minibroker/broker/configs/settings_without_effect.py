@@ -22,6 +22,7 @@ from minibroker.broker.configs.settings_table import (
     LONG,
     LONG_MAX,
     NON_EMPTY,
+    PER_BROKER,
     SHORT,
     STRING,
     AnyCaseOf,
@@ -34,7 +35,6 @@ from minibroker.broker.configs.settings_table import (
 )
 
 CLASS, PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
-PER_BROKER = UpdateMode.PER_BROKER
 
 
 def _kept(name: str, type: ConfigType, default: Value, valid: Any = None, **more: Any) -> Setting:
@@ -53,8 +53,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("broker.session.timeout.ms", INT, 9000),
     _kept("client.quota.callback.class", CLASS, None),
     _kept("config.providers", LIST, (), update=CLUSTER_WIDE),
-    _kept("connection.failed.authentication.delay.ms", INT, 100, FROM_ZERO),
-    _kept("connections.max.reauth.ms", LONG, 0),
     _kept("controlled.shutdown.enable", BOOLEAN, True),
     _kept("controller.performance.always.log.threshold.ms", LONG, 2000, FROM_ZERO, internal=True),
     _kept("controller.performance.sample.period.ms", LONG, 60_000, Range(100), internal=True),
@@ -69,8 +67,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("controller.quorum.request.timeout.ms", INT, 2000, FROM_ZERO),
     _kept("controller.quorum.retry.backoff.ms", INT, 20, FROM_ZERO),
     _kept("controller.quorum.voters", LIST, ()),
-    _kept("controller.quota.window.num", INT, 11, FROM_ONE),
-    _kept("controller.quota.window.size.seconds", INT, 1, FROM_ONE),
     _kept("controller.socket.timeout.ms", INT, 30_000),
     _kept("cordoned.log.dirs", LIST, (), update=PER_BROKER),
     _kept("create.topic.policy.class.name", CLASS, None),
@@ -133,10 +129,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("kafka.metrics.reporters", LIST, ()),
     _kept("leader.replication.throttled.rate", LONG, None, FROM_ZERO, update=CLUSTER_WIDE, internal=True),
     _kept("log.dir.failure.timeout.ms", LONG, 30_000, FROM_ONE),
-    _kept("max.connection.creation.rate", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
-    _kept("max.connections", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
-    _kept("max.connections.per.ip", INT, 2_147_483_647, FROM_ZERO, update=CLUSTER_WIDE),
-    _kept("max.connections.per.ip.overrides", STRING, "", update=CLUSTER_WIDE),
     _kept("metadata.log.dir", STRING, None),
     _kept("metadata.log.max.record.bytes.between.snapshots", LONG, 20_971_520, FROM_ONE),
     _kept("metadata.log.max.snapshot.interval.ms", LONG, 3_600_000, FROM_ZERO),
@@ -158,8 +150,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("process.roles", LIST, None, OneOf(("broker", "controller"), some=True), kafka_default="required"),
     _kept("producer.purgatory.purge.interval.requests", INT, 1000),
     _kept("queued.max.requests", INT, 500, FROM_ONE),
-    _kept("quota.window.num", INT, 11, FROM_ONE),
-    _kept("quota.window.size.seconds", INT, 1, FROM_ONE),
     _kept("remote.fetch.max.wait.ms", INT, 500, FROM_ONE, update=CLUSTER_WIDE),
     _kept("remote.list.offsets.request.timeout.ms", LONG, 30_000, FROM_ONE, update=CLUSTER_WIDE),
     _kept("remote.log.index.file.cache.total.size.bytes", LONG, 1_073_741_824, FROM_ONE, update=CLUSTER_WIDE),
@@ -202,7 +192,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("replication.quota.window.size.seconds", INT, 1, FROM_ONE),
     _kept("request.timeout.ms", INT, 30_000),
     _kept("sasl.client.callback.handler.class", CLASS, None),
-    _kept("sasl.enabled.mechanisms", LIST, ("GSSAPI",), update=PER_BROKER),
     _kept("sasl.jaas.config", PASSWORD, None, update=PER_BROKER),
     _kept("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", update=PER_BROKER),
     _kept("sasl.kerberos.min.time.before.relogin", LONG, 60_000, update=PER_BROKER),
@@ -249,7 +238,6 @@ _ROWS: Final[tuple[Setting, ...]] = (
     _kept("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
     _kept("sasl.oauthbearer.token.endpoint.url", STRING, None),
     _kept("sasl.server.callback.handler.class", CLASS, None),
-    _kept("sasl.server.max.receive.size", INT, 524_288),
     _kept("security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"))),
     _kept("security.providers", STRING, None),
     _kept("server.max.startup.time.ms", LONG, LONG_MAX, FROM_ZERO, internal=True),
@@ -303,7 +291,7 @@ _ROWS: Final[tuple[Setting, ...]] = (
 WITHOUT_EFFECT: Final = {row.name: row for row in _ROWS}
 KNOWN_WITHOUT_EFFECT: Final = frozenset(WITHOUT_EFFECT)
 
-# `listener.name.<listener>.<setting>` gives one listener its own value, of SASL also to one mechanism; none acts yet.
+# `listener.name.<listener>.<setting>` gives one listener its own value, of SASL also to one mechanism.
 LISTENER_PREFIX: Final = "listener.name."
 _LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _OF_MECHANISMS = (
@@ -313,6 +301,15 @@ _OF_MECHANISMS = (
     "sasl.login.class",
     "sasl.server.callback.handler.class",
 )
+# Those that act so. The login module of a mechanism is nobody else's.
+_ACTING: Final = frozenset(
+    [
+        "connections.max.reauth.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.server.max.receive.size",
+    ]
+)
+_JAAS: Final = "sasl.jaas.config"
 _OF_ALL_BROKERS = ("max.connection.creation.rate", "max.connections", "num.network.threads")
 _OF_LISTENERS_ONLY = frozenset(
     [
@@ -341,8 +338,9 @@ def row_of(name: str) -> Setting:
     base = _base_of(name)
     if base is None:
         return Setting(name, ConfigType.UNKNOWN, None, "", acts=False, in_kafka=False)
+    acts = base in _ACTING or (base == _JAAS and not name.endswith(f"{name.split('.')[2]}.{_JAAS}"))
     return row_of(base)._replace(
-        name=name, default=None, documentation="", fallbacks=((base, 1),), update=UpdateMode.READ_ONLY, acts=False
+        name=name, default=None, documentation="", fallbacks=((base, 1),), update=UpdateMode.READ_ONLY, acts=acts
     )
 
 

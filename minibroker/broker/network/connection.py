@@ -14,12 +14,21 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from minibroker.broker.network.framing import OWN_BYTES, PREFIX, FrameBudget, FrameError, PartialFrame, frame_size
+from minibroker.broker.network.framing import (
+    MINIMUM_FRAME_BYTES,
+    OWN_BYTES,
+    PREFIX,
+    FrameBudget,
+    FrameError,
+    PartialFrame,
+    frame_size,
+)
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.security.principals import ANONYMOUS
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Node
+    from minibroker.broker.security.authenticator import Authenticator
 
 log = logging.getLogger("minibroker.connections")
 
@@ -56,6 +65,9 @@ class Due(Protocol):
         """Return the items to send, once the turn has ended."""
 
 
+Execute = Callable[["Connection", memoryview], Any]
+
+
 class Connection:
     """The conversation with one client.
 
@@ -68,17 +80,21 @@ class Connection:
         "_backlog",
         "_budget",
         "_due",
+        "_diverted",
         "_execute",
+        "_least_bytes",
         "_outlet",
         "_parked",
         "_partial",
         "_running",
+        "authenticator",
         "closed",
         "host",
         "known",
         "limit_bytes",
         "listener",
         "must_authenticate",
+        "muted",
         "node",
         "peer",
         "principal",
@@ -92,28 +108,33 @@ class Connection:
         node: Node,
         listener: str,
         outlet: Outlet,
-        execute: Callable[[Connection, memoryview], Any],
+        execute: Execute,
         tell_at_end: Callable[[Connection], None],
         budget: FrameBudget,
         limit_bytes: int,
         peer: str = "?",
+        host: str = "",
     ) -> None:
         self.node = node
         self.listener = listener
-        self.peer = peer
-        self.host = peer.rpartition(":")[0].strip("[]")  # as it stands in ACLs
+        self.peer = peer  # for people
+        self.host = host  # for rules, which compare it as a text: the address as Java writes it
         self.software = ""
         self.principal = ANONYMOUS
         self.must_authenticate = False  # before it may ask for anything else, as its listener wants it
+        self.authenticator: Authenticator | None = None  # of a listener with SASL
         self.limit_bytes = limit_bytes
         self.closed = False
         self.known: Any = None  # what the next request may be like, if it is like the last one
         self.produced_to: Any = None  # the partition of the last request, if that was a plain Produce
         self._outlet = outlet
         self._execute = execute
+        self._diverted: Execute | None = None  # where requests go that are not diverted any more
+        self._least_bytes = MINIMUM_FRAME_BYTES
         self._tell_at_end = tell_at_end
         self._due: list[list[Any] | Due] | None = None  # what leaves when the turn ends
         self._budget = budget
+        self.muted = False  # no request runs until `unmute`
         self._parked: Parked | None = None
         self._partial: PartialFrame | None = None
         self._running: PartialFrame | None = None  # whose bytes are the frame that runs now, unless it was handed over
@@ -186,21 +207,21 @@ class Connection:
             self._send(answers)
         if self.closed:
             self._close()
-        elif self._parked is not None or self._outlet.congested or position < 0:
+        elif self._parked is not None or self.muted or self._outlet.congested or position < 0:
             self._backlog = bytearray(data[abs(position) :])
             if self._backlog:
                 self._budget.backlog(len(self._backlog))
             if position < 0:
                 self._outlet.call_soon(self.resume)
         elif position < len(data):
-            self._partial = partial = PartialFrame(data[position:], self.limit_bytes, self._budget)
+            self._partial = partial = PartialFrame(data[position:], self.limit_bytes, self._budget, self._least_bytes)
             self._extend(partial)
 
     def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
         """Run the frames in `data`; return where the last one ends, negative if it is the turn of others."""
         position, end, ran, stop_at = 0, len(data), 0, 0.0
         while end - position >= PREFIX.size:
-            stop = position + PREFIX.size + frame_size(data, position, self.limit_bytes)
+            stop = position + PREFIX.size + frame_size(data, position, self.limit_bytes, self._least_bytes)
             if stop > end:
                 break
             if ran == 1:
@@ -220,6 +241,8 @@ class Connection:
                 break
             else:
                 self._send_at_end(answers, outcome)
+            if self.muted:
+                break
         return position
 
     def _send_at_end(self, answers: list[Any], due: Due) -> None:
@@ -265,6 +288,13 @@ class Connection:
         log.warning("closing %s (%s): it sent %s", self.peer, self.software or "?", error, extra=self.log_fields)
         self.end()
 
+    def divert(self, execute: Execute | None) -> None:
+        """Hand the next frames, which are no requests and may be short, to `execute`; with None, requests go on."""
+        if execute is not None:
+            self._diverted, self._execute, self._least_bytes = self._execute, execute, 0
+        elif self._diverted is not None:
+            self._execute, self._diverted, self._least_bytes = self._diverted, None, MINIMUM_FRAME_BYTES
+
     # --- waiting --------------------------------------------------------------------------------
 
     def hand_over(self) -> PartialFrame | None:
@@ -274,6 +304,15 @@ class Connection:
         """
         running, self._running = self._running, None
         return running
+
+    def mute(self) -> None:
+        """Run no further request until `unmute`; answers leave as before."""
+        self.muted = True
+
+    def unmute(self) -> None:
+        """Go on with the requests that have come meanwhile."""
+        self.muted = False
+        self.resume()
 
     def answered(self, items: list[Any]) -> None:
         """Send the answer of the parked request; the frames behind it run in the next turn."""
@@ -285,6 +324,7 @@ class Connection:
 
     def ask_again(self) -> None:
         """Run the waiting request once more, or close the connection if that is impossible."""
+        self.unmute()  # by a clock that may be another one now
         parked = self._parked
         if parked is None:
             return
@@ -304,7 +344,7 @@ class Connection:
 
     def resume(self) -> None:
         """Go on with the backlog, if nothing stands in the way any more."""
-        if self.closed or self._backlog is None or self._parked is not None or self._outlet.congested:
+        if self.closed or self._backlog is None or self._parked is not None or self.muted or self._outlet.congested:
             return
         backlog, self._backlog = self._backlog, None
         self._outlet.resume_reading()
@@ -339,6 +379,8 @@ class Connection:
     def lost(self) -> None:
         """Drop everything and cancel the waiting request, as the socket is gone."""
         self.closed = True
+        if self.authenticator is not None:
+            self.authenticator.lost()
         self._due = None
         if self._backlog is not None:
             self._budget.backlog(-len(self._backlog))

@@ -16,6 +16,7 @@ from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from minibroker.broker.quotas.quota_manager import Usage
 from minibroker.broker.requests.answers import (
     LastingAnswers,
     answer_start,
@@ -82,18 +83,21 @@ class Dispatcher:
             outcome = known.run(self.cluster, correlation_id, frame)
             if outcome is not None:
                 return outcome
+        if connection.must_authenticate and not _admits(connection, key):
+            name = apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
+            raise Unanswerable(f"{name} before the client has authenticated")
         route = self._routes.get((key, version))
         if route is None:
             served = SERVED.get(key)
             if served is None or version not in served.versions:
                 return self._unsupported(key, version, correlation_id, served)
             route = self._routes[key, version] = Route(served, version)
-        if connection.must_authenticate and route.authenticated:
-            raise Unanswerable(f"{apis.api_name(key)} before the client has authenticated")
         try:
             header, position = RequestHeader.decode_from(frame, route.header_version)
             context = RequestContext(self.cluster, connection, version, header.client_id, self.slicer)
-            if route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
+            if self.cluster.image.quotas:
+                context.usage = Usage(len(frame))
+            elif route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
                 answer = self._lasting_answer(context, correlation_id, frame[position:])
                 if answer is not None:
                     return answer
@@ -129,6 +133,8 @@ class Dispatcher:
             response = route.handler(context, request)
         except KafkaError as error:
             response = route.refusal(error)
+        if context.usage is not None:
+            context.usage.stop()
         if response.__class__ is GeneratorType:
             response = self._begun(context, route, route.run_on(context, response, commits))
         elif route.durable and self.cluster.commits != commits:
@@ -138,6 +144,7 @@ class Dispatcher:
                 return Due(context, route, correlation_id, response)
             response = route.promised(context, response, commits)
         if response is None:
+            context.throttle(produced=True)
             return None
         if response.__class__ is Parked:
             return self._park(context, route, correlation_id, request, response)
@@ -166,7 +173,10 @@ class Dispatcher:
         response = self._begun(context, route, self._whole(context, route, None, frame, position), kept)
         if response.__class__ is Parked:
             return self._park(context, route, correlation_id, None, response)
-        return None if response is None else route.answer(context, correlation_id, response)
+        if response is None:
+            context.throttle(produced=True)
+            return None
+        return route.answer(context, correlation_id, response)
 
     def _whole(
         self, context: RequestContext, route: Route, call: Call | None, frame: memoryview, position: int
@@ -177,6 +187,7 @@ class Dispatcher:
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         if call is None:
+            context.may_take_apart = True
             outcome = route.run(context, request)
         else:
             call.request, call.may_run_again = request, route.key != ApiKey.PRODUCE
@@ -262,6 +273,7 @@ class Dispatcher:
 
         def finish(response: Message | None) -> None:
             if response is None:
+                context.throttle(produced=True)
                 connection.answered([])
             elif parked.is_long:
                 self._answer_in_steps(context, route, correlation_id, response, None)
@@ -357,6 +369,11 @@ class Dispatcher:
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         return encoded(answer, 0, answer_start(0), correlation_id)
+
+
+def _admits(connection: Connection, key: int) -> bool:
+    """Return whether a client that must authenticate may send a request of this API now."""
+    return connection.authenticator is not None and connection.authenticator.admits(key)
 
 
 @contextlib.contextmanager
