@@ -24,7 +24,7 @@ from minibroker.broker.network.framing import (
     frame_size,
 )
 from minibroker.broker.requests.parked import Parked
-from minibroker.broker.security.principals import ANONYMOUS
+from minibroker.broker.security.principals import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Node
@@ -91,6 +91,7 @@ class Connection:
         "closed",
         "host",
         "known",
+        "last_plain",
         "limit_bytes",
         "listener",
         "must_authenticate",
@@ -98,7 +99,6 @@ class Connection:
         "node",
         "peer",
         "principal",
-        "produced_to",
         "_tell_at_end",
         "software",
     )
@@ -114,19 +114,20 @@ class Connection:
         limit_bytes: int,
         peer: str = "?",
         host: str = "",
+        principal: Principal = ANONYMOUS,
     ) -> None:
         self.node = node
         self.listener = listener
         self.peer = peer  # for people
         self.host = host  # for rules, which compare it as a text: the address as Java writes it
         self.software = ""
-        self.principal = ANONYMOUS
+        self.principal = principal
         self.must_authenticate = False  # before it may ask for anything else, as its listener wants it
         self.authenticator: Authenticator | None = None  # of a listener with SASL
         self.limit_bytes = limit_bytes
         self.closed = False
         self.known: Any = None  # what the next request may be like, if it is like the last one
-        self.produced_to: Any = None  # the partition of the last request, if that was a plain Produce
+        self.last_plain: Any = None  # what the last plain request was for: if the next one is, too, it will be known
         self._outlet = outlet
         self._execute = execute
         self._diverted: Execute | None = None  # where requests go that are not diverted any more

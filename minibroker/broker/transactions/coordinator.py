@@ -180,7 +180,7 @@ class TransactionShard:
         """Go on with the transactions that are half-way ended, and look after timeouts."""
         for transaction in self._coordinator.transactions.of(self._index):
             if transaction.state in ENDING:
-                self._coordinator.markers.send(transaction)
+                self._coordinator.markers.send_soon(transaction)
         self._coordinator.expiry.start()
 
     def unload(self) -> None:
