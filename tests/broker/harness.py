@@ -356,7 +356,7 @@ class Harness:
             self.cluster.turn.tell,
             FrameBudget(),
             LIMIT_BYTES,
-            f"{host}:1",
+            host=host,
         )
         connection.principal = Principal("User", user)
         frame = memoryview(bytearray(frame_of(request, version, client_id=client_id)))
