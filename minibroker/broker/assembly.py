@@ -20,6 +20,7 @@ from minibroker.broker.coordination.coordinators import Coordinators
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.broker.quotas.quota_manager import QuotaManager
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.metadata_records import RemoveTopicRecord
@@ -40,6 +41,7 @@ class Broker(Cluster):
         super().__init__(settings, clock, logs, source)
         self.controller = Controller(self)
         self.moves = LogMoves(self)
+        self.quotas = QuotaManager(self)
         self.coordinators = Coordinators(self, self.controller)
         self.watchers.append(self.coordinators)
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from minibroker.broker.groups.classic import rebalance
 from minibroker.broker.groups.classic.group import ClassicGroup
 from minibroker.broker.groups.consumer import leaving
 from minibroker.broker.groups.consumer.group import ConsumerGroup
@@ -48,7 +47,7 @@ class GroupVerbs(WaitVerbs):
         found = _group(self.running.cluster, group)
         if isinstance(found, ClassicGroup):
             if not found.is_empty:
-                rebalance.prepare_or_complete(found, REASON)
+                found.rebalance(REASON)
         elif isinstance(found, ConsumerGroup):
             update = Update(found)
             update.look_at_topics(changed=True)
@@ -161,7 +160,7 @@ def _evict_classic(group: ClassicGroup, member: str | None) -> list[str]:
     _check_member(gone, group.group_id, member)
     for each in gone:
         group.remove(each)
-    rebalance.after_removal(group, REASON)
+    group.after_removal(REASON)
     return gone
 
 

@@ -212,6 +212,11 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 for the operating system's default."),
     Setting("socket.request.max.bytes", INT, 104_857_600, "The largest size of a request; a larger one closes its connection.", FROM_ONE),
     Setting("queued.max.request.bytes", LONG, -1, "How many bytes of incomplete requests above 64 KiB are held in memory before the broker stops reading more; -1 for 256 MiB."),
+    # Quotas of clients.
+    Setting("quota.window.num", INT, 11, "The number of windows over which the bytes and request time of a client are counted.", FROM_ONE),
+    Setting("quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
+    Setting("controller.quota.window.num", INT, 11, "The number of windows for which a client may save up partition changes.", FROM_ONE),
+    Setting("controller.quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether topics are created when a client first uses them."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),

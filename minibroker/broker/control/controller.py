@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.configs.recorded_configs import warn_without_effect
@@ -50,6 +50,13 @@ MINIMUM_ISR = "min.insync.replicas"
 DELETED_AT_ONCE = 4  # logs, a tenth of a millisecond each
 
 
+Charge = Callable[[int], None]  # of partitions that are about to be created
+
+
+def _charge_nobody(count: int) -> None:
+    """Create without a quota."""
+
+
 class Controller:
     """Changes the cluster. One object, on whichever node is the active controller."""
 
@@ -73,8 +80,11 @@ class Controller:
         assignment: Sequence[tuple[int, Sequence[int]]] = (),
         overrides: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
+        charge: Charge = _charge_nobody,
     ) -> Steps[tuple[bytes, Assignment]]:
         """Create a topic; return its id (16 raw bytes) and replicas. With `validate_only`, only check; the id is zero.
+
+        `charge` is called with the number of partitions once all is checked, and may refuse them.
 
         `assignment` has (partition, replicas) for every partition if the client decides where the replicas lie.
         Raise KafkaError with CreateTopics' codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
@@ -86,6 +96,7 @@ class Controller:
             replicas = manual_assignment(self._cluster, assignment, partition_count, replication_factor)
         else:
             replicas = automatic_assignment(self._cluster, partition_count, replication_factor)
+        charge(len(replicas))
         if validate_only:
             return ZERO_UUID, replicas
         topic_id = self._cluster.new_uuid()
@@ -181,9 +192,15 @@ class Controller:
         at_once(self.add_partitions_in_steps(name, count, assignment))
 
     def add_partitions_in_steps(
-        self, name: str, count: int, assignment: Assignment | None = None, *, validate_only: bool = False
+        self,
+        name: str,
+        count: int,
+        assignment: Assignment | None = None,
+        *,
+        validate_only: bool = False,
+        charge: Charge = _charge_nobody,
     ) -> Steps[None]:
-        """Extend a topic to `count` partitions. Raise KafkaError with the codes of CreatePartitions."""
+        """Extend a topic to `count` partitions. Raise KafkaError with the codes of CreatePartitions, or of `charge`."""
         topic = self._cluster.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -197,6 +214,7 @@ class Controller:
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         else:
             check_assignment(self._cluster, assignment, replication_factor, first=len(topic.partitions))
+        charge(new)
         if not validate_only:
             with self._changes(name):
                 yield from self._add(name, topic.topic_id, len(topic.partitions), topic.overrides, [], assignment)

@@ -8,18 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
 from minibroker.broker.groups import records
 from minibroker.broker.groups.classic.group import ClassicGroup
-from minibroker.broker.groups.classic.recording import membership_entry
-from minibroker.broker.groups.classic.replaying import replay_group_metadata
 from minibroker.broker.groups.commits import forget_missing_topics, forget_offsets, forget_topic
-from minibroker.broker.groups.consumer import replaying as consumer_replaying
 from minibroker.broker.groups.consumer.group import ConsumerGroup
-from minibroker.broker.groups.consumer.recording import Change, entries
+from minibroker.broker.groups.consumer.recording import APPLIED
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, Topic
@@ -131,21 +127,17 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         if not create:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         made = ClassicGroup(self, group_id, CommittedOffsets() if group is None else group.offsets)
-        self.append(group_id, [*(() if group is None else group.tombstones()), membership_entry(made)])
+        self.append(group_id, [*(() if group is None else group.tombstones()), made.entry()])
         if group is not None:
             group.close(ErrorCode.NOT_COORDINATOR)
         self.groups[group_id] = made
         return made
 
-    def new_uuid(self) -> UUID:
-        """A random one, of version 4."""
-        return UUID(bytes=self.cluster.random.randbytes(16), version=4)
-
     # --- change ---------------------------------------------------------------------------------
 
-    def commit(self, group_id: str, changes: Sequence[Change]) -> None:
+    def commit(self, group_id: str, changes: Sequence[records.Change]) -> None:
         """Record changes of a group, all or nothing, and fold them in as a start would. Raises as `append` does."""
-        self.append(group_id, entries(changes))
+        self.append(group_id, records.entries(changes))
         for key, value in changes:
             REPLAYED[type(key)](self, key, value)
 
@@ -244,10 +236,41 @@ def replay_offset(coordinator: GroupCoordinator, key: records.OffsetKey, value: 
     group.offsets.apply(key.topic, key.partition, records.committed_offset(value))
 
 
+def replay_classic(
+    coordinator: GroupCoordinator, key: group_records.GroupMetadataKey, value: group_records.GroupMetadataValue | None
+) -> None:
+    """Fold in the record of a classic group. After a tombstone its offsets are left."""
+    present = coordinator.groups.get(key.group)
+    if value is not None:
+        offsets = CommittedOffsets() if present is None else present.offsets
+        group = coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, offsets)
+        group.restore(value)
+    elif isinstance(present, ClassicGroup):
+        del coordinator.groups[key.group]
+        if present.offsets.by_partition:
+            coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, present.offsets)
+
+
+def replay_consumer(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
+    """Fold in a record of a consumer group, made if there is none. After its tombstone its offsets are left."""
+    group = coordinator.groups.get(key.group_id)
+    if not isinstance(group, ConsumerGroup):
+        if value is None:
+            return
+        offsets = CommittedOffsets() if group is None else group.offsets
+        group = coordinator.groups[key.group_id] = ConsumerGroup(coordinator, key.group_id, offsets)
+    if value is not None or not isinstance(key, group_records.ConsumerGroupMetadataKey):
+        APPLIED[type(key)](group, key, value)
+        return
+    del coordinator.groups[group.group_id]
+    if not group.offsets.is_empty:
+        coordinator.groups[group.group_id] = ClassicGroup(coordinator, group.group_id, group.offsets)
+
+
 # What each record does to the coordinator: (coordinator, key, value or None). Others are passed over.
 REPLAYED: dict[type[Message], Callable[[GroupCoordinator, Any, Any], None]] = {
     group_records.LegacyOffsetCommitKey: replay_offset,
     group_records.OffsetCommitKey: replay_offset,
-    group_records.GroupMetadataKey: replay_group_metadata,
-    **consumer_replaying.REPLAYED,
+    group_records.GroupMetadataKey: replay_classic,
+    **dict.fromkeys(APPLIED, replay_consumer),
 }

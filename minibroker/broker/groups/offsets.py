@@ -65,10 +65,12 @@ class CommittedOffsets:
 
     def apply_all(self, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> None:
         """Fold in what is committed for each (topic, partition)."""
-        for topic, partition, committed in offsets:
-            self.by_partition[topic, partition] = committed
-            if self.pending:
-                self.apply(topic, partition, committed)
+        if self.pending:
+            for offset in offsets:
+                self.apply(*offset)
+        else:
+            for topic, partition, committed in offsets:
+                self.by_partition[topic, partition] = committed
 
     def settle(self, producer_id: int, *, committed: bool) -> None:
         """The producer's transaction has ended: what was pending is committed, or was never said."""

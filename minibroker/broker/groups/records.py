@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
+from typing import NamedTuple
 
 from minibroker.broker.coordination.coordinator_logs import Entry, entry, framed
 from minibroker.broker.groups.offsets import NO_EXPIRY, CommittedOffset
+from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -29,6 +31,19 @@ _INT32 = Struct(">i")
 _PLAIN_OFFSET = Struct(">hqiBqB")  # version, offset, leader epoch, metadata, commit timestamp, number of tags
 _OFFSET_WITH_ID = Struct(">hqiBqBBB16s")  # then tag, size and topic id
 EMPTY_STRING = 1  # as its length is written in flexible versions
+
+
+class Change(NamedTuple):
+    """One record: a key, and a value or None, which takes back what was recorded under the key."""
+
+    key: Message
+    value: Message | None
+
+
+def entries(changes: Iterable[Change]) -> list[Entry]:
+    """Return the changes as they are appended, in the newest version."""
+    return [entry(key, value) for key, value in changes]
+
 
 OffsetKey = OffsetCommitKey | LegacyOffsetCommitKey
 OffsetValue = OffsetCommitValue | LegacyOffsetCommitValue

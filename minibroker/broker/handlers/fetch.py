@@ -23,12 +23,14 @@ Not implemented: fetching as a follower (a replica id is taken for a consumer).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.handlers.waiting_fetches import WaitingFetch, WaitingInSteps
 from minibroker.broker.metadata.followers import preferred_replica, serves_as_follower
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
+from minibroker.broker.quotas.quota_manager import FETCHED
+from minibroker.broker.requests.answers import MAX_ANSWER_BYTES
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.down_conversion import (
     MAX_CONVERTED_BYTES,
@@ -50,9 +52,13 @@ from minibroker.broker.security.operations import READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
+from minibroker.protocol.primitives import Output
 from minibroker.protocol.steps import Steps, at_once, chunks
 from minibroker.storage.log import Log
 from minibroker.storage.segment import Region
+
+if TYPE_CHECKING:
+    from minibroker.broker.quotas.quota_manager import Usage
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = TopicAnswer.PartitionData
@@ -244,6 +250,9 @@ class Reading:
         self.session = session
         self.wanted = wanted
         self.max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
+        if context.usage is not None:
+            most_bytes = context.cluster.quotas.most_bytes(context, FETCHED)
+            self.max_bytes = self.max_bytes if most_bytes is None else min(self.max_bytes, most_bytes)
         self.min_bytes = min(request.min_bytes, self.max_bytes)
 
     def _begin(self) -> None:
@@ -433,7 +442,8 @@ class Reading:
         """The answer; with an incremental session, only of partitions that have news."""
         topics: Topics = {}
         self._put(topics, self.answers)
-        return self._assembled(topics)
+        response = self._assembled(topics)
+        return response if self.context.usage is None else at_once(self._charged(response, self.context.usage))
 
     def read_for_response(self) -> Steps[FetchResponse]:
         """Look at all partitions for the last time, and answer."""
@@ -446,7 +456,26 @@ class Reading:
         for portion in chunks(self.answers):
             self._put(topics, portion)
             yield
-        return self._assembled(topics)
+        response = self._assembled(topics)
+        if self.context.usage is not None:
+            response = yield from self._charged(response, self.context.usage)
+        return response
+
+    def _charged(self, response: FetchResponse, usage: Usage) -> Steps[FetchResponse]:
+        """Return the answer, or an empty one if the client's quota is used up: it asks again once it may."""
+        quotas, out = self.context.cluster.quotas, Output()
+        yield from response.encode_in_steps(out, self.context.version, MAX_ANSWER_BYTES)
+        size_bytes = len(out) + sum(region.size_bytes for _, region in out.regions)
+        if not quotas.charge_bytes(self.context, usage, FETCHED, size_bytes):
+            return response
+        quotas.take_back(self.context, FETCHED, size_bytes)
+        if self.session is None or self.request.session_epoch <= INITIAL_EPOCH:
+            if self.session is not None:
+                self.context.node.sessions.remove(self.session.session_id)
+            return FetchResponse(session_id=NO_SESSION, responses=[])
+        for fetched, _, _ in self.answers:
+            fetched.forget_told()
+        return FetchResponse(session_id=self.session.session_id, responses=[])
 
     def _put(self, topics: Topics, answers: Sequence[Answered]) -> None:
         """Put the answers that the client is to be told with those of their topics."""

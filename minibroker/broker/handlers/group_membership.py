@@ -15,7 +15,7 @@ Not implemented: nothing.
 
 from __future__ import annotations
 
-from minibroker.broker.groups.callers import Caller
+from minibroker.broker.groups.group import Caller
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.requests.served import handles
@@ -81,7 +81,7 @@ def sync_group(context: RequestContext, request: SyncGroupRequest) -> Parked:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     context.authorize(READ_GROUP, request.group_id)
     group = context.cluster.groups.of_members(context.node, request.group_id)
-    group.sync(caller_of(context), request, parked.complete)
+    group.sync(request, parked.complete)
     return parked
 
 

@@ -7,12 +7,16 @@ done about it. Which node is asked does not matter: the controller is in the sam
 Versions: CreateTopics 1 brought validate_only and error messages, 5 the settings of the new topic, 7 its id;
 DeleteTopics 3 the code TOPIC_DELETION_DISABLED (INVALID_REQUEST before), 5 error messages, 6 topic ids.
 
-Not implemented: quotas on how many partitions may change.
+A quota on how many partitions a client creates and deletes (KIP-599) refuses from CreateTopics 6, DeleteTopics 5 and
+CreatePartitions 3 on; older clients wait.
+
+Not implemented: nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST
 from minibroker.broker.metadata.leaders import NOT_HOSTED
@@ -46,6 +50,7 @@ Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 FIRST_DELETION_BY_ID = 6
 FIRST_WITH_DELETION_DISABLED = 3
+FIRST_STRICT_CREATION, FIRST_STRICT_DELETION, FIRST_STRICT_GROWTH = 6, 5, 3  # which KIP-599 refuses over a quota
 
 
 @handles(ApiKey.CREATE_TOPICS, durable=True)
@@ -90,6 +95,7 @@ def _created(context: RequestContext, topic: CreateTopicsRequest.CreatableTopic,
             assignment=[(given.partition_index, given.broker_ids) for given in topic.assignments],
             overrides=overrides,
             validate_only=validate_only,
+            charge=partial(context.charge_mutations, strict=context.version >= FIRST_STRICT_CREATION),
         )
     except KafkaError as error:
         return _refused(topic.name, error)
@@ -151,6 +157,7 @@ def _deleted(context: RequestContext, topic: Topic, twice: bool) -> Steps[Delete
             message = "The provided topic name maps to an ID that was already supplied."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         _existing(context, None, topic.topic_id)  # somebody else may have deleted it meanwhile
+        context.charge_mutations(len(topic.partitions), strict=context.version >= FIRST_STRICT_DELETION)
         yield from context.cluster.controller.delete_topic_in_steps(topic)
     except KafkaError as error:
         return _not_deleted(topic.name, topic.topic_id, error)
@@ -199,7 +206,10 @@ def _grown(
     controller = context.cluster.controller
     try:
         context.authorize(ALTER_TOPIC, topic.name)
-        yield from controller.add_partitions_in_steps(topic.name, topic.count, assignment, validate_only=validate_only)
+        charge = partial(context.charge_mutations, strict=context.version >= FIRST_STRICT_GROWTH)
+        yield from controller.add_partitions_in_steps(
+            topic.name, topic.count, assignment, validate_only=validate_only, charge=charge
+        )
     except KafkaError as error:
         return Grown(name=topic.name, error_code=error.code, error_message=error.message)
     return Grown(name=topic.name)

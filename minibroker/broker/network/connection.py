@@ -69,6 +69,7 @@ class Connection:
         "_budget",
         "_due",
         "_execute",
+        "_muted",
         "_outlet",
         "_parked",
         "_partial",
@@ -112,6 +113,7 @@ class Connection:
         self._tell_at_end = tell_at_end
         self._due: list[list[Any] | Due] | None = None  # what leaves when the turn ends
         self._budget = budget
+        self._muted = False
         self._parked: Parked | None = None
         self._partial: PartialFrame | None = None
         self._running: PartialFrame | None = None  # whose bytes are the frame that runs now, unless it was handed over
@@ -184,7 +186,7 @@ class Connection:
             self._send(answers)
         if self.closed:
             self._close()
-        elif self._parked is not None or self._outlet.congested or position < 0:
+        elif self._parked is not None or self._muted or self._outlet.congested or position < 0:
             self._backlog = bytearray(data[abs(position) :])
             if self._backlog:
                 self._budget.backlog(len(self._backlog))
@@ -218,6 +220,8 @@ class Connection:
                 break
             else:
                 self._send_at_end(answers, outcome)
+            if self._muted:
+                break
         return position
 
     def _send_at_end(self, answers: list[Any], due: Due) -> None:
@@ -273,6 +277,15 @@ class Connection:
         running, self._running = self._running, None
         return running
 
+    def mute(self) -> None:
+        """Run no further request until `unmute`; answers leave as before."""
+        self._muted = True
+
+    def unmute(self) -> None:
+        """Go on with the requests that have come meanwhile."""
+        self._muted = False
+        self.resume()
+
     def answered(self, items: list[Any]) -> None:
         """Send the answer of the parked request; the frames behind it run in the next turn."""
         self._parked = None
@@ -283,6 +296,7 @@ class Connection:
 
     def ask_again(self) -> None:
         """Run the waiting request once more, or close the connection if that is impossible."""
+        self.unmute()  # by a clock that may be another one now
         parked = self._parked
         if parked is None:
             return
@@ -302,7 +316,7 @@ class Connection:
 
     def resume(self) -> None:
         """Go on with the backlog, if nothing stands in the way any more."""
-        if self.closed or self._backlog is None or self._parked is not None or self._outlet.congested:
+        if self.closed or self._backlog is None or self._parked is not None or self._muted or self._outlet.congested:
             return
         backlog, self._backlog = self._backlog, None
         self._outlet.resume_reading()

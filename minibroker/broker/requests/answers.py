@@ -10,6 +10,7 @@ from minibroker.broker.network.output_items import BYTES, CLOSE, Mark
 from minibroker.broker.requests.interceptors import Call
 from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import ResponseHeader
+from minibroker.protocol.messages.produce import ProduceResponse
 from minibroker.protocol.primitives import Output
 from minibroker.protocol.steps import Steps
 
@@ -30,9 +31,10 @@ def answer_start(header_version: int) -> bytes:
 
 def throttled(context: RequestContext, response: Message) -> Message:
     """Return the answer, which says for how long its client is throttled."""
-    throttle_ms = context.throttle()
-    if throttle_ms and hasattr(response, "throttle_time_ms"):
-        response.throttle_time_ms = throttle_ms
+    if context.usage is not None:
+        throttle_ms = context.throttle(produced=isinstance(response, ProduceResponse))
+        if throttle_ms and hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
     return response
 
 
@@ -67,6 +69,7 @@ def encoded_in_steps(
 def intercepted(call: Call, start: bytes, response: Message | None) -> list[Any] | None:
     """The items of the answer that the interceptors let through, and the mark that tells when they have left."""
     if response is None:
+        call.context.throttle(produced=True)
         call.sent(0)
         return None
     response = call.answered(throttled(call.context, response))

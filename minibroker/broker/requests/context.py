@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from minibroker.broker.metadata.partitions import Partition, Topic
     from minibroker.broker.network.connection import Connection
     from minibroker.broker.network.framing import PartialFrame
+    from minibroker.broker.quotas.quota_manager import Usage
     from minibroker.broker.requests.refusals import Refusals
     from minibroker.broker.requests.slices import Slicer
     from minibroker.broker.requests.turn import Refuse, Wait
@@ -39,6 +40,7 @@ class RequestContext:
         "refusals",
         "slicer",
         "timeout",
+        "usage",
         "version",
         "waits",
     )
@@ -66,6 +68,7 @@ class RequestContext:
         self.lasts = False
         self.keep_answer: Callable[[list[Any]], None] | None = None  # if it lasts
         self.timeout: tuple[int, Callable[[], None]] | None = None
+        self.usage: Usage | None = None  # if anybody has a quota
 
     # --- who asks, and what may they do ---------------------------------------------------------
 
@@ -95,9 +98,24 @@ class RequestContext:
         """Return what the principal may do with a resource: one bit an operation, as an int32 (KIP-430)."""
         return sum(1 << right.operation for right in OPERATIONS[resource_type] if self.allows(right, name))
 
-    def throttle(self) -> int:
-        """Return for how many milliseconds the client is throttled, which its answer says: there are no quotas yet."""
-        return 0
+    def throttle(self, *, produced: bool) -> int:
+        """Charge the request to the client's quotas, and mute its connection if it has used too much.
+
+        Return for how many ms, which the answer says; it leaves at once (KIP-219).
+        """
+        usage, self.usage = self.usage, None
+        if usage is None:
+            return 0
+        throttle_ms = self.cluster.quotas.charge_request(self, usage, produced=produced)
+        if throttle_ms:
+            self.connection.mute()
+            self.cluster.clock.call_later(throttle_ms, self.connection.unmute)
+        return throttle_ms
+
+    def charge_mutations(self, count: int, *, strict: bool) -> None:
+        """Charge partitions that are about to be created or deleted. Raise KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
+        if self.usage is not None:
+            self.cluster.quotas.charge_mutations(self, self.usage, count, strict=strict)
 
     # --- what there is --------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from struct import Struct
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from minibroker.broker.quotas.quota_manager import Usage
 from minibroker.broker.requests.answers import (
     LastingAnswers,
     answer_start,
@@ -93,7 +94,9 @@ class Dispatcher:
         try:
             header, position = RequestHeader.decode_from(frame, route.header_version)
             context = RequestContext(self.cluster, connection, version, header.client_id, self.slicer)
-            if route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
+            if self.cluster.image.quotas:
+                context.usage = Usage(len(frame))
+            elif route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
                 answer = self._lasting_answer(context, correlation_id, frame[position:])
                 if answer is not None:
                     return answer
@@ -128,6 +131,8 @@ class Dispatcher:
             response = route.handler(context, request)
         except KafkaError as error:
             response = route.refusal(error)
+        if context.usage is not None:
+            context.usage.stop()
         if response.__class__ is GeneratorType:
             response = self._begun(context, route, route.run_on(context, response, commits))
         elif route.durable and self.cluster.commits != commits:
@@ -137,6 +142,7 @@ class Dispatcher:
                 return Due(context, route, correlation_id, response)
             response = route.promised(context, response, commits)
         if response is None:
+            context.throttle(produced=True)
             return None
         if response.__class__ is Parked:
             return self._park(context, route, correlation_id, request, response)
@@ -165,7 +171,10 @@ class Dispatcher:
         response = self._begun(context, route, self._whole(context, route, None, frame, position), kept)
         if response.__class__ is Parked:
             return self._park(context, route, correlation_id, None, response)
-        return None if response is None else route.answer(context, correlation_id, response)
+        if response is None:
+            context.throttle(produced=True)
+            return None
+        return route.answer(context, correlation_id, response)
 
     def _whole(
         self, context: RequestContext, route: Route, call: Call | None, frame: memoryview, position: int
@@ -261,6 +270,7 @@ class Dispatcher:
 
         def finish(response: Message | None) -> None:
             if response is None:
+                context.throttle(produced=True)
                 connection.answered([])
             elif parked.is_long:
                 self._answer_in_steps(context, route, correlation_id, response, None)

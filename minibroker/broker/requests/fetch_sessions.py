@@ -54,6 +54,10 @@ class FetchedPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
 
+    def forget_told(self) -> None:
+        """Let the next answer tell of it, as this one does not reach the client."""
+        self.high_watermark = -1
+
     def news(self, high_watermark: int, log_start_offset: int, error_code: int, size_bytes: int) -> bool:
         """Whether an answer with these says anything new, which is remembered as told."""
         news = size_bytes > 0 or error_code != 0

@@ -74,6 +74,8 @@ class Route:
             outcome = self.handler(context, request)
         except KafkaError as error:
             outcome = self.refusal(error)
+        if context.usage is not None:
+            context.usage.stop()
         if outcome.__class__ is GeneratorType:
             return self.run_on(context, outcome, commits)
         return self.promised(context, outcome, commits)
@@ -81,7 +83,7 @@ class Route:
     def run_on(self, context: RequestContext, steps: Steps[Any], commits: int) -> Steps[Any]:
         """Run steps of the handler, and what follows them; what others change meanwhile is waited for as well."""
         try:
-            outcome = yield from steps
+            outcome = yield from (steps if context.usage is None else context.usage.timed(steps))
         except KafkaError as error:
             outcome = self.refusal(error)
         return self.promised(context, outcome, commits)
@@ -145,7 +147,7 @@ class Due:
         self._context = context
         self._route = route
         self._correlation_id = correlation_id
-        self._response = response
+        self._response = throttled(context, response)
 
     def items(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
@@ -154,7 +156,7 @@ class Due:
             failure = failure_of(wait)
             if failure is not None:
                 refuse(failure)
-        return self._route.answer(self._context, self._correlation_id, self._response)
+        return encoded(self._response, self._route.version, self._route.answer_start, self._correlation_id)
 
 
 def _too_late(parked: Parked, response: Message, refuse: Callable[[], None]) -> None:

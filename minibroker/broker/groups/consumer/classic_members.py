@@ -7,8 +7,8 @@ nearer to its target. They are told to join again by REBALANCE_IN_PROGRESS, and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from minibroker.broker.groups.consumer import embedded, expiring, leaving, migration, validation
 from minibroker.broker.groups.consumer.member import (
@@ -35,8 +35,8 @@ from minibroker.protocol.messages.groups import (
 from minibroker.protocol.primitives import MalformedMessage
 
 if TYPE_CHECKING:
-    from minibroker.broker.groups.callers import Caller
     from minibroker.broker.groups.consumer.group import ConsumerGroup
+    from minibroker.broker.groups.group import Caller, Respond
 
 log = logging.getLogger("minibroker.groups")
 
@@ -44,7 +44,6 @@ CONSUMER_PROTOCOL = "consumer"
 UNKNOWN_MEMBER = ""
 FIRST_WITH_MEMBER_ID_REQUIRED = 4  # KIP-394
 
-Respond = Callable[[Any], None]
 Left = LeaveGroupResponse.MemberResponse
 
 
@@ -54,7 +53,7 @@ Left = LeaveGroupResponse.MemberResponse
 def join(group: ConsumerGroup, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
     """Let a member join, or take another step. Raises KafkaError."""
     is_new = request.member_id == UNKNOWN_MEMBER
-    member_id = str(group.coordinator.new_uuid()) if is_new else request.member_id
+    member_id = str(group.new_uuid()) if is_new else request.member_id
     update = Update(group)
     update.check_room(member_id)
     _check_protocols(group, member_id, request)
@@ -71,7 +70,7 @@ def join(group: ConsumerGroup, caller: Caller, request: JoinGroupRequest, respon
     subscription_changed = update.set_member(before, after)
     update.look_at_topics(changed=subscription_changed)
     update.assign()
-    owned = embedded.owned(said, group.coordinator.cluster.image)
+    owned = embedded.owned(said, group.context.cluster.image)
     after = update.reconcile(after, owned, subscription_changed=subscription_changed)
     group = update.commit()
     expiring.begin_session(group, member_id)
@@ -169,7 +168,7 @@ def sync(group: ConsumerGroup, request: SyncGroupRequest, respond: Respond) -> N
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     group.timers.cancel(member.member_id, Purpose.SYNC)
     expiring.begin_session(group, member.member_id)
-    image = group.coordinator.cluster.image
+    image = group.context.cluster.image
     respond(
         SyncGroupResponse(
             protocol_type=request.protocol_type,

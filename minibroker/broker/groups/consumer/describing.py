@@ -26,7 +26,7 @@ CONSUMER_MEMBER = 1
 
 def described(group: ConsumerGroup) -> Described:
     """The group with its members, the partitions they have and those they shall have."""
-    cluster = group.coordinator.cluster
+    cluster = group.context.cluster
     return Described(
         group_id=group.group_id,
         group_state=group.state_name,

@@ -35,7 +35,7 @@ def begin_session(group: ConsumerGroup, member_id: str) -> None:
     """The member has been heard of: it is put out unless it is again in time."""
     classic = group.members[member_id].classic
     timeout_ms = (
-        group_value(group.coordinator.cluster, group.group_id, "consumer.session.timeout.ms")
+        group_value(group.context.cluster, group.group_id, "consumer.session.timeout.ms")
         if classic is None
         else classic.session_timeout_ms
     )

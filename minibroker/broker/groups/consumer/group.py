@@ -6,9 +6,8 @@ while the broker runs as at its start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer import classic_members, expiring, recording
@@ -16,8 +15,9 @@ from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.consumer.timers import MemberTimers
-from minibroker.broker.groups.group import CheckPartition, Group, GroupType
+from minibroker.broker.groups.group import Caller, CheckPartition, Group, GroupContext, GroupType, Respond
 from minibroker.broker.groups.offsets import CommittedOffset, CommittedOffsets
+from minibroker.broker.groups.records import entries
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import (
     HeartbeatRequest,
@@ -26,10 +26,6 @@ from minibroker.protocol.messages.groups import (
     LeaveGroupResponse,
     SyncGroupRequest,
 )
-
-if TYPE_CHECKING:
-    from minibroker.broker.groups.callers import Caller
-    from minibroker.broker.groups.coordinator import GroupCoordinator
 
 CONSUMER_PROTOCOL = "consumer"
 FIRST_EPOCH = 1
@@ -58,9 +54,8 @@ class ConsumerGroup(Group):
 
     type = GroupType.CONSUMER
 
-    def __init__(self, coordinator: GroupCoordinator, group_id: str, offsets: CommittedOffsets) -> None:
-        super().__init__(group_id, offsets)
-        self.coordinator = coordinator
+    def __init__(self, context: GroupContext, group_id: str, offsets: CommittedOffsets) -> None:
+        super().__init__(context, group_id, offsets)
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.has_partition_metadata = False
@@ -74,7 +69,7 @@ class ConsumerGroup(Group):
         self.looked_at_commit = NEVER_LOOKED
         self.resolved_commit = NEVER_LOOKED
         self.is_resolving = False
-        self.timers = MemberTimers(coordinator.cluster.clock)
+        self.timers = MemberTimers(self.clock)
 
     # --- what every kind of group answers ---------------------------------------------------------
 
@@ -102,10 +97,10 @@ class ConsumerGroup(Group):
 
     # --- requests of members that speak the classic protocol ------------------------------------------
 
-    def join(self, caller: Caller, request: JoinGroupRequest, respond: Callable[[Any], None]) -> None:
+    def join(self, caller: Caller, request: JoinGroupRequest, respond: Respond) -> None:
         classic_members.join(self, caller, request, respond)
 
-    def sync(self, caller: Caller, request: SyncGroupRequest, respond: Callable[[Any], None]) -> None:
+    def sync(self, request: SyncGroupRequest, respond: Respond) -> None:
         classic_members.sync(self, request, respond)
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
@@ -155,7 +150,7 @@ class ConsumerGroup(Group):
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def tombstones(self) -> list[Entry]:
-        return recording.entries(recording.group_gone(self))
+        return entries(recording.group_gone(self))
 
     def loaded(self) -> None:
         expiring.begin_sessions(self)

@@ -28,8 +28,8 @@ from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatR
 from minibroker.protocol.primitives import uuid_text
 
 if TYPE_CHECKING:
-    from minibroker.broker.groups.callers import Caller
     from minibroker.broker.groups.coordinator import GroupCoordinator
+    from minibroker.broker.groups.group import Caller
 
 TopicPartitions = ConsumerGroupHeartbeatResponse.TopicPartitions
 
@@ -170,7 +170,7 @@ def _response(
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=group_value(group.coordinator.cluster, group.group_id, "consumer.heartbeat.interval.ms"),
+        heartbeat_interval_ms=group_value(group.context.cluster, group.group_id, "consumer.heartbeat.interval.ms"),
     )
     if full or request.member_epoch == JOINING_EPOCH or _partitions(had) != _partitions(member.assigned):
         response.assignment = ConsumerGroupHeartbeatResponse.Assignment(

@@ -50,7 +50,7 @@ def _leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> None:
         assigned={topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()},
         pending_revocation={},
     )
-    group.coordinator.commit(group.group_id, [recording.member_assignment(group.group_id, away)])
+    group.context.commit(group.group_id, [recording.member_assignment(group.group_id, away)])
 
 
 def fence(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:

@@ -10,12 +10,9 @@ import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from minibroker.broker.groups.classic import rebalance
 from minibroker.broker.groups.classic.group import ClassicGroup
-from minibroker.broker.groups.classic.members import Member, Protocol
-from minibroker.broker.groups.classic.recording import membership_entry
+from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, Member, Protocol
 from minibroker.broker.groups.classic.states import State
-from minibroker.broker.groups.classic.subscriptions import CONSUMER_PROTOCOL
 from minibroker.broker.groups.consumer import embedded, recording
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import (
@@ -26,7 +23,8 @@ from minibroker.broker.groups.consumer.member import (
     given_in,
     without_epochs,
 )
-from minibroker.broker.groups.consumer.recording import APPLIED, Change
+from minibroker.broker.groups.consumer.recording import APPLIED
+from minibroker.broker.groups.records import Change, entries
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.group_records import GroupMetadataKey
 from minibroker.protocol.primitives import MalformedMessage
@@ -64,7 +62,7 @@ def taking_over(classic: ClassicGroup, group: ConsumerGroup) -> list[Change]:
 
 
 def _check_upgrade(classic: ClassicGroup) -> None:
-    cluster = classic.coordinator.cluster
+    cluster = classic.context.cluster
     if _policy(cluster) not in UPGRADING:
         raise _cannot_upgrade(classic, "online upgrade is disabled")
     if classic.kind != CONSUMER_PROTOCOL:
@@ -117,7 +115,7 @@ def _upgraded(classic: ClassicGroup, member: Member) -> ConsumerMember:
         epoch=classic.generation,
         previous_epoch=classic.generation,
         state=MemberState.STABLE,
-        assigned=given_in(classic.generation, embedded.assigned(given, classic.coordinator.cluster.image)),
+        assigned=given_in(classic.generation, embedded.assigned(given, classic.context.cluster.image)),
     )
 
 
@@ -129,7 +127,7 @@ def goes_back_without(group: ConsumerGroup, gone: Collection[str]) -> bool:
     staying = [member for member in group.members.values() if member.member_id not in gone]
     if not all(member.classic for member in staying):
         return False
-    cluster = group.coordinator.cluster
+    cluster = group.context.cluster
     if _policy(cluster) not in DOWNGRADING:
         log.info("group %s stays a consumer group: online downgrade is disabled", group.group_id)
         return False
@@ -142,8 +140,8 @@ def go_back(group: ConsumerGroup, members: Collection[ConsumerMember], reason: s
 
     Raises KafkaError, and nothing has changed.
     """
-    coordinator = group.coordinator
-    classic = ClassicGroup(coordinator, group.group_id, group.offsets)
+    context = group.context
+    classic = ClassicGroup(context, group.group_id, group.offsets)
     classic.kind = CONSUMER_PROTOCOL
     classic.generation = group.epoch
     classic.state = State.STABLE
@@ -151,15 +149,15 @@ def go_back(group: ConsumerGroup, members: Collection[ConsumerMember], reason: s
         classic.add(_downgraded(group, member))
     classic.protocol = classic.select_protocol()
     classic.learn_topics()
-    gone = recording.entries(recording.group_gone(group))
-    coordinator.append(group.group_id, [*gone, membership_entry(classic)])
-    coordinator.groups[group.group_id] = classic
+    gone = entries(recording.group_gone(group))
+    context.append(group.group_id, [*gone, classic.entry()])
+    context.groups[group.group_id] = classic
     group.close(ErrorCode.NOT_COORDINATOR)
     log.info("group %s is a classic one now: %s", group.group_id, reason)
     for each in classic.members.values():
         classic.keep_alive(each)
     if len(members) < len(group.members) or not _is_settled(group):
-        rebalance.prepare(classic, reason)
+        classic.begin_rebalance(reason)
     return classic
 
 
@@ -172,7 +170,7 @@ def _downgraded(group: ConsumerGroup, member: ConsumerMember) -> Member:
     assert member.classic is not None
     protocols = member.classic.protocols
     partitions: Partitions = without_epochs(member.assigned)
-    image = group.coordinator.cluster.image
+    image = group.context.cluster.image
     return Member(
         member.member_id,
         member.instance_id,

@@ -6,12 +6,12 @@ A change is a key with a value, or with None, which takes back what was said und
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.coordination.coordinator_logs import Entry, entry
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import LEAVING_EPOCH, ConsumerMember
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
+from minibroker.broker.groups.records import Change
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import group_records as messages
 
@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from minibroker.broker.groups.consumer.group import ConsumerGroup
 
 NO_ASSIGNMENT_EPOCH = -1
-
-
-class Change(NamedTuple):
-    """One record."""
-
-    key: Message
-    value: Message | None
-
-
-def entries(changes: Iterable[Change]) -> list[Entry]:
-    """The changes as they are appended."""
-    return [entry(key, value) for key, value in changes]
 
 
 # --- what is written ----------------------------------------------------------------------------

@@ -26,7 +26,7 @@ log = logging.getLogger("minibroker.groups")
 
 def resolve_soon(group: ConsumerGroup) -> None:
     """Look for the topics of the group's patterns once the loop comes to it, unless that is going on."""
-    cluster = group.coordinator.cluster
+    cluster = group.context.cluster
     if not wanted_patterns(group.members.values()):
         group.resolved_commit = cluster.commits
     elif not group.is_resolving:
@@ -39,8 +39,8 @@ def _nothing(*_: None) -> None:
 
 
 def _resolve(group: ConsumerGroup) -> Steps[None]:
-    coordinator = group.coordinator
-    seen_commit, names = coordinator.cluster.commits, list(coordinator.cluster.image.topics)
+    context = group.context
+    seen_commit, names = context.cluster.commits, list(context.cluster.image.topics)
     patterns = wanted_patterns(group.members.values())
     found: dict[str, frozenset[str]] = {}
     try:
@@ -48,7 +48,7 @@ def _resolve(group: ConsumerGroup) -> Steps[None]:
             found[pattern] = yield from _matching(group, pattern, names)
     finally:
         group.is_resolving = False
-    if coordinator.groups.get(group.group_id) is not group:
+    if context.groups.get(group.group_id) is not group:
         return  # it was deleted meanwhile, or has gone over to the other protocol
     wanted = wanted_patterns(group.members.values())
     update = updating.Update(group)

@@ -16,7 +16,6 @@ from minibroker.broker.groups.consumer.assignors import ASSIGNORS
 from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification, Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember
 from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconciled
-from minibroker.broker.groups.consumer.recording import Change
 from minibroker.broker.groups.consumer.subscriptions import (
     ResolvedPattern,
     compiled,
@@ -24,6 +23,7 @@ from minibroker.broker.groups.consumer.subscriptions import (
     topic_ids,
     wanted_patterns,
 )
+from minibroker.broker.groups.records import Change
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Update:
         self._patterns = group.patterns
         self._forgets = False  # whether a pattern may have lost its last member
         self._resolves = False  # whether one has come that is not resolved yet
-        self._cluster = group.coordinator.cluster
+        self._cluster = group.context.cluster
         self._image = self._cluster.image
 
     # --- members --------------------------------------------------------------------------------
@@ -210,9 +210,10 @@ class Update:
 
     def commit(self) -> ConsumerGroup:
         """Write the records, and fold them in; the group as it then is. Raises KafkaError, and nothing has changed."""
-        coordinator, group_id = self.group.coordinator, self.group.group_id
-        coordinator.commit(group_id, self.changes)
-        group = coordinator.consumer_group(group_id)
+        context, group_id = self.group.context, self.group.group_id
+        context.commit(group_id, self.changes)
+        group = context.groups[group_id]
+        assert isinstance(group, type(self.group))
         if self.replaced is not None:
             group.offsets = self.replaced.offsets  # with what open transactions are about to commit
             self.replaced.close(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -13,10 +13,11 @@ from minibroker.broker.groups.consumer.member import (
     MemberState,
     given_in,
 )
-from minibroker.broker.groups.consumer.recording import APPLIED, Change
+from minibroker.broker.groups.consumer.recording import APPLIED
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import GroupType
 from minibroker.broker.groups.offsets import CommittedOffset
+from minibroker.broker.groups.records import Change
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records as messages
 from tests.broker.groups.consumer.driving import GROUP
