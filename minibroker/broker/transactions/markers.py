@@ -1,7 +1,7 @@
-"""Markers: what ends a transaction in each of its partitions, sent to their leaders until all have it.
+"""The sender of markers, which end a transaction in each of its partitions. It retries until all leaders have them.
 
-The coordinator's node asks the leaders' nodes by WriteTxnMarkers, a message of the protocol, also inside one process.
-When a transaction is to end is the coordinator's decision.
+The coordinator decides when a transaction ends. Its node sends WriteTxnMarkers to the leaders' nodes, as in Kafka, even
+though all are in one process.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ RETRY_MS = 100
 
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
 
-# A partition that answers so has its marker, or will never need one; after GIVEN_UP another coordinator has taken over.
+# With DONE a partition has its marker, or will never need one; with GIVEN_UP another coordinator has taken over.
 DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 GIVEN_UP = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
 class MarkerSender:
-    """The transactions that are being ended, and the partitions that still lack their marker."""
+    """The transactions that are ending, and their partitions without a marker."""
 
     def __init__(self, coordinator: TransactionCoordinator) -> None:
         self._coordinator = coordinator
@@ -46,26 +46,26 @@ class MarkerSender:
         self._held: set[str] = set()
 
     def hold(self, transactional_id: str) -> None:
-        """Let no transaction of this id end until `release`, however it was decided: its markers wait."""
+        """Hold back the markers of this id until `release`, so that no transaction of it ends."""
         self._held.add(transactional_id)
 
     def release(self, transactional_id: str) -> None:
-        """Have what was held of this id go on."""
+        """Send the markers of this id that were held back."""
         self._held.discard(transactional_id)
         if transactional_id in self._missing and transactional_id not in self._timers:
             self._later(transactional_id, 0)
 
     def missing(self, transactional_id: str) -> frozenset[TopicPartition]:
-        """The partitions of a transaction that have no marker yet."""
+        """Return the partitions of a transaction that have no marker yet."""
         return frozenset(self._missing.get(transactional_id, ()))
 
     def send(self, transaction: Transaction) -> None:
-        """Have the markers of a transaction that is to end written, and then its end: soon, not now."""
+        """Start to write the markers of a decided transaction, and then its completion; from a timer, not now."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
         self._later(transaction.transactional_id, 0)
 
     def forget(self, transactional_id: str) -> None:
-        """Send nothing more for this id."""
+        """Stop sending markers for this id."""
         self._missing.pop(transactional_id, None)
         timer = self._timers.pop(transactional_id, None)
         if timer is not None:
@@ -106,7 +106,7 @@ class MarkerSender:
         in_slices(self._coordinator.cluster, write, chunks(sorted(missing)), end)
 
     def _end_when_flushed(self, transaction: Transaction) -> None:
-        """Record the end, unless markers are missing; those that must be flushed are missing until they are."""
+        """Complete the transaction, unless markers are missing; markers that need a flush count as missing until it."""
         transactional_id = transaction.transactional_id
         missing = self._missing[transactional_id]
         if missing:
@@ -126,7 +126,7 @@ class MarkerSender:
         self._coordinator.cluster.turn.when_all(waits, end)
 
     def _unflushed(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
-        """The partitions of the transaction in which the markers must be flushed (flush.messages)."""
+        """Return the partitions of the transaction whose markers need a flush (flush.messages)."""
         topics = self._coordinator.cluster.image.topics
         found = (
             (where, topics[where[0]].partition(where[1])) for where in transaction.partitions if where[0] in topics
@@ -159,7 +159,7 @@ class MarkerSender:
     def _by_leader(
         self, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
     ) -> dict[int, list[TopicPartition]]:
-        """Who leads the partitions. Those of deleted topics need no marker, and are taken out of `missing`."""
+        """Group partitions by leader. Remove those of deleted topics from `missing`, as they need no marker."""
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for name, index in partitions:
             topic = self._coordinator.cluster.image.topics.get(name)

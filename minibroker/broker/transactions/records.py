@@ -1,7 +1,4 @@
-"""The records of `__transaction_state`: a transaction to bytes, and back, in the versions that Kafka 4.3 writes.
-
-Which records there are in which partition is the coordinator's business.
-"""
+"""The records of `__transaction_state`: encodes and decodes transactions in the versions that Kafka 4.3 writes."""
 
 from __future__ import annotations
 
@@ -15,18 +12,18 @@ FLEXIBLE_VERSION = 1  # written from transaction version 1 on
 
 
 def transaction_entry(transaction: Transaction, transaction_version: int = OWN_EPOCHS) -> Entry:
-    """What is known of a transactional id now, as a record."""
+    """Return the record of a transactional id's current state."""
     version = FLEXIBLE_VERSION if transaction_version >= 1 else 0
     return entry(TransactionLogKey(transactional_id=transaction.transactional_id), value_of(transaction), version)
 
 
 def tombstone(transactional_id: str) -> Entry:
-    """The record after which nothing is known of a transactional id."""
+    """Return the record that deletes a transactional id."""
     return entry(TransactionLogKey(transactional_id=transactional_id))
 
 
 def value_of(transaction: Transaction) -> TransactionLogValue:
-    """The message; an id without a transaction has no list of partitions, as Kafka writes it."""
+    """Return the record's value; without a transaction its list of partitions is null, as in Kafka."""
     return TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,
@@ -49,7 +46,7 @@ def _grouped(transaction: Transaction) -> list[TransactionLogValue.PartitionsSch
 
 
 def transaction_of(key: TransactionLogKey, value: TransactionLogValue) -> Transaction:
-    """The transaction that a record tells of. Raises ValueError for a state that there is not."""
+    """Return the transaction of a record. Raises ValueError for an unknown state."""
     return Transaction(
         transactional_id=key.transactional_id,
         producer_id=value.producer_id,
