@@ -75,7 +75,7 @@ def test_the_data_is_in_the_working_directory_by_default(tmp_path: Path) -> None
     [
         ("log.segment.byte=1", "unknown setting log.segment.byte, did you mean log.segment.bytes?"),
         ("log.segment.bytes=1", "Invalid value 1 for configuration log.segment.bytes: Value must be at least 1048576"),
-        ("listeners=SSL://127.0.0.1:0", "listeners: SSL://127.0.0.1:0 needs SSL, and only PLAINTEXT is served yet"),
+        ("listeners=SSL://127.0.0.1:0", "listeners: SSL://127.0.0.1:0 needs SSL, and TLS is not served yet"),
     ],
 )
 def test_a_bad_setting_is_refused_and_nothing_touched(tmp_path: Path, setting: str, complaint: str) -> None:
@@ -211,3 +211,32 @@ def test_requests_that_are_refused_write_little_whatever_they_say(tmp_path: Path
     assert not any(line.startswith("2026 ") for line in lines)
     left_out = [int(count) for count in re.findall(r"lines left out within a second: (\d+)", broker.log)]
     assert len(refused) + sum(left_out) == 50
+
+
+def test_a_cluster_begins_with_users(tmp_path: Path) -> None:
+    options = ("--add-scram", "SCRAM-SHA-256=[name=alice,password=alice-secret]")
+    with running_broker(tmp_path, "log.dirs=data", options=options) as broker:
+        assert "credentials" not in broker.log
+    assert any(b"alice" in file.read_bytes() for file in _metadata(tmp_path))
+    with running_broker(tmp_path, "log.dirs=data", options=options) as broker:
+        assert "WARNING minibroker.cluster: this cluster has begun already: the credentials for a new one" in broker.log
+    assert not any(b"secret" in file.read_bytes() for file in _metadata(tmp_path))
+
+
+def _metadata(directory: Path) -> list[Path]:
+    return list(directory.glob("data/__cluster_metadata-0/*.log"))
+
+
+@pytest.mark.parametrize("more", [(), ("--control", "0")])
+def test_a_bad_user_is_refused_and_nothing_touched(tmp_path: Path, more: tuple[str, ...]) -> None:
+    command = [*serve_command(tmp_path), *more, "--add-scram", "SCRAM-SHA-256=[name=a,secret]"]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment_for_broker({}))
+    assert (run.returncode, run.stderr) == (2, "minibroker: --add-scram: No equals sign found in SCRAM component\n")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_cluster_with_the_control_begins_with_users(tmp_path: Path) -> None:
+    options = ("--control", "0", "--add-scram", "SCRAM-SHA-256=[name=alice,password=alice-secret]")
+    with running_broker(tmp_path, options=options):
+        pass
+    assert any(b"alice" in file.read_bytes() for file in _metadata(tmp_path))

@@ -91,7 +91,9 @@ def _from_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
         name, separator, text = assignment.partition("=")
         if not separator:
             raise SettingsError(f"--set {assignment}: not of the form key=value")
-        given[name.strip()] = _Given(text, f"--set {assignment}")
+        name = name.strip()
+        shown = name if broker_setting(name).sensitive else assignment
+        given[name] = _Given(text, f"--set {shown}")
     return given
 
 
@@ -111,7 +113,7 @@ def _is_inert(name: str, origin: str) -> bool:
     from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, LISTENER_PREFIX
 
     if name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX):
-        return True
+        return not broker_setting(name).acts
     raise SettingsError(f"{origin}: unknown setting {name}{_suggestion(name, KNOWN_WITHOUT_EFFECT)}")
 
 

@@ -7,9 +7,11 @@ which one applies. Names and defaults are those of Apache Kafka 4.3; `kafka_defa
 from __future__ import annotations
 
 from enum import Enum, IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.format_versions import format_of_version
+from minibroker.broker.security.authorizer import STANDARD_AUTHORIZER
+from minibroker.broker.security.principals import super_users
 
 # The typed value of a setting: bool, int, float, str, a tuple of str, or None where a setting has no default.
 Value = bool | int | float | str | tuple[str, ...] | None
@@ -44,6 +46,13 @@ class UpdateMode(Enum):
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
+
+
+class Valid(Protocol):
+    """What a value may be."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
 
 
 class Range(NamedTuple):
@@ -120,6 +129,46 @@ class NonEmpty(NamedTuple):
         return None if value else "must not be empty"
 
 
+class ConnectionCounts(NamedTuple):
+    """`address:number` pairs."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        try:
+            counts_of_addresses(value)
+        except ValueError as error:
+            return f"must be a list of address:number, and {error}"
+        return None
+
+
+def counts_of_addresses(text: str) -> dict[str, int]:
+    """Return a comma-separated list of address:number as a dict. Raise ValueError."""
+    import ipaddress  # which hardly a broker needs
+
+    found = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        address, _, number = pair.rpartition(":")
+        found[str(ipaddress.ip_address(address.strip("[]")))] = int(number)
+    return found
+
+
+class AuthorizerClass(NamedTuple):
+    """The name of Kafka's own authorizer, or nothing."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return an objection to the value, or None."""
+        return None if value in ("", STANDARD_AUTHORIZER) else f"The only authorizer is {STANDARD_AUTHORIZER}"
+
+
+class Principals(NamedTuple):
+    """Principals as type:name, with semicolons between them."""
+
+    def objection(self, value: Any) -> str | None:
+        """Return Kafka's objection to the value, or None."""
+        wrong = next((text for text in sorted(super_users(value)) if ":" not in text), None)
+        return wrong and f"expected a string in format principalType:principalName but got {wrong}"
+
+
 def _is_replica(pair: str) -> bool:
     partition, separator, broker = pair.partition(":")
     return bool(separator) and partition.isdecimal() and broker.isdecimal()
@@ -139,7 +188,7 @@ class Setting(NamedTuple):
     type: ConfigType
     default: Value
     documentation: str
-    valid: Range | OneOf | AnyCaseOf | ReplicaList | FormatVersion | NonEmpty | None = None
+    valid: Valid | None = None
     scope: Scope = Scope.BROKER
     topic: str | None = None
     fallbacks: tuple[tuple[str, int], ...] = ()
@@ -162,7 +211,7 @@ class Setting(NamedTuple):
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 SHORT, DOUBLE, LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
-CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+CLUSTER_WIDE, PER_BROKER = UpdateMode.CLUSTER_WIDE, UpdateMode.PER_BROKER
 
 FROM_ZERO: Final = Range(0)
 FROM_ONE: Final = Range(1)
@@ -202,21 +251,35 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("replica.selector.class", STRING, None, "Which replica consumers read from: the leader or, with RackAwareReplicaSelector, a replica in their own rack (KIP-392)."),
     Setting("listeners", LIST, ("PLAINTEXT://127.0.0.1:9092",), "The addresses to listen on, as NAME://host:port; with port 0 the operating system chooses a free port.", NON_EMPTY, kafka_default=("PLAINTEXT://:9092",)),
     Setting("advertised.listeners", LIST, None, "The addresses that clients connect to; by default those of listeners.", NON_EMPTY),
-    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; only PLAINTEXT is served."),
+    Setting("listener.security.protocol.map", STRING, PROTOCOL_MAP, "The security protocol of each listener name; PLAINTEXT and SASL_PLAINTEXT are served."),
     Setting("controller.listener.names", LIST, None, "The listeners of a KRaft controller. They are not opened: the controller is part of this process.", NON_EMPTY, kafka_default="required"),
     # Connections.
     Setting("connections.max.idle.ms", LONG, 600_000, "Connections that are idle for this long are closed."),
     Setting("connections.max.stall.ms", LONG, 30_000, "Connections are closed when for this long they send no more of a request that they have begun, or read nothing of answers above 64 KiB.", FROM_ONE, in_kafka=False),
+    Setting("max.connections", INT, 2_147_483_647, "The largest number of connections of a broker; further ones wait until others are closed.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("max.connections.per.ip", INT, 2_147_483_647, "The largest number of connections from one address; further ones are closed.", FROM_ZERO, update=CLUSTER_WIDE),
+    Setting("max.connections.per.ip.overrides", STRING, "", "Other such numbers for some addresses, as a comma-separated list of address:number.", ConnectionCounts(), update=CLUSTER_WIDE),
+    Setting("max.connection.creation.rate", INT, 2_147_483_647, "The largest number of new connections a second; further ones wait.", FROM_ZERO, update=CLUSTER_WIDE),
     Setting("socket.listen.backlog.size", INT, 50, "The largest number of connections that wait to be accepted on a listener.", FROM_ONE),
     Setting("socket.receive.buffer.bytes", INT, 102_400, "SO_RCVBUF of the sockets; -1 for the operating system's default."),
     Setting("socket.send.buffer.bytes", INT, 102_400, "SO_SNDBUF of the sockets; -1 for the operating system's default."),
     Setting("socket.request.max.bytes", INT, 104_857_600, "The largest size of a request; a larger one closes its connection.", FROM_ONE),
     Setting("queued.max.request.bytes", LONG, -1, "How many bytes of incomplete requests above 64 KiB are held in memory before the broker stops reading more; -1 for 256 MiB."),
     # Quotas of clients.
-    Setting("quota.window.num", INT, 11, "The number of windows over which the bytes and request time of a client are counted.", FROM_ONE),
+    Setting("quota.window.num", INT, 11, "The number of windows for measuring a client's bytes and request time.", FROM_ONE),
     Setting("quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
     Setting("controller.quota.window.num", INT, 11, "The number of windows for which a client may save up partition changes.", FROM_ONE),
     Setting("controller.quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
+    # Rights.
+    Setting("authorizer.class.name", STRING, "", "The authorizer, which lets clients do only what ACLs allow. If unset, clients may do everything.", AuthorizerClass()),
+    Setting("super.users", STRING, "", "Principals that may do everything, regardless of ACLs: User:a;User:b.", Principals(), in_kafka=False, kafka_default="a setting of its authorizer"),
+    Setting("allow.everyone.if.no.acl.found", BOOLEAN, False, "Whether principals may do everything with a resource without ACLs.", in_kafka=False, kafka_default="a setting of its authorizer"),
+    # Authentication by SASL. A listener, or a mechanism of it, may have its own:
+    # listener.name.<listener>.<mechanism>.<setting>.
+    Setting("sasl.enabled.mechanisms", LIST, ("GSSAPI",), "The SASL mechanisms of clients: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. GSSAPI is not supported.", update=PER_BROKER),
+    Setting("sasl.server.max.receive.size", INT, 524_288, "The largest request of a client before it has authenticated."),
+    Setting("connection.failed.authentication.delay.ms", INT, 100, "The delay before a client with failed authentication is answered and disconnected.", FROM_ZERO),
+    Setting("connections.max.reauth.ms", LONG, 0, "The time after which clients must authenticate again (KIP-368); 0 for never, unless a token expires."),
     # Topics.
     Setting("auto.create.topics.enable", BOOLEAN, True, "Whether topics are created when a client first uses them."),
     Setting("delete.topic.enable", BOOLEAN, True, "Whether topics can be deleted."),

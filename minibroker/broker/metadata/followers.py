@@ -1,6 +1,6 @@
 """Reading from followers (KIP-392): which nodes may serve a consumer, and which one it should use.
 
-All nodes share one log of each partition, so a follower has the leader's records. `handlers/fetch` reads them.
+All nodes share one log of each partition, so a follower has the leader's records. `handlers/fetch_reading` reads them.
 """
 
 from __future__ import annotations

@@ -14,12 +14,21 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from minibroker.broker.network.framing import OWN_BYTES, PREFIX, FrameBudget, FrameError, PartialFrame, frame_size
+from minibroker.broker.network.framing import (
+    MINIMUM_FRAME_BYTES,
+    OWN_BYTES,
+    PREFIX,
+    FrameBudget,
+    FrameError,
+    PartialFrame,
+    frame_size,
+)
 from minibroker.broker.requests.parked import Parked
 from minibroker.broker.security.principals import ANONYMOUS
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Node
+    from minibroker.broker.security.authenticator import Authenticator
 
 log = logging.getLogger("minibroker.connections")
 
@@ -56,6 +65,9 @@ class Due(Protocol):
         """Return the items to send, once the turn has ended."""
 
 
+Execute = Callable[["Connection", memoryview], Any]
+
+
 class Connection:
     """A client's connection.
 
@@ -68,17 +80,21 @@ class Connection:
         "_backlog",
         "_budget",
         "_due",
+        "_diverted",
         "_execute",
-        "_muted",
+        "_least_bytes",
         "_outlet",
         "_parked",
         "_partial",
         "_running",
+        "authenticator",
         "closed",
+        "host",
         "known",
         "limit_bytes",
         "listener",
         "must_authenticate",
+        "muted",
         "node",
         "peer",
         "principal",
@@ -92,28 +108,33 @@ class Connection:
         node: Node,
         listener: str,
         outlet: Outlet,
-        execute: Callable[[Connection, memoryview], Any],
+        execute: Execute,
         tell_at_end: Callable[[Connection], None],
         budget: FrameBudget,
         limit_bytes: int,
         peer: str = "?",
+        host: str = "",
     ) -> None:
         self.node = node
         self.listener = listener
-        self.peer = peer
+        self.peer = peer  # for people
+        self.host = host  # for rules, which compare it as a text: the address as Java writes it
         self.software = ""
         self.principal = ANONYMOUS
         self.must_authenticate = False  # before it may ask for anything else, as its listener wants it
+        self.authenticator: Authenticator | None = None  # of a listener with SASL
         self.limit_bytes = limit_bytes
         self.closed = False
         self.known: Any = None  # the inline cache for the next request
         self.produced_to: Any = None  # the partition of the last request, if it was a plain Produce
         self._outlet = outlet
         self._execute = execute
+        self._diverted: Execute | None = None  # where requests go that are not diverted any more
+        self._least_bytes = MINIMUM_FRAME_BYTES
         self._tell_at_end = tell_at_end
         self._due: list[list[Any] | Due] | None = None  # what is sent at the end of the turn
         self._budget = budget
-        self._muted = False
+        self.muted = False  # no request runs until `unmute`
         self._parked: Parked | None = None
         self._partial: PartialFrame | None = None
         self._running: PartialFrame | None = None  # with the bytes of the running frame, unless it was handed over
@@ -186,21 +207,21 @@ class Connection:
             self._send(answers)
         if self.closed:
             self._close()
-        elif self._parked is not None or self._muted or self._outlet.congested or position < 0:
+        elif self._parked is not None or self.muted or self._outlet.congested or position < 0:
             self._backlog = bytearray(data[abs(position) :])
             if self._backlog:
                 self._budget.backlog(len(self._backlog))
             if position < 0:
                 self._outlet.call_soon(self.resume)
         elif position < len(data):
-            self._partial = partial = PartialFrame(data[position:], self.limit_bytes, self._budget)
+            self._partial = partial = PartialFrame(data[position:], self.limit_bytes, self._budget, self._least_bytes)
             self._extend(partial)
 
     def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
         """Run the frames in `data`; return the end of the last one, negative if other connections have their turn."""
         position, end, ran, stop_at = 0, len(data), 0, 0.0
         while end - position >= PREFIX.size:
-            stop = position + PREFIX.size + frame_size(data, position, self.limit_bytes)
+            stop = position + PREFIX.size + frame_size(data, position, self.limit_bytes, self._least_bytes)
             if stop > end:
                 break
             if ran == 1:
@@ -220,7 +241,7 @@ class Connection:
                 break
             else:
                 self._send_at_end(answers, outcome)
-            if self._muted:
+            if self.muted:
                 break
         return position
 
@@ -267,6 +288,13 @@ class Connection:
         log.warning("closing %s (%s): it sent %s", self.peer, self.software or "?", error, extra=self.log_fields)
         self.end()
 
+    def divert(self, execute: Execute | None) -> None:
+        """Hand the next frames, which are no requests and may be short, to `execute`; with None, requests go on."""
+        if execute is not None:
+            self._diverted, self._execute, self._least_bytes = self._execute, execute, 0
+        elif self._diverted is not None:
+            self._execute, self._diverted, self._least_bytes = self._diverted, None, MINIMUM_FRAME_BYTES
+
     # --- waiting --------------------------------------------------------------------------------
 
     def hand_over(self) -> PartialFrame | None:
@@ -279,11 +307,11 @@ class Connection:
 
     def mute(self) -> None:
         """Run no more requests until `unmute`; answers are still sent."""
-        self._muted = True
+        self.muted = True
 
     def unmute(self) -> None:
         """Continue with the requests that have arrived meanwhile."""
-        self._muted = False
+        self.muted = False
         self.resume()
 
     def answered(self, items: list[Any]) -> None:
@@ -316,7 +344,7 @@ class Connection:
 
     def resume(self) -> None:
         """Continue with the backlog, if nothing prevents it any more."""
-        if self.closed or self._backlog is None or self._parked is not None or self._muted or self._outlet.congested:
+        if self.closed or self._backlog is None or self._parked is not None or self.muted or self._outlet.congested:
             return
         backlog, self._backlog = self._backlog, None
         self._outlet.resume_reading()
@@ -351,6 +379,8 @@ class Connection:
     def lost(self) -> None:
         """Drop everything and cancel the waiting request, as the socket is closed."""
         self.closed = True
+        if self.authenticator is not None:
+            self.authenticator.lost()
         self._due = None
         if self._backlog is not None:
             self._budget.backlog(-len(self._backlog))

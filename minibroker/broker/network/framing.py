@@ -24,11 +24,11 @@ class FrameError(Exception):
     """An invalid size, such as from an HTTP request: "GET " reads as 1.2 GB."""
 
 
-def frame_size(data: memoryview, position: int, limit_bytes: int) -> int:
-    """Return the size at `position`. Raise FrameError unless it is between 8 and `limit_bytes`."""
+def frame_size(data: memoryview, position: int, limit_bytes: int, least_bytes: int = MINIMUM_FRAME_BYTES) -> int:
+    """Return the size at `position`. Raise FrameError unless it is between `least_bytes` and `limit_bytes`."""
     size: int = PREFIX.unpack_from(data, position)[0]
-    if not MINIMUM_FRAME_BYTES <= size <= limit_bytes:
-        raise FrameError(f"a frame of {size} bytes, which is not between {MINIMUM_FRAME_BYTES} and {limit_bytes}")
+    if not least_bytes <= size <= limit_bytes:
+        raise FrameError(f"a frame of {size} bytes, which is not between {least_bytes} and {limit_bytes}")
     return size
 
 
@@ -139,12 +139,15 @@ class FrameBudget:
 class PartialFrame:
     """The received bytes of a frame, and room for the next ones. Starts with one byte or more."""
 
-    __slots__ = ("_budget", "_buffer", "_filled", "_limit_bytes", "_seen_bytes", "_total", "pool")
+    __slots__ = ("_budget", "_buffer", "_filled", "_least_bytes", "_limit_bytes", "_seen_bytes", "_total", "pool")
 
-    def __init__(self, start: memoryview, limit_bytes: int, budget: FrameBudget) -> None:
+    def __init__(
+        self, start: memoryview, limit_bytes: int, budget: FrameBudget, least_bytes: int = MINIMUM_FRAME_BYTES
+    ) -> None:
         self.pool = budget.small
         self._budget = budget
         self._limit_bytes = limit_bytes
+        self._least_bytes = least_bytes
         self._filled = len(start)
         self._seen_bytes = -1
         self._total = 0  # unknown before the four bytes of the size have arrived
@@ -199,7 +202,7 @@ class PartialFrame:
         return True
 
     def _begin(self) -> None:
-        self._total = PREFIX.size + frame_size(self._buffer, 0, self._limit_bytes)
+        self._total = PREFIX.size + frame_size(self._buffer, 0, self._limit_bytes, self._least_bytes)
         if self._total > SMALL_FRAME_BYTES:
             self.pool = self._budget.large
         self._budget.book(self, len(self._buffer))

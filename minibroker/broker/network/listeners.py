@@ -14,6 +14,7 @@ from minibroker.broker.configs.settings import Settings, SettingsError
 # NAME://host:port, the host empty for all addresses, an IPv6 address in brackets or not, as in Kafka's Endpoint.
 LISTENER = re.compile(r"(?P<name>[^:/]+)://\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>-?[0-9]{1,10})")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 META_ADDRESSES = ("0.0.0.0", "::")
 PORT_MAX = 65_535
 
@@ -44,7 +45,18 @@ def broker_listeners(settings: Settings) -> tuple[Listener, ...]:
     if not clients:
         raise SettingsError("listeners has no listener for clients")
     _check_advertised(opened, clients, advertised)
-    return tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
+    listeners = tuple(_listener(name, clients[name], advertised, protocols) for name in clients)
+    _check_mechanisms(settings, [each.name for each in listeners if each.security_protocol in SASL_PROTOCOLS])
+    return listeners
+
+
+def _check_mechanisms(settings: Settings, names: list[str]) -> None:
+    """Check that clients can authenticate where they have to. Raise SettingsError."""
+    if names:
+        from minibroker.broker.security.mechanisms import enabled_mechanisms  # not needed for most starts
+
+        for name in names:
+            enabled_mechanisms(settings, name)
 
 
 def controller_listeners(settings: Settings) -> tuple[str, ...]:
@@ -157,8 +169,8 @@ def _listener(name: str, endpoint: _Endpoint, advertised: dict[str, _Endpoint], 
     protocol = protocols.get(name)
     if protocol is None:
         raise SettingsError(f"listeners: {name} has no protocol in listener.security.protocol.map")
-    if protocol != "PLAINTEXT":
-        raise SettingsError(f"listeners: {endpoint.text} needs {protocol}, and only PLAINTEXT is served yet")
+    if protocol not in ("PLAINTEXT", "SASL_PLAINTEXT"):
+        raise SettingsError(f"listeners: {endpoint.text} needs {protocol}, and TLS is not served yet")
     told = advertised.get(name, endpoint)
     if told.host in META_ADDRESSES:
         raise SettingsError(

@@ -9,15 +9,16 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Clock
 from minibroker.broker.cluster import Endpoint, Node
 from minibroker.broker.network.connection import Connection
-from minibroker.broker.network.listeners import Listener
-from minibroker.broker.network.sockets import Shared, SocketProtocol
+from minibroker.broker.network.connection_limits import ConnectionLimits
+from minibroker.broker.network.listeners import SASL_PROTOCOLS, Listener
+from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name, peer_name
 from minibroker.broker.network.unread import Reader
 from minibroker.broker.requests.dispatch import Dispatcher, client_id_in, log_fields, report
 from minibroker.broker.requests.interceptors import Interceptor
@@ -103,18 +104,42 @@ class Server:
             self._shared.budget.large.limit_bytes = cluster.settings["queued.max.request.bytes"]
         self._servers: list[tuple[int, asyncio.Server]] = []  # each with its node's id
         self.accepted: Counter[tuple[int, str]] = Counter()
+        self._limits: dict[int, ConnectionLimits] = {}  # by node
+        self._shared.lost = self._lost
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
         """Accept clients for `node`."""
         name = bound.listener.name
         self.accepted[node.node_id, name] += 0  # a node that returns goes on counting
+        authenticate = self._authentication(bound.listener)
+        if node.node_id not in self._limits:
+            self._limits[node.node_id] = ConnectionLimits(self._cluster, node.node_id, self._clock)
+
+        def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
+            connection = self._attach(node, name, outlet, transport)
+            if authenticate is not None:
+                authenticate(connection)
+            return connection
 
         def protocol() -> SocketProtocol:
-            return SocketProtocol(self._loop, self._shared, lambda outlet, peer: self._attach(node, name, outlet, peer))
+            return SocketProtocol(self._loop, self._shared, attach)
 
         backlog = self._cluster.settings["socket.listen.backlog.size"]
         server = await self._loop.create_server(protocol, sock=bound.socket, backlog=backlog)
         self._servers.append((node.node_id, server))
+
+    def _authentication(self, listener: Listener) -> Callable[[Connection], None] | None:
+        """Return what makes a new connection authenticate by SASL, if the listener asks for that."""
+        if listener.security_protocol not in SASL_PROTOCOLS:
+            return None
+        from minibroker.broker.security.authenticator import Authenticator, SaslListener  # not needed for most starts
+
+        sasl = SaslListener(listener.name, lambda: self._cluster, self._clock)
+
+        def authenticate(connection: Connection) -> None:
+            connection.authenticator = Authenticator(sasl, connection)
+
+        return authenticate
 
     def leave(self, node_id: int, *, cleanly: bool) -> None:
         """Stop accepting clients for this node and close its connections; `cleanly` sends their answers first."""
@@ -138,12 +163,26 @@ class Server:
     def _clients_of(self, node_id: int) -> list[SocketProtocol]:
         return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
 
-    def _attach(self, node: Node, listener: str, outlet: SocketProtocol, peer: str) -> Connection:
+    def _attach(
+        self, node: Node, listener: str, outlet: SocketProtocol, transport: asyncio.BaseTransport
+    ) -> Connection:
         self.accepted[node.node_id, listener] += 1
-        limit_bytes = self._cluster.settings["socket.request.max.bytes"]
-        return Connection(
-            node, listener, outlet, self._execute, self._tell_at_end, self._shared.budget, limit_bytes, peer
+        connection = Connection(
+            node,
+            listener,
+            outlet,
+            self._execute,
+            self._tell_at_end,
+            self._shared.budget,
+            self._cluster.settings["socket.request.max.bytes"],
+            peer_name(transport),
+            host_name(transport),
         )
+        self._limits[node.node_id].came(connection, outlet.abort_soon)
+        return connection
+
+    def _lost(self, connection: Connection) -> None:
+        self._limits[connection.node.node_id].gone(connection)
 
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
         try:
@@ -189,6 +228,8 @@ class Server:
         self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
         self._give_up(crawling, "sends hardly anything of a request for whose memory others wait")
         self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
+        for limits in self._limits.values():
+            limits.admit_waiting()  # more may be allowed now
         pause_ms = BUSY_SWEEP_MS if begun or self._shared.unread.held_bytes else STALL_SWEEP_MS
         self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)
 
@@ -202,6 +243,8 @@ class Server:
     def go_on_with(self, cluster: Broker) -> None:
         """Serve the same clients from another cluster, and run waiting requests again on it."""
         self._cluster = self._dispatcher.cluster = cluster
+        for limits in self._limits.values():
+            limits.cluster = cluster
         cluster.turn.bind(self._loop.call_soon)
         for client in list(self._shared.sockets):
             client.connection.ask_again()

@@ -10,7 +10,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable
-from struct import pack
+from struct import pack, unpack
 from typing import Any, cast
 
 from minibroker.broker.clock import Clock
@@ -29,8 +29,9 @@ TURN_BYTES = 1 << 20
 TLS_HIGH_WATER_BYTES = 64 << 10  # with 0, a TLS transport pauses for ever
 
 AT_ONCE = pack("ii", 1, 0)  # on, for 0 seconds
+IPV4_MAPPED = bytes(10) + b"\xff\xff"  # how IPv6 writes an address of IPv4 begins
 
-Attach = Callable[["SocketProtocol", str], Connection]
+Attach = Callable[["SocketProtocol", asyncio.BaseTransport], Connection]
 
 
 class Shared:
@@ -42,11 +43,12 @@ class Shared:
         self.budget = FrameBudget()
         self.unread = Unread(self.now_ms)
         self.sockets: set[SocketProtocol] = set()
+        self.lost: Callable[[Connection], None] = lambda _: None  # called with each that has been closed
         self.closed = False  # also for clients that are accepted meanwhile
 
 
 class SocketProtocol(asyncio.BufferedProtocol):
-    """A client's socket. `attach(protocol, peer)` creates its connection once the client has connected."""
+    """A client's socket. `attach(protocol, transport)` creates its connection once the client has connected."""
 
     __slots__ = (
         "_attach",
@@ -89,7 +91,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._descriptor = connected.fileno()
         self._copies = transport.get_extra_info("ssl_object") is not None
         self._transport.set_write_buffer_limits(high=TLS_HIGH_WATER_BYTES if self._copies else 0)
-        self._connection = self._attach(self, peer_name(transport))
+        self._connection = self._attach(self, transport)
         self._shared.sockets.add(self)
         if self._shared.closed:
             self.abort()
@@ -98,6 +100,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         self._shared.sockets.discard(self)
         self._drop_queue()
         self._connection.lost()
+        self._shared.lost(self._connection)
         del self._connection  # which refers to this socket, too
 
     def eof_received(self) -> bool:
@@ -334,3 +337,19 @@ def peer_name(transport: asyncio.BaseTransport) -> str:
     """Return the address of the client, for people."""
     name = transport.get_extra_info("peername")
     return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "?")
+
+
+def host_name(transport: asyncio.BaseTransport) -> str:
+    """Return the address of the client as Java writes it, with which rules about hosts are compared as texts.
+
+    IPv6 has all of its eight numbers; IPv4 in it is IPv4.
+    """
+    name = transport.get_extra_info("peername")
+    host = name[0] if isinstance(name, tuple) else ""
+    if ":" not in host:
+        return host
+    address, percent, scope = host.partition("%")
+    packed = socket.inet_pton(socket.AF_INET6, address)
+    if packed.startswith(IPV4_MAPPED):
+        return socket.inet_ntop(socket.AF_INET, packed[len(IPV4_MAPPED) :])
+    return ":".join(f"{number:x}" for number in unpack(">8H", packed)) + percent + scope

@@ -91,7 +91,7 @@ class Unread:
             holding.look(client.untaken_bytes(), now_ms)
 
     def _relieve(self, writing: Reader) -> None:
-        """Disconnect clients until the rest fits: those stalled for the most seconds first, and of these the largest."""
+        """Disconnect clients until the rest fits: those stalled for most seconds first, and of these the largest."""
         self._look()
         now_ms = self._now_ms()
 

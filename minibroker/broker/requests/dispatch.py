@@ -82,14 +82,15 @@ class Dispatcher:
             outcome = known.run(self.cluster, correlation_id, frame)
             if outcome is not None:
                 return outcome
+        if connection.must_authenticate and not _admits(connection, key):
+            name = apis.api_name(key) if key in KNOWN_KEYS else "an unknown API"
+            raise Unanswerable(f"{name} before the client has authenticated")
         route = self._routes.get((key, version))
         if route is None:
             served = SERVED.get(key)
             if served is None or version not in served.versions:
                 return self._unsupported(key, version, correlation_id, served)
             route = self._routes[key, version] = Route(served, version)
-        if connection.must_authenticate and route.authenticated:
-            raise Unanswerable(f"{apis.api_name(key)} before the client has authenticated")
         try:
             header, position = RequestHeader.decode_from(frame, route.header_version)
             context = RequestContext(self.cluster, connection, version, header.client_id, self.slicer)
@@ -117,7 +118,8 @@ class Dispatcher:
     def _lasting_answer(self, context: RequestContext, correlation_id: int, body: memoryview) -> list[Any] | None:
         """Return the cached answer of a request, or None; then let the context cache it."""
         connection = context.connection
-        asked = connection.node, connection.listener, connection.principal, context.version, bytes(body)
+        host = None if self.cluster.authorizer is None else connection.host
+        asked = connection.node, connection.listener, connection.principal, host, context.version, bytes(body)
         answer = self._lasting.answer(self.cluster, asked, correlation_id)
         if answer is None:
             context.keep_answer = self._lasting.keeper(self.cluster, asked)
@@ -184,6 +186,7 @@ class Dispatcher:
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         if call is None:
+            context.may_take_apart = True
             outcome = route.run(context, request)
         else:
             call.request, call.may_run_again = request, route.key != ApiKey.PRODUCE
@@ -365,6 +368,11 @@ class Dispatcher:
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         return encoded(answer, 0, answer_start(0), correlation_id)
+
+
+def _admits(connection: Connection, key: int) -> bool:
+    """Return whether a client that must authenticate may send a request of this API now."""
+    return connection.authenticator is not None and connection.authenticator.admits(key)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Fetch sessions (KIP-227): remember a client's partitions, so that its requests need not repeat them.
 
-`handlers/fetch` reads and answers.
+`handlers/fetch_reading` reads and answers.
 
     session id  epoch       meaning
     any         0, -1       fetch all that is named; with 0, a session is made for it (any old one ends)
@@ -54,9 +54,9 @@ class FetchedPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def forget_told(self) -> None:
-        """Include the partition in the next answer, as this one does not reach the client."""
-        self.high_watermark = -1
+    def has_moved(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Return whether these differ from what the client last learnt."""
+        return self.high_watermark != high_watermark or self.log_start_offset != log_start_offset
 
     def news(self, high_watermark: int, log_start_offset: int, error_code: int, size_bytes: int) -> bool:
         """Return whether these values are news for the client, and remember them as sent."""

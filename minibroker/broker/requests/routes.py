@@ -38,7 +38,6 @@ class Route:
     __slots__ = (
         "_response_class",
         "answer_start",
-        "authenticated",
         "durable",
         "handler",
         "header_version",
@@ -52,7 +51,6 @@ class Route:
     def __init__(self, served: Served, version: int) -> None:
         self.key = served.key
         self.handler = served.handler
-        self.authenticated = served.authenticated
         self.durable = served.durable
         self.lasting = served.lasting
         self.version = version

@@ -79,7 +79,6 @@ AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 
 class _Handling(NamedTuple):
     handler: Handler
-    authenticated: bool
     durable: bool
     lasting: bool
 
@@ -105,10 +104,6 @@ class Served:
         return self._handling.handler
 
     @property
-    def authenticated(self) -> bool:
-        return self._handling.authenticated
-
-    @property
     def durable(self) -> bool:
         return self._handling.durable
 
@@ -122,14 +117,11 @@ SERVED: Final[dict[int, Served]] = {
 }
 
 
-def handles(
-    key: ApiKey, *, authenticated: bool = True, durable: bool = False, lasting: bool = False
-) -> Callable[[AnyHandler], AnyHandler]:
+def handles(key: ApiKey, *, durable: bool = False, lasting: bool = False) -> Callable[[AnyHandler], AnyHandler]:
     """Register a handler for `key`, which has a row in `FAMILIES`.
 
-    `authenticated` says whether a client has to be authenticated first, where its listener asks for that. `durable`
-    says that the request may change the cluster's metadata: then it is answered once the change is synced, as Kafka's
-    controller does, and if that fails, when nobody knows whether a start will find it, its connection is closed.
+    `durable` says that the request may change the cluster's metadata: then it is answered once the change is synced, as
+    Kafka's controller does. If that fails, nobody knows whether a start will find it, and its connection is closed.
     `lasting` says that the same bytes get the same answer as long as nothing has changed, where the handler says so of
     an answer by `context.lasts`.
     """
@@ -137,7 +129,7 @@ def handles(
     def register(handler: AnyHandler) -> AnyHandler:
         if key in _HANDLINGS:
             raise ValueError(f"{key.name} has a handler already")
-        _HANDLINGS[key] = _Handling(handler, authenticated, durable, lasting)
+        _HANDLINGS[key] = _Handling(handler, durable, lasting)
         return handler
 
     return register

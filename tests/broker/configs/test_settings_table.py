@@ -48,7 +48,20 @@ def test_a_default_of_a_setting_without_effect_is_a_value_of_its_own_setting() -
 def test_a_setting_of_one_listener_is_like_that_of_all(name: str, type: ConfigType, base: str) -> None:
     row = row_of(name)
     assert (row.name, row.type, row.fallbacks) == (name, type, ((base, 1),))
-    assert not row.dynamic and not row.acts
+    assert not row.dynamic
+
+
+@pytest.mark.parametrize(
+    ("name", "acts"),
+    [
+        ("listener.name.x.sasl.enabled.mechanisms", True),
+        ("listener.name.x.plain.sasl.jaas.config", True),
+        ("listener.name.x.sasl.jaas.config", False),  # as in Kafka: it is a mechanism's
+        ("listener.name.x.max.connections", False),
+    ],
+)
+def test_not_every_setting_of_one_listener_acts(name: str, acts: bool) -> None:
+    assert row_of(name).acts is acts
 
 
 @pytest.mark.parametrize("name", ["no.such", "listener.name.x.no.such", "listener.name.x", "ssl.x"])
