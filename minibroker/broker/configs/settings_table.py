@@ -282,7 +282,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     Setting("sasl.oauthbearer.sub.claim.name", STRING, "sub", "The claim of a token that names the principal."),
     Setting("sasl.oauthbearer.scope.claim.name", STRING, "scope", "The claim of a token that has its scope."),
     # Quotas of clients.
-    Setting("quota.window.num", INT, 11, "The number of windows over which the bytes and request time of a client are counted.", FROM_ONE),
+    Setting("quota.window.num", INT, 11, "The number of windows for measuring a client's bytes and request time.", FROM_ONE),
     Setting("quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
     Setting("controller.quota.window.num", INT, 11, "The number of windows for which a client may save up partition changes.", FROM_ONE),
     Setting("controller.quota.window.size.seconds", INT, 1, "The length of each of these windows.", FROM_ONE),
