@@ -321,7 +321,7 @@ def row_of(name: str) -> Setting:
     base = _base_of(name)
     if base is None:
         # Kafka lets each mechanism have its own, but knows no type for such a name.
-        acts = _LISTENER.sub(r"\1", name).removeprefix("oauthbearer.") in _ACTING
+        acts = _LISTENER.sub(r"\2", name).removeprefix("oauthbearer.") in _ACTING
         return Setting(name, ConfigType.UNKNOWN, None, "", acts=acts, in_kafka=False)
     acts = base in _ACTING or base.startswith("ssl.") and row_of(base).acts
     acts = acts or (base == _JAAS and not name.endswith(f"{name.split('.')[2]}.{_JAAS}"))
