@@ -6,15 +6,13 @@ steps. What is asked is `fetch`'s business, and waiting that of `waiting_fetches
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from minibroker.broker.metadata.followers import preferred_replica, serves_as_follower
 from minibroker.broker.metadata.leaders import current_leader, leader_endpoints
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.quotas.quota_manager import FETCHED
-from minibroker.broker.requests.answers import MAX_ANSWER_BYTES
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.down_conversion import (
     MAX_CONVERTED_BYTES,
@@ -27,13 +25,9 @@ from minibroker.broker.requests.fetch_sessions import INITIAL_EPOCH, NO_SESSION,
 from minibroker.broker.security.operations import READ_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.protocol.primitives import Output
-from minibroker.protocol.steps import Steps, at_once, chunks, taken
+from minibroker.protocol.steps import Steps, chunks, taken
 from minibroker.storage.log import Log
 from minibroker.storage.segment import Region
-
-if TYPE_CHECKING:
-    from minibroker.broker.quotas.quota_manager import Usage
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = TopicAnswer.PartitionData
@@ -45,7 +39,10 @@ FIRST_WITH_ZSTD = 10
 FIRST_WITH_TOPIC_IDS = 13
 FIRST_WITH_LEADERS = 16
 READ_COMMITTED = 1
-UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+ANSWER_BYTES, PARTITION_BYTES = 20, 60  # about what an answer, and each partition in it, has beside records
+UNREADABLE = frozenset(  # what is found before a log is looked at; the others of a request are waited for
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
 LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 Topics = dict[str | bytes, TopicAnswer]
@@ -55,9 +52,9 @@ Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is how many
 class Reading:
     """One pass over a few partitions: `answers` holds each with its answer, `size_bytes` what they carry.
 
-    `unknown` counts the partitions that are not there at all, `leaders` has the leaders to turn to by their nodes, and
-    `urgent` says that the client must hear at once. As in Kafka, `min_bytes` is no more than the answer may hold:
-    nobody waits for what cannot come.
+    `unreadable` counts the partitions that are not there, or not for this client, `leaders` has the leaders to turn to
+    by their nodes, and `urgent` says that the client must hear at once. As in Kafka, `min_bytes` is no more than the
+    answer may hold: nobody waits for what cannot come.
     """
 
     __slots__ = (
@@ -69,7 +66,7 @@ class Reading:
         "request",
         "session",
         "size_bytes",
-        "unknown",
+        "unreadable",
         "urgent",
         "wanted",
     )
@@ -87,8 +84,7 @@ class Reading:
         self.wanted = wanted
         self.max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
         if context.usage is not None:
-            most_bytes = context.cluster.quotas.most_bytes(context, FETCHED)
-            self.max_bytes = self.max_bytes if most_bytes is None else min(self.max_bytes, most_bytes)
+            self.max_bytes = min(self.max_bytes, context.cluster.quotas.most_bytes(context, FETCHED))
         self.min_bytes = min(request.min_bytes, self.max_bytes)
 
     def in_steps(self) -> LongReading:
@@ -97,7 +93,7 @@ class Reading:
 
     def _begin(self) -> None:
         self.size_bytes = 0
-        self.unknown = 0
+        self.unreadable = 0
         self.urgent = False
         self.leaders: dict[int, Any] = {}
         self.answers: list[Answered] = []
@@ -140,16 +136,16 @@ class Reading:
         return answer, 0
 
     def _refused(self, fetched: FetchedPartition, code: ErrorCode) -> PartitionAnswer:
-        unknown = code in UNKNOWN
-        if unknown:
-            self.unknown += 1
+        unreadable = code in UNREADABLE
+        if unreadable:
+            self.unreadable += 1
         else:
             self.urgent = True
         answer = PartitionAnswer(
             partition_index=fetched.index,
             error_code=code,
             high_watermark=-1,
-            aborted_transactions=[] if unknown else None,
+            aborted_transactions=[] if unreadable else None,
             records=b"",
         )
         partition = None
@@ -239,32 +235,30 @@ class Reading:
 
         As in Kafka, an unknown partition does not hurry the known ones: a client that keeps asking for it would spin.
         """
-        return self.urgent or self.size_bytes >= self.min_bytes or self.unknown == len(self.answers)
+        return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.answers)
 
     def response(self) -> FetchResponse:
         """The answer; with an incremental session, only of partitions that have news."""
+        if self._is_throttled(sum(size_bytes > 0 for _, _, size_bytes in self.answers)):
+            return self._throttled()
         topics: Topics = {}
         self._put(topics, self.answers)
-        response = self._assembled(topics)
-        if self.context.usage is None:
-            return response
-        return at_once(self._charged(response, self.context.usage, [fetched for fetched, _, _ in self.answers]))
+        return self._assembled(topics)
 
-    def _charged(self, response: FetchResponse, usage: Usage, told: Iterable[FetchedPartition]) -> Steps[FetchResponse]:
-        """Return the answer, or an empty one if the client's quota is used up: it asks again once it may."""
-        quotas, out = self.context.cluster.quotas, Output()
-        yield from response.encode_in_steps(out, self.context.version, MAX_ANSWER_BYTES)
-        size_bytes = len(out) + sum(region.size_bytes for _, region in out.regions)
-        if not quotas.charge_bytes(self.context, usage, FETCHED, size_bytes):
-            return response
-        quotas.take_back(self.context, FETCHED, size_bytes)
-        if self.session is None or self.request.session_epoch <= INITIAL_EPOCH:
-            if self.session is not None:
-                self.context.node.sessions.remove(self.session.session_id)
-            return FetchResponse(session_id=NO_SESSION, responses=[])
-        for fetched in told:
-            fetched.forget_told()
-        return FetchResponse(session_id=self.session.session_id, responses=[])
+    def _is_throttled(self, told: int) -> bool:
+        """Charge an answer with the records of so many partitions; return whether its client has to wait for it."""
+        context, size_bytes = self.context, self.size_bytes + ANSWER_BYTES + told * PARTITION_BYTES
+        if context.usage is None or not context.cluster.quotas.charge_bytes(context, FETCHED, size_bytes):
+            return False
+        context.cluster.quotas.take_back(context, FETCHED, size_bytes)
+        return True
+
+    def _throttled(self) -> FetchResponse:
+        """Return an empty answer: the client asks again once it may."""
+        if self.session is None or self.request.session_epoch > INITIAL_EPOCH:
+            return FetchResponse(session_id=NO_SESSION if self.session is None else self.session.session_id)
+        self.context.node.sessions.remove(self.session.session_id)
+        return FetchResponse(session_id=NO_SESSION)
 
     def _put(self, topics: Topics, answers: Sequence[Answered]) -> None:
         """Put the answers that the client is to be told with those of their topics."""
@@ -337,7 +331,7 @@ class LongReading(Reading):
         code = ErrorCode(answer.error_code)
         if size_bytes:
             self.found[fetched] = answer, size_bytes
-        elif code and code not in UNKNOWN:
+        elif code and code not in UNREADABLE:
             self.refused[fetched] = code
         if self.told is not None and (
             size_bytes
@@ -374,7 +368,7 @@ class LongReading(Reading):
     # --- answering ------------------------------------------------------------------------------
 
     def enough(self) -> bool:
-        return self.urgent or self.size_bytes >= self.min_bytes or self.unknown == len(self.wanted)
+        return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.wanted)
 
     def read_for_response(self) -> Steps[FetchResponse]:
         """Look at all partitions for the last time, and answer."""
@@ -383,6 +377,8 @@ class LongReading(Reading):
 
     def response_in_steps(self) -> Steps[FetchResponse]:
         """The answer, put together a portion at a time; with an incremental session, only of partitions with news."""
+        if self._is_throttled(len(self.found)):
+            return self._throttled()
         by_topic: dict[str | bytes, list[FetchedPartition]] = {}
         for portion in taken(self.wanted):
             for fetched in portion:
@@ -390,19 +386,15 @@ class LongReading(Reading):
                     by_topic.setdefault(fetched.topic, []).append(fetched)
             yield
         topics: Topics = {}
-        usage = self.context.usage  # if there is any, the answer is looked at before it is written
         for key, partitions in by_topic.items():
             topics[key] = self._topic(key)
-            if self.context.may_take_apart and usage is None:
+            if self.context.may_take_apart:
                 topics[key].partitions = _Answers(self, partitions)  # type: ignore[assignment]
                 continue
             for named in chunks(partitions):
                 topics[key].partitions += map(self.answer, named)
                 yield
-        response = self._assembled(topics)
-        if usage is None:
-            return response
-        return (yield from self._charged(response, usage, chain.from_iterable(by_topic.values())))
+        return self._assembled(topics)
 
     def answer(self, fetched: FetchedPartition) -> PartitionAnswer:
         """Return what the client is told of a partition; its session remembers that."""
