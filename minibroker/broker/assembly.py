@@ -73,7 +73,10 @@ class Broker(Cluster):
             self._check_features()
         self.metadata_log.lead(min(self.nodes, default=self.static_settings["node.id"]), self.clock.wall_ms())
         if is_new:
-            self.commit(self.controller.first_records(self.metadata_log.bootstrap(), self.first_levels))
+            first = self.controller.first_records(self.metadata_log.bootstrap(), self.first_levels)
+            self.commit([*first, *self.first_records])
+        elif self.first_records:
+            log.warning("this cluster has begun already: the credentials for a new one are left out")
         drop_unusable(self.image.configs)
         registration.register(self)
         self.logs.broker_epoch = min((node.broker_epoch for node in self.nodes.values()), default=None)

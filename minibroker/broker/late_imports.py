@@ -31,7 +31,6 @@ LATE: Final = (
     "minibroker.broker.groups.consumer.subscriptions",
     "minibroker.broker.groups.consumer.migration",
     "minibroker.broker.groups.consumer.updating",
-    "minibroker.broker.groups.consumer.expiring",
     "minibroker.broker.groups.consumer.group",
     "minibroker.protocol.messages.share_group_records",
     "minibroker.protocol.messages.streams_group_records",

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from minibroker.broker.metadata.partitions import GROUPS_TOPIC
+from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
@@ -161,7 +161,7 @@ def _existing(context: RequestContext, topics: Iterable[AskedTopic], *, by_produ
     codes: Codes = {}
     for asked in topics:
         topic, unknown = context.find_topic(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if by_producer and not context.allows(WRITE_TOPIC, asked.name):
+        if by_producer and (asked.name in INTERNAL_TOPICS or not context.allows(WRITE_TOPIC, asked.name)):
             topic, unknown = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for index in asked.partitions:
             known = topic is not None and topic.partition(index) is not None
